@@ -232,8 +232,8 @@ def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
     communication = communication_of(rounds, timelines, draws)
     moved = _moves(ran, worth, communication["hidden_s"])
     gpus = setup.scenario.gpus
-    samples_per_s = setup.profile.batch * gpus / iteration_s
-    alone_per_s = gpus * setup.profile.batch / setup.alone_s
+    samples_per_s = setup.samples * gpus / iteration_s
+    alone_per_s = gpus * setup.samples / setup.alone_s
     return PredictedIteration(
         scenario=setup.resolved_scenario(),
         iteration_s=iteration_s,

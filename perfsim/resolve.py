@@ -25,12 +25,21 @@ from perfsim.compute.profile import (
     read_profile,
 )
 from perfsim.compute.software import NEWEST
-from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
+from perfsim.compute.transfer import (
+    Training,
+    TransferredProfile,
+    kernel_profile,
+    pin_iteration,
+    transfer,
+)
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
+from perfsim.models import takes_tokens
+from perfsim.models.language import NAMED
+from perfsim.models.specification import architecture_of, canonical_model, is_specified
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
@@ -90,7 +99,7 @@ def find_profile(
     files = catalog.files("models")
     names = model_names(files)
     if model not in names:
-        raise unknown("model", model, names, "models")
+        raise _unknown_model(model, names)
 
     def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
         of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
@@ -112,6 +121,42 @@ def find_profile(
     return replace(
         profile, positions=read_positions(beside, layers, preconditioned_layers(profile))
     )
+
+
+_OTHER_WAYS = (
+    " Or give one's numbers: a Hugging Face config.json, transformer:layers=..,hidden=..,heads=..,"
+    "vocab=.., or generic:params=..,layers=..,flops=..; `perfsim calibrate compute` measures one."
+)
+
+
+def _unknown_model(model: str, names: Iterable[str]) -> RequestError:
+    """Return the error for a model that nobody knows, with the ways to state one."""
+    error = unknown("model", model, (*names, *NAMED), "models")
+    return RequestError("model", error.why + _OTHER_WAYS, value=model, nearest=error.nearest)
+
+
+def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Profile:
+    """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
+    model = canonical_model(scenario.model)
+    precision = scenario.precision
+    if precision is None:
+        precision = next(word for word in _USUAL_PRECISIONS if word in device.rates)
+    batch = scenario.batch or 1
+    assumed = [] if scenario.batch else ["`batch` 1"]
+    assumed += [] if scenario.precision else [f"`precision` {precision}"]
+    sequence = None
+    if takes_tokens(model):
+        sequence = scenario.seq or architecture_of(model).seq
+        assumed += [] if scenario.seq else [f"`seq` {sequence}"]
+    if assumed:
+        notes.append(f"{', '.join(assumed)}: assumptions, as nothing of the model was measured.")
+    device.matrix_rate(precision)
+    era = scenario.software or NEWEST
+    return kernel_profile(model, device, batch, precision, era, scenario.seq, sequence)
+
+
+_USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
+"""What a model without a profile is trained in: the first that the GPU has."""
 
 
 def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
@@ -162,7 +207,7 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
 
 def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
     notes: list[str] = []
-    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
+    profile = _profile(scenario, device, notes, catalog)
     carried = transfer(
         profile,
         device,
@@ -171,8 +216,17 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         catalog,
         scenario.software,
         scenario.seq,
+        Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype),
     )
     return profile, carried, notes
+
+
+def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:
+    """Return the measured profile of a model, or that of its kernels where nobody measured it."""
+    model = scenario.model
+    if is_specified(model) and model not in model_names(catalog.files("models")):
+        return _stated_profile(scenario, device, notes)
+    return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
 
 
 def computations(
@@ -192,10 +246,8 @@ def computations(
 
     check_nodes(types, cluster.placement, scenario.gpus)
     devices = [device_in_era(name, kernel_era(scenario), catalog) for name, _ in types]
-    first = find_profile(
-        scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
-    )
     notes: list[str] = []
+    first = _profile(scenario, devices[0], notes, catalog)
     precision = scenario.precision or next(
         (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
         first.precision,
@@ -506,7 +558,13 @@ class Setup:
             from perfsim.compute.gpu_types import alone_s
 
             return alone_s(self.parts)
-        return self.profile.alone_s
+        profile, more = self.profile, self.scenario.accumulate - 1
+        return profile.alone_s + more * (profile.forward_s + profile.backward_s)
+
+    @property
+    def samples(self) -> int:
+        """Samples of an iteration on one GPU."""
+        return self.profile.batch * self.scenario.accumulate
 
     def resolved_scenario(self) -> ResolvedScenario:
         """Return the scenario with every default filled in."""

@@ -26,7 +26,7 @@ from typing import (
 )
 
 from perfsim.compute.software import ERAS, NEWEST, software_era
-from perfsim.errors import RequestError, rule, shown, unknown_option
+from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -59,6 +59,8 @@ OPTION_GROUPS = ("options", "fusion_options")
 
 MAX_GPUS = 1_000_000
 MAX_BATCH = 1_000_000
+MAX_MICRO_BATCHES = 4096
+"""Micro-batches of an iteration. No source: chosen, above those of public runs (up to 512)."""
 MAX_BACKGROUND = 0.99
 MAX_SEED = 2**32 - 1
 
@@ -174,9 +176,11 @@ class ScenarioFields:
     model: Annotated[
         str,
         ScenarioField(
-            "Model, such as resnet50 (`perfsim list models`).",
+            "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), a Hugging Face"
+            " config.json, transformer:layers=32,hidden=4096,heads=32,... or"
+            " generic:params=350M,layers=48,flops=12GFLOP (one sample's forward pass).",
             read_by=("compute",),
-            metavar="NAME",
+            metavar="NAME|FILE|NUMBERS",
             complete="models",
             nonempty=True,
         ),
@@ -253,10 +257,10 @@ class ScenarioFields:
     batch: Annotated[
         int | None,
         ScenarioField(
-            "Samples a GPU.",
+            "Samples a GPU, of a micro-batch if `accumulate` has several.",
             read_by=("compute",),
             metavar="N",
-            default="that of the profile",
+            default="that of the profile; 1 for models without one",
             min=1,
             max=MAX_BATCH,
         ),
@@ -267,7 +271,7 @@ class ScenarioFields:
             "Tokens a sample, of models over text.",
             read_by=("compute",),
             metavar="N",
-            default="that of the profile",
+            default="that of the profile or the model",
             min=1,
             max=MAX_BATCH,
         ),
@@ -278,7 +282,7 @@ class ScenarioFields:
             "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8.",
             read_by=("compute",),
             metavar="WORD",
-            default="that of the profile",
+            default="that of the profile; bf16 for models without one, where the GPU has it",
             check=_check_precision,
         ),
     ] = None
@@ -295,6 +299,63 @@ class ScenarioFields:
             vary=f"torch1.8,{NEWEST}",
         ),
     ] = None
+    accumulate: Annotated[
+        int,
+        ScenarioField(
+            "Micro-batches of `batch` samples whose gradients are added up before the update.",
+            read_by=("schedule",),
+            metavar="N",
+            min=1,
+            max=MAX_MICRO_BATCHES,
+            mixed=False,
+            always=False,
+        ),
+    ] = 1
+    exchange_each: Annotated[
+        bool | None,
+        ScenarioField(
+            "Whether gradients are exchanged after each micro-batch, or after the last alone.",
+            read_by=("schedule",),
+            default="as the method's code does: each for fsdp and zero stage 2, else the last",
+            always=False,
+            column=False,
+        ),
+    ] = None
+    recompute: Annotated[
+        str,
+        ScenarioField(
+            "What the backward pass computes again: none; selective (element-wise work and every"
+            " second product); full (the forward pass).",
+            read_by=("compute",),
+            metavar="WORD",
+            check=_check_recompute,
+            always=False,
+            vary="none,selective,full",
+        ),
+    ] = "none"
+    optimizer: Annotated[
+        str | None,
+        ScenarioField(
+            "sgd, momentum, adam, adamw, lamb, adafactor, muon.",
+            read_by=("compute",),
+            metavar="NAME",
+            default="that of the profile; adamw for models without one",
+            check=_check_optimizer,
+            always=False,
+            vary="sgd,adamw",
+        ),
+    ] = None
+    reduce_dtype: Annotated[
+        str,
+        ScenarioField(
+            "Type in which whole gradients are sent: fp32, bf16, fp16.",
+            read_by=("compute",),
+            metavar="TYPE",
+            check=_check_reduce_dtype,
+            always=False,
+            vary="fp32,bf16",
+        ),
+    ] = "fp32"
     method: Annotated[
         str,
         ScenarioField(
@@ -554,6 +615,30 @@ def _write_types(value: str, field: str) -> str:
     """Return several types of GPU as they are written with commas; one name as it is."""
     types = parse_types(value, field)
     return ",".join(f"{name}:{count}" for name, count in types) if types else value
+
+
+def _one_of(words: Collection[str], value: str, field: str) -> str:
+    if value not in words:
+        raise unknown(field, value, words)
+    return value
+
+
+def _check_recompute(value: str, field: str) -> str:
+    from perfsim.compute.kernel_time import RECOMPUTE
+
+    return _one_of(RECOMPUTE, value, field)
+
+
+def _check_optimizer(value: str, field: str) -> str:
+    from perfsim.compute.kernel_time import OPTIMIZERS
+
+    return _one_of(OPTIMIZERS, value, field)
+
+
+def _check_reduce_dtype(value: str, field: str) -> str:
+    from perfsim.compute.transfer import REDUCE_BYTES
+
+    return _one_of(REDUCE_BYTES, value, field)
 
 
 def _check_precision(value: str, field: str) -> str:

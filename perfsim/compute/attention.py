@@ -54,6 +54,11 @@ _UNMASKED = 0.25
 _SERVING = "fitted to causal forward attention, ai-dynamo/aiconfigurator@095f58a (Apache-2.0)"
 _CUDNN = "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training (MIT), bf16"
 _BACKWARD = "backward derived: cuDNN's share of forward"
+_TRITON = (
+    "fitted to whole iterations of mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking"
+    " (Apache-2.0), PyTorch 2.0, FlashAttention in Triton; backward derived: cuDNN's share of"
+    " forward"
+)
 
 ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("serving", "Ampere"): AttentionRate(0.58, 0.50, 550, 0.4, f"{_SERVING}; {_BACKWARD}"),
@@ -61,6 +66,8 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("serving", "Blackwell"): AttentionRate(0.815, 0.64, 1900, 0.61, f"{_SERVING}; {_BACKWARD}"),
     ("cudnn", "Hopper"): AttentionRate(0.93, 0.81, 730, 0.38, f"{_CUDNN}, H200"),
     ("cudnn", "Blackwell"): AttentionRate(1.05, 0.82, 730, 0.61, f"{_CUDNN}, GB200 and GB300"),
+    ("triton", "Ampere"): AttentionRate(0.41, 0.355, 1075, 0.4, _TRITON),
+    ("triton", "Hopper"): AttentionRate(0.255, 0.222, 1075, 0.38, _TRITON),
     ("flash2", "Ampere"): AttentionRate(
         0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere"
     ),

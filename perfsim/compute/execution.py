@@ -82,6 +82,7 @@ EXECUTIONS: dict[str, Execution] = {
     "graph-2020": Execution(_TUNED, 25e-6, 20e-6, gathers=True, channels_last=True, tuned=True),
     "ngc-2020": Execution(_EAGER, 20e-6, 5e-6, gathers=True, channels_last=True, tuned=True),
     "torch1.12": Execution(_EAGER, 30e-6, 20e-6),
+    "composer-2023": Execution(_EAGER, 20e-6, 5e-6, flash=True, attention="triton"),
     "torch2": Execution(_EAGER, 20e-6, 5e-6, flash=True),
     "torch2-compiled": Execution(_FUSED, 8e-6, 2e-6, op_share=1 / 3, flash=True),
     "mlperf": Execution(

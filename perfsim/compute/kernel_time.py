@@ -10,6 +10,7 @@ GPUs, models and sources left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import NamedTuple
 
 from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
@@ -17,7 +18,16 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.work import ModelWork, Work, model_work
 
-__all__ = ["UPDATE_PASSES", "Constants", "KernelRates", "ModelTime", "model_time", "work_time"]
+__all__ = [
+    "OPTIMIZERS",
+    "RECOMPUTE",
+    "UPDATE_PASSES",
+    "Constants",
+    "KernelRates",
+    "ModelTime",
+    "model_time",
+    "work_time",
+]
 
 
 class Constants(NamedTuple):
@@ -62,9 +72,39 @@ _TILE = 128
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")
-UPDATE_PASSES = {"plain-sgd": 3, "sgd": 5, "adam": 7, "adamw-by-operation": 18}
+UPDATE_PASSES = {
+    "plain-sgd": 3.0,
+    "sgd": 5.0,
+    "adam": 7.0,
+    "adamw-by-operation": 18.0,
+    "lamb": 11.0,
+    "adafactor": 5.0,
+    "muon": 5.0,
+}
 """fp32 passes over the parameters of an optimizer's update: it reads weight, gradient and moments
-and writes weight and moments; by operation, every operation reads and writes again."""
+and writes weight and moments; by operation, every operation reads and writes again. LAMB writes
+Adam's update, reads it and the weights for their norms, and reads it once more (You et al., arXiv
+1904.00962, algorithm 2). Adafactor keeps a row and a column of a moment: it reads the gradient for
+these, and again to update (Shazeer & Stern, arXiv 1804.04235, algorithm 4). Muon has a momentum,
+and products besides."""
+_NEWTON_SCHULZ_STEPS = 5
+"""Steps of Newton-Schulz in Muon (Keller Jordan's muon.py), each 4 a^2 b + 2 a^3 operations on an a
+x b matrix, a <= b."""
+OPTIMIZERS = {
+    "sgd": "plain-sgd",
+    "momentum": "sgd",
+    "adam": "adam",
+    "adamw": "adam",
+    "lamb": "lamb",
+    "adafactor": "adafactor",
+    "muon": "muon",
+}
+"""What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
+RECOMPUTE = ("none", "selective", "full")
+"""What a backward pass computes again: nothing; element-wise work and every second product, as
+torchtitan's selective checkpoints of operations do (pytorch/torchtitan
+torchtitan/distributed/activation_checkpoint.py); the whole forward pass."""
+_PRODUCTS_AGAIN = 0.5
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
 its gradient after the backward pass (4 and 2 bytes each)."""
@@ -212,6 +252,7 @@ def model_time(
     *,
     update: bool = True,
     optimizer: str | None = None,
+    recompute: str = "none",
 ) -> ModelTime:
     """Return how long an iteration of a network takes on a GPU by its kernels.
 
@@ -220,6 +261,7 @@ def model_time(
     tokens : tokens a sample, None for the network's own
     update : whether the optimizer's update belongs to it
     optimizer : a name in ``UPDATE_PASSES``; if None, Adam for transformers and SGD for others
+    recompute : what the backward pass computes again, of ``RECOMPUTE``
 
     Raises
     ------
@@ -227,7 +269,7 @@ def model_time(
         If there is no such network, or it takes no tokens.
     """
     work = model_work(model, tokens, rates.era)
-    return work_time(work, batch, rates, update=update, optimizer=optimizer)
+    return work_time(work, batch, rates, update=update, optimizer=optimizer, recompute=recompute)
 
 
 def work_time(
@@ -237,17 +279,50 @@ def work_time(
     *,
     update: bool = True,
     optimizer: str | None = None,
+    recompute: str = "none",
 ) -> ModelTime:
     """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
+    launched = work.operations
+    if recompute != "none":
+        passes_s += sum(
+            count * _again_s(one, batch, rates, work, recompute) for one, count in work.forward
+        )
+        launched *= 1 + _FORWARD_LAUNCHES
     if rates.width < 4.0:
         passes_s += _CAST_BYTES * work.parameters / rates.bytes_per_s
-    host_s = work.operations * rates.execution.op_s
+    host_s = launched * rates.execution.op_s
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
-    passes = UPDATE_PASSES[optimizer or ("adam" if work.transformer else "sgd")]
+    name = optimizer or ("adam" if work.transformer else "sgd")
+    passes = UPDATE_PASSES[name]
     update_s = 4.0 * passes * rates.constants.update_passes * work.parameters / rates.bytes_per_s
+    if name == "muon":
+        update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
+
+
+_FORWARD_LAUNCHES = 1 / 3
+"""The forward pass's share of launches: a backward pass has about twice as many."""
+
+
+def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
+    """Return what computing a forward kernel again adds to the backward pass [s]."""
+    if recompute == "full":
+        return _seconds(one, batch, rates, work)
+    if one.kind == "stream":
+        return _seconds(one, batch, rates, work)
+    return 0.0 if one.kind == "attention" else _PRODUCTS_AGAIN * _seconds(one, batch, rates, work)
+
+
+def _newton_schulz_s(work: ModelWork, rates: KernelRates) -> float:
+    """Return how long Muon's products take, on one GPU and in the precision of the passes [s]."""
+    flops = 0.0
+    for shape, count in work.matrices:
+        short, long = sorted(shape[-2:])
+        each = 4.0 * short**2 * long + 2.0 * short**3
+        flops += count * prod(shape[:-2]) * _NEWTON_SCHULZ_STEPS * each
+    return flops / rates.flops_per_s["product"]
 
 
 def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> float:
@@ -261,15 +336,22 @@ def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> floa
 
 
 def layer_times(
-    model: str, tokens: int | None, batch: int, rates: KernelRates
+    model: str, tokens: int | None, batch: int, rates: KernelRates, recompute: str = "none"
 ) -> list[tuple[float, float]]:
     """Return the forward and backward time of each layer of a network on a GPU [s].
 
-    Layers without parameters count to the one before, as in a profile.
+    Layers without parameters count to the one before, as in a profile. ``recompute`` is of
+    ``RECOMPUTE``.
     """
     work = model_work(model, tokens, rates.era)
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
+    again = dict.fromkeys(known, 0.0)
+    if recompute != "none":
+        again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
     return [
-        (sum(known[one] for one in layer.forward), sum(known[one] for one in layer.backward))
+        (
+            sum(known[one] for one in layer.forward),
+            sum(known[one] for one in layer.backward) + sum(again[one] for one in layer.forward),
+        )
         for layer in work.layers
     ]

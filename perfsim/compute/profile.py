@@ -64,12 +64,16 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Gradient:
-    """One parameter's gradient: fp32, ready ``ready_s`` after the backward pass began."""
+    """One parameter's gradient: ready ``ready_s`` after the backward pass began.
+
+    ``value_bytes`` is the width in which it is sent: 4 bytes for fp32.
+    """
 
     name: str
     shape: tuple[int, ...]
     ready_s: float
     layer: int
+    value_bytes: float = 4.0
 
     @cached_property
     def elements(self) -> int:
@@ -78,8 +82,8 @@ class Gradient:
 
     @property
     def size_bytes(self) -> float:
-        """Bytes in fp32."""
-        return 4.0 * self.elements
+        """Bytes as it is sent."""
+        return self.value_bytes * self.elements
 
     @property
     def matrix(self) -> tuple[int, int]:
@@ -190,6 +194,11 @@ class Profile:
         Gradients ready at the same moment come last-registered first, as autograd gives them.
         """
         return list(self._ready_order)
+
+    def sent_in(self, value_bytes: float) -> Profile:
+        """Return the profile with gradients of another width [bytes]."""
+        gradients = (replace(one, value_bytes=value_bytes) for one in self.gradients)
+        return replace(self, gradients=tuple(gradients))
 
     def scaled(self, factor: float) -> Profile:
         """Return the profile with every time multiplied by ``factor``."""

@@ -65,6 +65,11 @@ ERAS: dict[str, SoftwareEra] = {
             2021,
         ),
         SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, "pytorch", (1, 11)),
+        SoftwareEra(
+            "composer-2023",
+            "PyTorch 2.0 with FlashAttention in Triton, as Composer and llm-foundry of 2023",
+            2023,
+        ),
         SoftwareEra("torch2", "PyTorch 2, eager", 2024, "pytorch", (2,)),
         SoftwareEra("torch2-compiled", "PyTorch 2 with torch.compile", 2024),
         SoftwareEra("mlperf", "captured in CUDA graphs and fused, as MLPerf submitters tune", 2024),

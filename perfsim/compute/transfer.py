@@ -28,19 +28,30 @@ from typing import NamedTuple, TypedDict
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel_time import ModelTime, kernel_rates, layer_times, model_time
+from perfsim.compute.kernel_time import (
+    OPTIMIZERS,
+    UPDATE_PASSES,
+    ModelTime,
+    kernel_rates,
+    layer_times,
+    model_time,
+)
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.compute.residuals import Place, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
-from perfsim.models import MODELS, TEXT_MODELS, build_model
+from perfsim.models import build_model, is_defined, takes_tokens
+from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
 from perfsim.quantity import Kind, Quantity, weakest
 from perfsim.units import format_seconds
 
 __all__ = [
+    "REDUCE_BYTES",
+    "Training",
     "TransferInputs",
     "TransferredProfile",
+    "kernel_profile",
     "known_iterations",
     "pin_iteration",
     "residual_of",
@@ -66,6 +77,25 @@ nearest batches. Each cell left out: 10.5 % (90th percentile 28 %) with 4, 11.8 
 
 
 # What the caller asks and gets.
+
+
+class Training(NamedTuple):
+    """How a model is trained, besides batch and precision.
+
+    ``optimizer`` is a name in ``OPTIMIZERS`` (None: that of the profile, AdamW for transformers
+    without one), ``recompute`` what the backward pass computes again, of ``RECOMPUTE``,
+    ``reduce_dtype`` the type in which gradients are sent.
+    """
+
+    optimizer: str | None = None
+    recompute: str = "none"
+    reduce_dtype: str = "fp32"
+
+
+USUAL_TRAINING = Training()
+_FP32_BYTES = 4.0
+REDUCE_BYTES = {"fp32": _FP32_BYTES, "bf16": 2.0, "fp16": 2.0}
+"""Bytes of a value of gradients, by the type in which they are sent."""
 
 
 class TransferredProfile(NamedTuple):
@@ -98,6 +128,7 @@ def transfer(
     anchors: Catalog | Mapping[str, Sequence[Anchor]],
     software: str | None = None,
     tokens: int | None = None,
+    training: Training = USUAL_TRAINING,
 ) -> TransferredProfile:
     """Scale ``profile`` to a GPU, batch, precision, software and tokens a sample.
 
@@ -117,6 +148,7 @@ def transfer(
     software : the era of kernels and launches; None for that of what was measured there, else
         the newest
     tokens : tokens a sample, of a model over text; None for the profile's own
+    training : its optimizer, what it computes again, and in what its gradients are sent
 
     Raises
     ------
@@ -129,12 +161,14 @@ def transfer(
     device.matrix_rate(precision)
     if software is not None:
         software_era(software)
-    inputs = _inputs(profile, device, anchors, tokens)
+    inputs = _inputs(profile, device, anchors, tokens, training)
     goal = GpuPrecision(device.name, precision)
     known = known_iterations(inputs, goal)
     era = software or _usual_era(known)
     total, by_kernels = _total(inputs, goal, batch, era, known)
-    return _stretched_to(inputs, goal, batch, era, total, by_kernels)
+    found = _stretched_to(inputs, goal, batch, era, total, by_kernels)
+    width = REDUCE_BYTES.get(training.reduce_dtype, 4.0)
+    return found if width == _FP32_BYTES else found._replace(profile=found.profile.sent_in(width))
 
 
 def pin_iteration(transferred: TransferredProfile, seconds: float) -> TransferredProfile:
@@ -149,6 +183,69 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
         quantity,
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
+    )
+
+
+def kernel_profile(
+    model: str,
+    device: Device,
+    batch: int,
+    precision: str,
+    era: str,
+    tokens: int | None,
+    sequence: int | None,
+) -> Profile:
+    """Return a profile of a defined network made of its kernels alone: nothing of it was measured.
+
+    Parameters
+    ----------
+    tokens : tokens a sample that are asked for, None for the network's own
+    sequence : those that it has then; None where it has none
+
+    Raises
+    ------
+    RequestError
+        If the GPU does not compute at that precision, or the network takes no such tokens.
+    """
+    rates = kernel_rates(device, precision, era)
+    layers: list[Layer] = []
+    tensors: list[tuple[str, tuple[int, ...], int]] = []
+    for layer, (forward_s, backward_s) in zip(
+        build_model(model, tokens), layer_times(model, tokens, batch, rates), strict=True
+    ):
+        if layer.tensors or not layers:
+            layers.append(Layer(layer.name, layer.kind, forward_s, backward_s))
+            tensors += [(name, shape, len(layers) - 1) for name, shape in layer.tensors]
+            continue
+        last = layers[-1]
+        layers[-1] = last._replace(
+            forward_s=last.forward_s + forward_s, backward_s=last.backward_s + backward_s
+        )
+    ready_s, done_s = [0.0] * len(layers), 0.0
+    for index in range(len(layers) - 1, -1, -1):
+        done_s += layers[index].backward_s
+        ready_s[index] = done_s
+    time = model_time(model, tokens, batch, rates)
+    passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+    source = "kernels of the model's layers (perfsim/compute/kernel_time.py)"
+    header = {"source": source, "software": era, "optimizer": "adam", "kernels": "alone"}
+    if sequence is not None:
+        header["sequence"] = str(sequence)
+    kinds: tuple[str, ...] = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms")
+    return Profile(
+        model=model,
+        gpu=device.name,
+        precision=precision,
+        batch=batch,
+        iteration_s=passes_s + time.update_s,
+        optimizer_s=time.update_s,
+        layers=tuple(layers),
+        gradients=tuple(
+            Gradient(name, shape, ready_s[index], index) for name, shape, index in tensors
+        ),
+        kinds=dict.fromkeys((*kinds, "optimizer_ms"), "derived"),
+        header=header,
+        positions={layer.name: layer.rows for layer in build_model(model, tokens) if layer.rows},
     )
 
 
@@ -169,6 +266,7 @@ class TransferInputs(NamedTuple):
     own: bool
     defined: bool
     tokens: int | None = None
+    training: Training = USUAL_TRAINING
 
     @property
     def home(self) -> GpuPrecision:
@@ -189,6 +287,18 @@ class TransferInputs(NamedTuple):
 
     def optimizer_s(self, gpu: str) -> float:
         """Return the optimizer's time on a GPU [s]: it streams the parameters through memory."""
+        return self._own_optimizer_s(gpu) * self.update_ratio
+
+    @property
+    def update_ratio(self) -> float:
+        """How many times as long the update asked for takes as the profile's own."""
+        asked = self.training.optimizer
+        if asked is None:
+            return 1.0
+        own = UPDATE_PASSES.get(self.profile.optimizer, UPDATE_PASSES["sgd"])
+        return UPDATE_PASSES[OPTIMIZERS[asked]] / own
+
+    def _own_optimizer_s(self, gpu: str) -> float:
         if gpu == self.profile.gpu or not self.profile.optimizer_s:
             return self.profile.optimizer_s
         try:
@@ -198,8 +308,10 @@ class TransferInputs(NamedTuple):
         ratio = home.memory_bandwidth.value / self.gpu(gpu).memory_bandwidth.value
         return self.profile.optimizer_s * ratio
 
-    def by_kernels(self, at: GpuPrecision, batch: int, era: str) -> ModelTime:
-        """Return how long the model's kernels and launches take there.
+    def by_kernels(
+        self, at: GpuPrecision, batch: int, era: str, training: Training | None = None
+    ) -> ModelTime:
+        """Return how long the model's kernels and launches take there, trained as is asked.
 
         Raises
         ------
@@ -207,8 +319,11 @@ class TransferInputs(NamedTuple):
             If the GPU does not compute at that precision.
         """
         if not self.defined:
-            return _by_rates(self, at, batch, era)
-        return self._kernels(self.profile.model, self.tokens, at, batch, era, update=True)
+            return _by_rates(self, at, batch, era, training or self.training)
+        model = self.profile.model
+        return self._kernels(
+            model, self.tokens, at, batch, era, update=True, training=training or self.training
+        )
 
     def anchor_by_kernels(self, anchor: Anchor, gpu: str) -> ModelTime:
         """Return how long the kernels and launches of a measured iteration take."""
@@ -227,13 +342,19 @@ class TransferInputs(NamedTuple):
         era: str,
         *,
         update: bool,
+        training: Training = USUAL_TRAINING,
     ) -> ModelTime:
-        asked = ("kernels", model, tokens, at, batch, era, update)
-        if model not in TEXT_MODELS:
+        optimizer = training.optimizer and OPTIMIZERS[training.optimizer]
+        again = training.recompute
+        asked = ("kernels", model, tokens, at, batch, era, update, optimizer, again)
+        if not takes_tokens(model):
             tokens = None
         rates = kernel_rates(self.gpu(at.gpu), at.precision, era)
         return self.catalog.once(
-            asked, lambda: model_time(model, tokens, batch, rates, update=update)
+            asked,
+            lambda: model_time(
+                model, tokens, batch, rates, update=update, optimizer=optimizer, recompute=again
+            ),
         )
 
 
@@ -242,8 +363,9 @@ def _inputs(
     device: Device,
     anchors: Catalog | Mapping[str, Sequence[Anchor]],
     tokens: int | None,
+    training: Training = USUAL_TRAINING,
 ) -> TransferInputs:
-    defined = profile.model in MODELS and _matches(profile)
+    defined = is_defined(profile.model) and _matches(profile)
     if tokens is not None and tokens != profile.sequence:
         if not defined:
             why = f"{profile.model} has no definition in perfsim; its profile has its own tokens."
@@ -252,10 +374,13 @@ def _inputs(
     tokens = tokens or profile.sequence
     if not isinstance(anchors, Catalog):
         own = tokens == profile.sequence
-        return TransferInputs(profile, device, anchors, Catalog(), own, defined, tokens)
+        return TransferInputs(profile, device, anchors, Catalog(), own, defined, tokens, training)
     total = profile.header.get("source", "").removeprefix("total:").strip()
     own = owner_of(total) not in anchors.without and tokens == profile.sequence
-    return TransferInputs(profile, device, Anchors(anchors), anchors, own, defined, tokens)
+    own = own and profile.header.get("kernels") != "alone"
+    return TransferInputs(
+        profile, device, Anchors(anchors), anchors, own, defined, tokens, training
+    )
 
 
 def _matches(profile: Profile) -> bool:
@@ -355,12 +480,14 @@ def _total(
 
 
 def _in_era(inputs: TransferInputs, goal: GpuPrecision, one: KnownIteration, era: str) -> Estimate:
-    """Return a known iteration as it would run on the software of an era."""
-    if one.era == era:
+    """Return a known iteration as it would run on the software of an era, trained as is asked."""
+    usual = inputs.training._replace(reduce_dtype=USUAL_TRAINING.reduce_dtype) == USUAL_TRAINING
+    if one.era == era and usual:
         return one.estimate
-    there = inputs.by_kernels(goal, one.batch, one.era).iteration_s
+    there = inputs.by_kernels(goal, one.batch, one.era, USUAL_TRAINING).iteration_s
     ratio = inputs.by_kernels(goal, one.batch, era).iteration_s / there
-    note = f"Batch {one.batch} was measured on {one.era}: {ratio:.3g} times as long on {era}."
+    asked = era if usual else f"{era}, trained as asked"
+    note = f"Batch {one.batch} was measured on {one.era}: {ratio:.3g} times as long on {asked}."
     return one.estimate._replace(
         seconds=one.estimate.seconds * ratio,
         kind=weakest([one.estimate.kind, "derived"]),
@@ -384,7 +511,7 @@ def _by_residuals(
     seconds = by_kernels.iteration_s * math.exp(value)
     sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
     note = (
-        f"No iteration of {profile.model} on {goal} is known: its kernels and launches on {era}"
+        f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on {era}"
         f" take {by_kernels.iteration_s * 1e3:.4g} ms"
     )
     if known:
@@ -429,7 +556,7 @@ def _not_slower(
 def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> Estimate:
     """Return the iteration at a place, worked out once."""
     model = inputs.profile.path or inputs.profile.model
-    asked = ("iteration", model, inputs.tokens, at, batch, era)
+    asked = ("iteration", model, inputs.tokens, at, batch, era, inputs.training)
 
     def found() -> Estimate:
         return _total(inputs, at, batch, era, known_iterations(inputs, at))[0]
@@ -471,7 +598,7 @@ def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
         for anchor in inputs.anchors[gpu]:
             if anchor.use == "ratio" or (anchor.use == "local" and gpu != goal.gpu):
                 continue
-            if anchor.model not in MODELS:
+            if not is_defined(anchor.model):
                 continue
             key = (gpu, anchor.precision, anchor.model, anchor.source, anchor.sequence)
             away = abs(math.log(anchor.batch / goal.batch))
@@ -542,6 +669,11 @@ def _chip(gpu: str) -> str:
     return gpu.partition("-")[0]
 
 
+def _named(model: str) -> str:
+    """Return a model's name; of one stated by its numbers, that it is one."""
+    return "the stated model" if model.startswith((TRANSFORMER, GENERIC)) else model
+
+
 def _family(model: str) -> str:
     """Return the family of a model by its name: text, cifar, lstm or image.
 
@@ -552,14 +684,16 @@ def _family(model: str) -> str:
     >>> [_family(name) for name in ("bert-large", "vit-b16", "resnet50-cifar", "vgg16")]
     ['text', 'text', 'cifar', 'image']
     """
-    if model.startswith(("bert", "gpt", "vit")):
-        return "text"
+    if model.startswith(("bert", "gpt", "vit")) or is_specified(model):
+        return "image" if model.startswith(GENERIC) else "text"
     if model.startswith("lstm"):
         return "lstm"
     return "cifar" if model.endswith("-cifar") else "image"
 
 
-def _by_rates(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> ModelTime:
+def _by_rates(
+    inputs: TransferInputs, at: GpuPrecision, batch: int, era: str, training: Training
+) -> ModelTime:
     """Return the times of a network without a definition, by the rates of its layers' kinds.
 
     Products go by matrix rate, everything else by memory bandwidth, both with the batch.
@@ -576,17 +710,26 @@ def _by_rates(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) ->
         * (products if layer.kind.startswith(_PRODUCT_KINDS) else memory)
         for layer in profile.layers
     )
+    if profile.forward_s + profile.backward_s > 0:
+        forward = profile.forward_s / (profile.forward_s + profile.backward_s)
+        passes_s *= 1.0 + forward * _AGAIN_SHARES[training.recompute]
     other_s = profile.other_s * memory
     known = execution_of(era)
     tensors = len(profile.gradients)
+    update_s = inputs.optimizer_s(at.gpu)
+    if training.optimizer is None:
+        update_s /= inputs.update_ratio
     return ModelTime(
         (passes_s + other_s) * batch / profile.batch,
-        inputs.optimizer_s(at.gpu),
+        update_s,
         tensors * _OPERATIONS_A_TENSOR * known.op_share * known.op_s,
         tensors * known.tensor_s,
     )
 
 
+_AGAIN_SHARES = {"none": 0.0, "selective": 0.5, "full": 1.0}
+"""The share of a forward pass that is computed again, of a network without a definition; of
+selective checkpoints derived: every second product, and they are most of it."""
 _OPERATIONS_A_TENSOR = 3.0
 """Operations launched for a tensor of an unknown network, both passes: a product and its two
 gradients."""
@@ -606,7 +749,7 @@ def _stretched_to(
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
     place = profile.gpu, profile.precision, profile.batch, profile.sequence
-    same = place == (*goal, batch, inputs.tokens)
+    same = place == (*goal, batch, inputs.tokens) and inputs.training.recompute == "none"
     scaled = profile
     if not same or not math.isclose(iteration.seconds, profile.iteration_s, rel_tol=1e-9):
         kinds: dict[str, Kind] = {
@@ -615,7 +758,7 @@ def _stretched_to(
         kinds["iteration_ms"] = iteration.kind
         reshaped = profile if same or not inputs.defined else _reshaped(inputs, goal, batch, era)
         scaled = replace(
-            _stretched(reshaped, iteration.seconds, inputs.optimizer_s(goal.gpu)),
+            _stretched(reshaped, iteration.seconds, _update_s(inputs, goal, by_kernels)),
             gpu=goal.gpu,
             precision=goal.precision,
             batch=batch,
@@ -646,6 +789,18 @@ def _stretched_to(
     return TransferredProfile(scaled, quantity, iteration.extrapolated, notes, era)
 
 
+def _update_s(inputs: TransferInputs, goal: GpuPrecision, by_kernels: ModelTime) -> float:
+    """Return the optimizer's time at the goal [s].
+
+    It goes as the profile's own does; where that has none, or another optimizer is asked for that
+    multiplies matrices, it is as the kernels say.
+    """
+    unmeasured = inputs.profile.header.get("kernels") == "alone"
+    if unmeasured or (inputs.defined and inputs.training.optimizer == "muon"):
+        return by_kernels.update_s
+    return inputs.optimizer_s(goal.gpu)
+
+
 class _InTokens(TypedDict):
     """What a profile says of its tokens: its header, and the rows of each layer's input."""
 
@@ -667,7 +822,8 @@ def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) 
     """Return the profile with each layer's time as its kernels go from its place to the goal."""
     profile = inputs.profile
     here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era, profile.sequence)
-    there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens)
+    again = inputs.training.recompute
+    there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens, again)
     forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
     backward = [there[layer.name][1] / here[layer.name][1] for layer in profile.layers]
     layers = tuple(
@@ -703,20 +859,25 @@ def _ready(profile: Profile, ratios: Sequence[float], total: float) -> tuple[Gra
 
 
 def _layers_by_kernels(
-    inputs: TransferInputs, at: GpuPrecision, batch: int, era: str, tokens: int | None
+    inputs: TransferInputs,
+    at: GpuPrecision,
+    batch: int,
+    era: str,
+    tokens: int | None,
+    recompute: str = "none",
 ) -> dict[str, tuple[float, float]]:
     """Return each layer's forward and backward kernels [s].
 
     Those of a layer without parameters count to the one before it, as profiles have it.
     """
     profile = inputs.profile
-    tokens = tokens if profile.model in TEXT_MODELS else None
+    tokens = tokens if takes_tokens(profile.model) else None
 
     def found() -> dict[str, tuple[float, float]]:
         rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era)
-        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates)))
+        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates, recompute)))
 
-    asked = ("layers by kernels", profile.model, tokens, at, batch, era)
+    asked = ("layers by kernels", profile.model, tokens, at, batch, era, recompute)
     return inputs.catalog.once(asked, found)
 
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
-from perfsim.models.layers import ModelLayer
+from perfsim.models.layers import LayerShape, ModelLayer
 
 __all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
 
@@ -52,10 +52,16 @@ class LayerWork(NamedTuple):
 
 
 class ModelWork(NamedTuple):
-    """The kernels of a network: by layer with and without parameters, and counted by their work."""
+    """The kernels of a network: by layer with and without parameters, and counted by their work.
+
+    ``counted`` has those of both passes, ``forward`` those of the forward pass. ``matrices`` are
+    the weights of two axes and how many there are of each, for optimizers that multiply them.
+    """
 
     layers: tuple[LayerWork, ...]
     counted: tuple[tuple[Work, int], ...]
+    forward: tuple[tuple[Work, int], ...]
+    matrices: tuple[tuple[LayerShape, int], ...]
     operations: float
     tensors: int
     parameters: int
@@ -63,6 +69,8 @@ class ModelWork(NamedTuple):
     transformer: bool
 
 
+_MATRIX_AXES = 2
+"""Axes of a dense layer's weight; that of experts has one more."""
 _STRIDE_LIMIT = 4.5
 """Largest ratio of a convolution's input to its output points: a stride of 2, and its border."""
 _WINOGRAD_SIDES = (3, 5)
@@ -109,11 +117,21 @@ def work_of(layers: Sequence[ModelLayer], era: str) -> ModelWork:
         If there is no such era.
     """
     works = tuple(_works(layers, execution_of(era)))
-    counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
+    forward = Counter(work for layer in works for work in layer.forward)
+    counted = forward + Counter(work for layer in works for work in layer.backward)
+    matrices = Counter(
+        shape
+        for layer in layers[:-1]
+        if layer.kind == "linear"
+        for _, shape in layer.tensors
+        if len(shape) >= _MATRIX_AXES
+    )
     blocks = [layer for layer in layers if layer.kind == "attention"]
     return ModelWork(
         works,
         tuple(counted.items()),
+        tuple(forward.items()),
+        tuple(matrices.items()),
         sum(layer.operations for layer in works),
         sum(len(layer.tensors) for layer in layers),
         sum(layer.elements for layer in layers),
@@ -223,7 +241,9 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     inner = layer.flops / (2.0 * layer.outputs)
     rows = max(layer.rows, 1)
     values = share * (rows * inner + layer.outputs)
-    work = Work("product", share * layer.flops, values, inner * layer.outputs / rows, inner)
+    experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) > _MATRIX_AXES
+    weights = float(layer.elements) if experts else inner * layer.outputs / rows
+    work = Work("product", share * layer.flops, values, weights, inner)
     biased = len(layer.tensors) > 1
     passes = [era.passes.activation] if layer.activated else []
     more = _streams(share * layer.outputs, *passes, *([(0.0, 1.0)] if biased else []))

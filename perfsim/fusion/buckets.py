@@ -30,8 +30,8 @@ class Bucket:
 
     @property
     def size_bytes(self) -> float:
-        """Bytes in fp32."""
-        return 4.0 * self.elements
+        """Bytes as it is sent."""
+        return self.gradients[0].value_bytes * self.elements
 
 
 def _no_negotiation(tensors: int) -> float:

@@ -479,6 +479,18 @@ class Method(BaseModel):
         gradients = world.profile.gradients if world.profile else ()
         return self.memory_bytes(gradients, world.ranks)
 
+    def exchanges_each(self, asked: bool | None) -> bool:
+        """Tell whether gradients are exchanged after each micro-batch of an iteration.
+
+        ``asked`` is what the user asks for, None where nothing.
+
+        Raises
+        ------
+        RequestError
+            If the method cannot do so.
+        """
+        return bool(asked)
+
     def kept_share(self, ranks: int) -> dict[str, float]:
         """Return the share of parameters, gradients and optimizer state that a rank keeps.
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
@@ -18,6 +19,11 @@ from perfsim.methods.building.sharded_parameters import (
     forward_gathers,
     scattered,
 )
+
+
+_WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
+"""Bytes of a gathered parameter, by its type."""
+_HALF = ("amp-fp16", "amp-bf16", "fp8")
 
 
 class Fsdp(Method):
@@ -40,13 +46,16 @@ class Fsdp(Method):
     rings, so each of the 3 calls a unit takes P-1 hops. PAT, since 2.23 with one GPU a node, is not
     considered. On a thousand GPUs small units cost little but hops, which hybrid sharding avoids.
 
-    Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4. S = P unless given; where
-    it is given, 2 (1/S - 1/P) x 4 more.
+    In half precision parameters are gathered in bf16 (MixedPrecision's param_dtype); gradients are
+    sent in what `reduce_dtype` says, fp32 by default, as torchtitan has it.
+
+    Bytes a rank: (2 w + 4) (S-1)/S a parameter of w gathered bytes, shard_grad_op (w + 4) (S-1)/S.
+    S = P unless given; where it is given, 2 (1/S - 1/P) x 4 more.
     Memory: 1/S of parameters (all of them for shard_grad_op), gradients and optimizer state; on top
     the whole gradients of the largest unit, and the two largest neighbouring units gathered (none
     for shard_grad_op), with units by block.
     Left out: that parameters in no block form one unit, gathered from forward to backward; padding
-    to S; copies of gradients into the flat parameter; the host; half precision.
+    to S; copies of gradients into the flat parameter; the host.
     """
 
     summary: ClassVar[str] = "parameters, gradients and optimizer sharded, gathered by unit (FSDP)"
@@ -73,6 +82,16 @@ class Fsdp(Method):
         0, ge=0, le=10**6, description="ranks that share one copy (hybrid sharding); 0: all"
     )
 
+    gather: Literal["auto", "fp32", "bf16", "fp8"] = Field(
+        "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
+    )
+
+    def gathered_bytes(self, world: MethodContext) -> float:
+        """Return the width of a gathered parameter [bytes]."""
+        half = world.profile is not None and world.profile.precision in _HALF
+        width = ("bf16" if half else "fp32") if self.gather == "auto" else self.gather
+        return _WIDTHS[width]
+
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""
         if self.shards == 0 or (self.shards > 1 and world.ranks % self.shards == 0):
@@ -95,10 +114,11 @@ class Fsdp(Method):
             )
             for number, unit in enumerate(buckets)
         ]
-        jobs = forward_gathers(buckets, starts, group)
+        width = self.gathered_bytes(world)
+        jobs = forward_gathers(buckets, starts, group, width)
         if self.sharding == "shard_grad_op":
             return jobs + sums
-        again = backward_gathers(buckets, starts, self.prefetch, group)
+        again = backward_gathers(buckets, starts, self.prefetch, group, width)
         # In the order of issue: the number of gathers before a unit's gradients.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):
@@ -112,7 +132,22 @@ class Fsdp(Method):
             return 0.0
         units = [unit.size_bytes for unit in block_units(world.profile.in_ready_order())]
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
+        gathered *= self.gathered_bytes(world) / 4.0
         return max(units) + (gathered if self.sharding == "full_shard" else 0.0)
+
+    def exchanges_each(self, asked: bool | None) -> bool:
+        """Return True: units are gathered, and their gradients scattered, in each micro-batch.
+
+        Raises
+        ------
+        RequestError
+            If it is asked not to (no_sync keeps whole gradients; it is not modelled).
+        """
+        if asked is False:
+            raise RequestError(
+                "exchange_each", "fsdp gathers and scatters in each micro-batch; leave it out."
+            )
+        return True
 
     def kept_share(self, ranks: int) -> dict[str, float]:
         """Return 1/S of everything, or all of the parameters where they are kept for backward."""

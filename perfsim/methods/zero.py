@@ -84,6 +84,10 @@ class Zero(Method):
         elements = sum(gradient.elements for gradient in gradients)
         return float(FLOAT * (REDUCE_BUCKET * (1 + self.overlap_comm) + elements / ranks))
 
+    def exchanges_each(self, asked: bool | None) -> bool:
+        """Return what is asked, else whether gradients are sharded (stage 2) and so sent each time."""
+        return self.stage == 2 if asked is None else asked
+
     def kept_share(self, ranks: int) -> dict[str, float]:
         """Return 1/P for what the stage shards."""
         gradients = 1.0 / ranks if self.stage == 2 else 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.models.layers import (
@@ -328,13 +328,13 @@ def _vision(shape: Architecture) -> Iterator[ModelLayer]:
 
 
 def _llama(
-    layers: int, hidden: int, heads: int, kv: int, ffn: int, vocab: int, **more: object
+    layers: int, hidden: int, heads: int, kv: int, ffn: int, vocab: int, **more: Any
 ) -> Architecture:
     made = Architecture(layers, hidden, heads, kv, hidden // heads, ffn, vocab)
     return made._replace(**more)
 
 
-def _gpt3(layers: int, hidden: int, heads: int, **more: object) -> Architecture:
+def _gpt3(layers: int, hidden: int, heads: int, **more: Any) -> Architecture:
     made = Architecture(layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50257)
     learned = made._replace(positions=2048, norm="layer", gated=False, bias="all", tied=True)
     return learned._replace(**more)

@@ -116,7 +116,7 @@ def row_figures(
     setup: Setup, plans: Sequence[CostedGraph], iteration_s: Any, single_s: Any
 ) -> list[Any]:
     """Return a row's figures, as ``predict()`` computes them: floats, or arrays of floats."""
-    batch, gpus = setup.profile.batch, setup.scenario.gpus
+    batch, gpus = setup.samples, setup.scenario.gpus
     samples_per_s = batch * gpus / iteration_s
     efficiency = samples_per_s / (gpus * batch / single_s)
     period = sum(plan.iterations for plan in plans)

@@ -26,6 +26,7 @@ from typing import NamedTuple, get_args
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Profile
+from perfsim.errors import RequestError
 from perfsim.methods.base import Compute, Group, Job, JobStage, Method, Moment, Send
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
 from perfsim.schedule.costs import Costs, charge, work_of
@@ -231,6 +232,8 @@ def issue(
     *,
     overlap: bool = True,
     slowdown: float = 1.0,
+    micro_batches: int = 1,
+    exchange_each: bool = False,
 ) -> CostedGraph:
     """Issue the jobs of each iteration of a round, and return its task graph.
 
@@ -239,25 +242,58 @@ def issue(
     count : how many times the round is run in the method's period
     overlap : whether jobs begin before the pass that they belong to is over
     slowdown : factor on backward tasks
+    micro_batches : of an iteration, whose gradients are added up before the update
+    exchange_each : whether the jobs are issued for each of them, or for the last alone
 
     Raises
     ------
+    RequestError
+        If the method cannot exchange after each micro-batch.
     ValueError
         If jobs share a name, wait for each other, or are waited for before they can be issued.
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
-    builder = _RoundBuilder(profile, method, costs, asked, count, overlap, slowdown)
-    for index in range(len(asked)):
+    steps = micro_batches if exchange_each else 1
+    if steps > 1:
+        _check_each(asked, method)
+    repeated = [one for one in asked for _ in range(steps)]
+    builder = _RoundBuilder(
+        profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps
+    )
+    for index in range(len(repeated)):
         builder.iteration(index)
     builder.tasks.close(builder.done)
     return builder.costed
 
 
+def _check_each(jobs: Sequence[Sequence[Job]], method: Method) -> None:
+    """Refuse to exchange after each micro-batch where computation goes on without the result.
+
+    Raises
+    ------
+    RequestError
+        If the method is such a one.
+    """
+    later = any(job.holds and job.holds.phase in ("next", "update") for one in jobs for job in one)
+    if later or method.delay():
+        raise RequestError(
+            "exchange_each",
+            f"{method_words(method)} uses a result after the update that it belongs to; it"
+            " exchanges after the last micro-batch (leave `exchange_each` out).",
+        )
+
+
+def method_words(method: Method) -> str:
+    """Return the name of a method's file."""
+    return type(method).__module__.rpartition(".")[2]
+
+
 class _RoundBuilder:
     """Issues the iterations of one round, one after the other.
 
-    ``done`` has, by iteration, its jobs under way; ``end`` is the task at whose end computation is
-    where the host has got to.
+    ``jobs`` and ``done`` have, by micro-batch that exchanges, its jobs and those under way; there
+    are ``steps`` of them in an iteration of ``micro_batches``. ``end`` is the task at whose end
+    computation is where the host has got to.
     """
 
     def __init__(
@@ -269,12 +305,15 @@ class _RoundBuilder:
         count: float,
         overlap: bool,
         slowdown: float,
+        micro_batches: int = 1,
+        steps: int = 1,
     ) -> None:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
+        self.steps, self.before = steps, micro_batches - steps
         self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
         self.launches_s = late_launches_s(profile, method, costs)
-        self.graph = TaskGraph(iterations=len(jobs))
+        self.graph = TaskGraph(iterations=len(jobs) // steps)
         self.costed = CostedGraph(self.graph, count=count, order=method.order)
         self.tasks = _Tasks(self.costed, costs)
         self.passes = WORK._replace(host=profile.host_share, device=profile.device_share)
@@ -293,10 +332,17 @@ class _RoundBuilder:
         if len(jobs_under_way) < len(jobs):
             raise ValueError(f"two jobs of an iteration share a name: {[job.name for job in jobs]}")
         self.done.append(jobs_under_way)
-        self.costed.begins.append(len(self.graph.tasks))
+        first, last = index % self.steps == 0, (index + 1) % self.steps == 0
+        if first:
+            self.costed.begins.append(len(self.graph.tasks))
         self.backward_end = self.update_end = None
         if other_s > 0:
             self.compute(f"host {index}", "other", other_s)
+        if self.before:
+            # Micro-batches that exchange nothing, together.
+            self.compute(f"forward {index} before", "forward", self.before * self.profile.forward_s)
+            backward_s = self.before * self.profile.backward_s
+            self.compute(f"backward {index} before", "backward", backward_s)
         self.forward(index, jobs_under_way)
         self.backward(index, jobs_under_way)
         self.backward_end = self.end
@@ -304,8 +350,13 @@ class _RoundBuilder:
         if self.method.first_needed_first:
             order.reverse()
         self.waves(order)
-        self.update(index)
-        self.waves(order)
+        if last:
+            self.update(index)
+            self.waves(order)
+        else:
+            for job in jobs:
+                if job.holds is None:
+                    self.wait_for(index, job)
         left = [progress.name for progress in order if progress.stages]
         if left:
             raise ValueError(f"jobs that wait for each other or for nothing: {', '.join(left)}")

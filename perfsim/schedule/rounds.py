@@ -144,6 +144,8 @@ def _circumstances(setup: Setup) -> dict[str, Any]:
         "overlap_slowdown": scenario.overlap_slowdown,
         "conditions": setup.conditions,
         "profile_key": setup.profile_key,
+        "micro_batches": scenario.accumulate,
+        "exchange_each": scenario.exchange_each,
     }
 
 
@@ -166,6 +168,8 @@ def schedule(
     profile_key: Hashable = None,
     shared: bool = False,
     joins: str = "",
+    micro_batches: int = 1,
+    exchange_each: bool | None = None,
 ) -> list[CostedGraph]:
     """Build the task graph of each round of ``method``'s period on ``cluster``.
 
@@ -180,6 +184,8 @@ def schedule(
     cache : jobs and graphs of other scenarios, taken over where nothing that they depend on differs
     profile_key : what tells the profile from any other in that cache
     shared : whether other jobs send over the links between nodes too
+    micro_batches : of an iteration, whose gradients are added up before the update
+    exchange_each : whether gradients are exchanged after each of them; None as the method does
     joins : the field for which iterations without exchange come in the graph of the one that does
         exchange, if any
 
@@ -193,6 +199,7 @@ def schedule(
     costs = Costs(device, cluster, algorithm, protocol, shared=shared)
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))
+    each = method.exchanges_each(exchange_each)
     builder = _Builder(
         profile,
         method,
@@ -202,6 +209,8 @@ def schedule(
         (profile_key, fuse, limit_bytes, *options.items()),
         overlap=overlap,
         slowdown=slowdown,
+        micro_batches=micro_batches,
+        exchange_each=each,
     )
     works = cluster.gpus > 1 or method.works_alone
     refusal = method.refusal(builder.context) if works else ""
@@ -261,9 +270,12 @@ class _Builder:
         *,
         overlap: bool,
         slowdown: float,
+        micro_batches: int,
+        exchange_each: bool,
     ) -> None:
         self.profile, self.method, self.costs, self.cache = profile, method, costs, cache
         self.overlap, self.slowdown = overlap, slowdown
+        self.micro_batches, self.exchange_each = micro_batches, exchange_each
         context = costs.context(profile)
         self.recorded = RecordedCosts(context, costs.all_reduce_s)
         self.context = context if cache is None else self.recorded.context
@@ -311,11 +323,14 @@ class _Builder:
             one.count,
             overlap=self.overlap,
             slowdown=self.slowdown,
+            micro_batches=self.micro_batches,
+            exchange_each=self.exchange_each,
         )
         if self.cache is None:
             return make()
         cluster = costs.cluster
         shape = (cluster.nodes, cluster.gpus_per_node, cluster.uneven)
         launches_s = late_launches_s(self.profile, method, costs)
-        key = (*self.key, one, *shape, self.overlap, self.slowdown, launches_s)
+        accumulated = self.micro_batches, self.exchange_each
+        key = (*self.key, one, *shape, self.overlap, self.slowdown, launches_s, *accumulated)
         return self.cache.graph(key, jobs, costs, make)

@@ -29,18 +29,19 @@ ALIVE = 2
 
 
 def forward_gathers(
-    units: Sequence[Bucket], starts: LayerStarts, group: Group = "all"
+    units: Sequence[Bucket], starts: LayerStarts, group: Group = "all", value_bytes: float = 4.0
 ) -> list[Job]:
     """Return the gathers of the forward pass, in its order; each unit waits for its gather.
 
-    From the third unit on, a gather begins when the unit two before it has run.
+    From the third unit on, a gather begins when the unit two before it has run. ``value_bytes`` is
+    the width of a gathered parameter.
     """
     ordered = sorted(reversed(units), key=starts.forward_start_s)
     starts_s = [starts.forward_start_s(unit) for unit in ordered]
     return [
         Job(
             f"unit {number}",
-            (Send("all_gather", unit.size_bytes, group=group),),
+            (Send("all_gather", value_bytes * unit.elements, group=group),),
             PassPoint("forward", starts_s[number - ALIVE + 1] if number >= ALIVE else 0.0),
             PassPoint("forward", starts_s[number]),
         )
@@ -49,7 +50,11 @@ def forward_gathers(
 
 
 def backward_gathers(
-    units: Sequence[Bucket], starts: LayerStarts, prefetch: Prefetch, group: Group = "all"
+    units: Sequence[Bucket],
+    starts: LayerStarts,
+    prefetch: Prefetch,
+    group: Group = "all",
+    value_bytes: float = 4.0,
 ) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
     # The backward pass enters a unit when it has finished the one before.
@@ -62,7 +67,7 @@ def backward_gathers(
     return [
         Job(
             f"again {number}",
-            (Send("all_gather", unit.size_bytes, group=group),),
+            (Send("all_gather", value_bytes * unit.elements, group=group),),
             PassPoint("backward", begins_s[number]),
             PassPoint("backward", enters_s[number]),
         )
