@@ -36,8 +36,8 @@ class Constants(NamedTuple):
     All are fitted. By precision: conv, winograd. ``gap_s`` is what each kernel takes beside its
     work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` how often a convolution
     whose maps are not in the layout of tensor cores moves them again; ``eager`` how much longer
-    element-wise kernels of transformers take where they are not fused, ``mixed`` the same under
-    mixed precision (casts); ``unpadded`` the share of tokens that are no padding; ``fp8`` what
+    element-wise kernels of transformers take where they are not fused, ``compiled`` the same where a
+    compiler fused them; ``mixed`` the same under mixed precision (casts); ``unpadded`` the share of tokens that are no padding; ``fp8`` what
     products in fp8 reach of the rate of large ones; ``kepler`` how much faster Winograd's
     convolutions are than others on Kepler, at most; ``update_passes`` how much longer an update
     takes than its least traffic.
@@ -55,6 +55,7 @@ class Constants(NamedTuple):
     recurrent: float = 0.7
     memory: float = 0.931
     eager: float = 1.72
+    compiled: float = 1.25
     mixed: float = 1.04
     layout: float = 2.48
     wave: float = 0.427
@@ -229,6 +230,8 @@ def kernel_rates(
     tensor_cores = half or precision == "tf32"
     converted = tensor_cores and not (half and execution.channels_last)
     eager = 1.0 if execution.fused else constants.eager
+    if execution.compiled:
+        eager = constants.compiled
     return KernelRates(
         reached,
         device.memory_bandwidth.value * constants.memory,
@@ -348,10 +351,12 @@ def layer_times(
     again = dict.fromkeys(known, 0.0)
     if recompute != "none":
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
+    last = work.layers[-1]
     return [
         (
             sum(known[one] for one in layer.forward),
-            sum(known[one] for one in layer.backward) + sum(again[one] for one in layer.forward),
+            sum(known[one] for one in layer.backward)
+            + (sum(again.get(one, 0.0) for one in layer.forward) if layer is not last else 0.0),
         )
         for layer in work.layers
     ]

@@ -71,6 +71,11 @@ ERAS: dict[str, SoftwareEra] = {
             2023,
         ),
         SoftwareEra("torch2", "PyTorch 2, eager", 2024, "pytorch", (2,)),
+        SoftwareEra(
+            "megatron",
+            "PyTorch 2 with the fused kernels of Megatron, Transformer Engine or flash-attn",
+            2024,
+        ),
         SoftwareEra("torch2-compiled", "PyTorch 2 with torch.compile", 2024),
         SoftwareEra("mlperf", "captured in CUDA graphs and fused, as MLPerf submitters tune", 2024),
     )

@@ -110,7 +110,10 @@ def _norm(
     name: str, shape: Architecture, rows: int, width: int = 0, added: bool = False
 ) -> ModelLayer:
     made = layernorm(name, width or shape.hidden, rows, added=added)
-    return made if shape.norm == "layer" else replace(made, tensors=made.tensors[:1])
+    if shape.norm == "layer":
+        return made
+    kind = "rmsnorm" if shape.norm == "rms" else made.kind
+    return replace(made, kind=kind, tensors=made.tensors[:1])
 
 
 def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -163,8 +166,7 @@ def _attention(
     rotary = 0.0 if shape.positions else 1.0
     for part, width in (("q_proj", query), ("k_proj", pair), ("v_proj", pair)):
         made = linear(f"{name}.{part}", shape.hidden, width, tokens, bias=biased)
-        # Rotary positions read and write queries and keys once more.
-        yield made if part == "v_proj" else replace(made, copies=rotary * made.outputs)
+        yield made if part == "v_proj" else replace(made, rotated=rotary * made.outputs)
     if shape.qk_norm:
         yield _norm(f"{name}.q_norm", shape, tokens * shape.heads, shape.head)
         yield _norm(f"{name}.k_norm", shape, tokens * shape.kv, shape.head)
@@ -188,7 +190,7 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
         query = linear(f"{name}.q_b_proj", shape.q_rank, wide, tokens, bias=False)
     else:
         query = linear(f"{name}.q_proj", shape.hidden, wide, tokens, bias=False)
-    yield replace(query, copies=query.outputs)
+    yield replace(query, rotated=float(tokens * shape.heads * shape.rope))
     narrow = shape.kv_rank + shape.rope
     yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
     yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)

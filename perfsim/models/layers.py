@@ -35,7 +35,7 @@ class ModelLayer:
     Parameters
     ----------
     name : public name of the module (torchvision, timm, transformers)
-    kind : conv, batchnorm, linear, embedding, layernorm, lstm, attention, parameter
+    kind : conv, batchnorm, linear, embedding, layernorm, rmsnorm, lstm, attention, parameter
     tensors : (public name, shape) of its parameters; none for products without parameters
         (attention scores, an output layer tied to the embedding)
     flops : floating-point operations of the forward pass for one sample, 2 a multiply-add;
@@ -49,6 +49,7 @@ class ModelLayer:
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
     activated : whether a GELU or a ReLU follows a dense layer
+    rotated : values for one sample that rotary positions turn
     """
 
     name: str
@@ -63,6 +64,7 @@ class ModelLayer:
     gathered: float = 1.0
     dropped: float = 0.0
     activated: bool = False
+    rotated: float = 0.0
 
     @property
     def outputs(self) -> float:

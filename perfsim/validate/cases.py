@@ -68,7 +68,9 @@ class Case:
     """One published value: the cells of its row as texts, and its value in the metric's unit.
 
     ``rated`` and ``calibrated`` are what these ways of asking know besides ``scenario``;
-    ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism".
+    ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism". ``accumulate``
+    are micro-batches of an iteration (``batch_per_gpu`` is then that of one), ``recompute`` what
+    the backward pass computes again.
     """
 
     id: str
@@ -94,6 +96,8 @@ class Case:
     calibrated: str = ""
     publisher: str = ""
     missing: str = ""
+    accumulate: str = ""
+    recompute: str = ""
 
     @property
     def group(self) -> str:

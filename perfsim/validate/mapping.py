@@ -696,6 +696,10 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
     batch = case.whole("batch_per_gpu")
     if batch:
         fields.setdefault("batch", batch)
+    if case.whole("accumulate"):
+        fields.setdefault("accumulate", case.whole("accumulate"))
+    if case.recompute:
+        fields.setdefault("recompute", case.recompute)
     if gpus > fields.get("gpus_per_node", gpus) and "net" not in fields:
         return f"no rule for network {case.network!r}"
     return ""

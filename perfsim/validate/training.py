@@ -211,20 +211,36 @@ class TrainingRun:
         return whole / micro / replicas if micro and whole and replicas else 1.0
 
     @property
+    def micro_batches(self) -> int:
+        """Micro-batches of an iteration, as a whole number; 0 where it is none."""
+        count = round(self.accumulation)
+        return count if abs(self.accumulation / max(count, 1) - 1) < _ROUNDED else 0
+
+    @property
+    def recompute(self) -> str:
+        """What the backward pass computes again, in perfsim's words; "?" where others are used."""
+        text = self.text("activation_checkpointing").lower().strip()
+        if text in _NO_RECOMPUTE:
+            return ""
+        if text in ("full", "selective", "selective op"):
+            return text.partition(" ")[0]
+        return "?"
+
+    @property
     def is_data_parallel(self) -> bool:
         """Whether no model is split: every GPU has samples of its own."""
         return not any(split(self) for split in _SPLITS)
 
     @property
     def batch_per_gpu(self) -> int | None:
-        """Samples a GPU and iteration.
+        """Samples a GPU and micro-batch.
 
         Where no column states them, the row as the source prints it may: nodes, GPUs of a node,
         samples a GPU, result.
         """
         micro = self.choice("micro_batch", larger=True)
         if micro:
-            return round(micro * max(1.0, self.accumulation))
+            return micro
         printed = _PRINTED.search(self.text("notes"))
         if printed and self.gpus == int(printed[1]) * int(printed[2]):
             return _whole(printed[3])
@@ -249,9 +265,14 @@ class TrainingRun:
     def result(self) -> tuple[str, float]:
         """The metric and its value: the step time where it is stated, else samples a second.
 
+        A step of several micro-batches is told by its rate, which one of them has too.
+
         A throughput whose unit cannot be turned into samples keeps it: ``throughput in tokens/s``.
         """
         seconds = self.number("step_time_s")
+        if seconds and self.micro_batches > 1:
+            samples = (self.batch_per_gpu or 0) * self.micro_batches * (self.gpus or 0)
+            return "throughput", samples / seconds
         if seconds:
             return "iteration_s", seconds
         rate, unit = self.rate or 0.0, self.unit
@@ -324,9 +345,9 @@ def _no_result(run: TrainingRun) -> bool:
     return not run.number("step_time_s") and not run.rate
 
 
-def _checkpoints(run: TrainingRun) -> bool:
-    text = run.text("activation_checkpointing").lower()
-    return text not in ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
+_NO_RECOMPUTE = ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
+_ROUNDED = 0.01
+"""How far a whole number of micro-batches may be off by rounding."""
 
 
 def _if(test: Callable[[TrainingRun], bool], what: str) -> Callable[[TrainingRun], str]:
@@ -341,8 +362,8 @@ CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
     _if(_context, "context parallelism"),
     _if(_expert, "expert parallelism"),
     _if(_unresolved, "how the model is split is not stated"),
-    _if(lambda run: run.accumulation > 1.01, "gradient accumulation"),
-    _if(_checkpoints, "activation checkpointing"),
+    _if(lambda run: run.micro_batches == 0, "micro-batches of an iteration are no whole number"),
+    _if(lambda run: run.recompute == "?", "activation checkpointing of some layers"),
     _if(lambda run: "offload" in run.text("strategy").lower(), "offloading to the CPU"),
 )
 """What perfsim lacks for a row, by its columns alone: the first that is not "" is named."""
@@ -486,6 +507,8 @@ def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
         role="excluded" if exclude else "",
         reason=exclude,
         publisher=publisher,
+        accumulate=str(run.micro_batches) if run.micro_batches > 1 else "",
+        recompute=run.recompute.replace("?", ""),
         missing="" if exclude else next(filter(None, (test(run) for test in CRITERIA)), ""),
     )
 
