@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfsim.data.catalog import Catalog
@@ -101,17 +102,19 @@ class ProfileRow(InventoryItem):
     model: str
     gpu: str
     precision: str
-    batch: int
+    batch: int | None
     parameters: int
     tensors: int
-    iteration_ms: float
+    iteration_ms: float | None
     layer_times: str
     total: str
     profile: str
 
 
 def _models(catalog: Catalog) -> list[ProfileRow]:
+    """Return the profiles of all models, and the models that have none but their numbers."""
     from perfsim.compute.profile import read_profile
+    from perfsim.models import NAMED, build_model
 
     rows = []
     for stem, path in catalog.files("models").items():
@@ -128,6 +131,25 @@ def _models(catalog: Catalog) -> list[ProfileRow]:
                 layer_times=profile.kinds["ready_ms"],
                 total=profile.kinds["iteration_ms"],
                 profile=stem,
+            )
+        )
+    have = {row.model for row in rows}
+    for name in NAMED:
+        if name in have:
+            continue
+        layers = build_model(name)
+        rows.append(
+            ProfileRow(
+                model=name,
+                gpu="any",
+                precision="any",
+                batch=None,
+                parameters=sum(layer.elements for layer in layers),
+                tensors=sum(len(layer.tensors) for layer in layers),
+                iteration_ms=None,
+                layer_times="derived",
+                total="derived",
+                profile="",
             )
         )
     return rows
@@ -476,7 +498,13 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     files = catalog.files("models")
     names = model_names(files)
     if name not in names:
-        raise unknown("model", name, names, "models")
+        from perfsim.models.specification import is_specified
+
+        if is_specified(name):
+            return _stated_model(name, catalog)
+        from perfsim.resolve import unknown_model
+
+        raise unknown_model(name, names)
     profiles = [read_profile(files[stem]) for stem in names[name]]
     first = profiles[0]
     largest = sorted(first.gradients, key=lambda gradient: -gradient.elements)[:_MAX_TENSORS_NAMED]
@@ -503,21 +531,56 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     )
 
 
+def _stated_model(name: str, catalog: Catalog) -> ModelDescription:
+    """Describe a model that is known by its numbers alone."""
+    from perfsim.models import build_model, takes_tokens
+    from perfsim.models.specification import architecture_of, canonical_model
+
+    model = canonical_model(name)
+    layers = build_model(model)
+    tensors = [(tensor, shape) for layer in layers for tensor, shape in layer.tensors]
+    sizes = {tensor: prod(shape) for tensor, shape in tensors}
+    elements = sum(sizes.values())
+    shapes = dict(tensors)
+    largest = sorted(sizes, key=lambda tensor: -sizes[tensor])[:_MAX_TENSORS_NAMED]
+    flops = sum(layer.flops for layer in layers)
+    sample = "not over text"
+    if takes_tokens(model):
+        sample = f"{architecture_of(model).seq} tokens; `seq` chooses others"
+    return ModelDescription(
+        model=name,
+        parameters=format_count(elements),
+        sample=sample,
+        forward=f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)",
+        gradients=f"{len(tensors)}, {format_bytes(4.0 * elements)} in fp32",
+        matrices=sum(1 for _, shape in tensors if len(shape) > 1),
+        largest_gradients=[
+            GradientSize(
+                tensor, "x".join(map(str, shapes[tensor])), format_bytes(4.0 * sizes[tensor])
+            )
+            for tensor in largest
+        ],
+        profiles=[],
+        measured_iterations=_anchors(name, catalog),
+        sources=["its numbers alone: times are those of its kernels on the GPU asked for"],
+    )
+
+
 def _sample(profile: Profile) -> str:
     """Return what a sample of a model is: its tokens, where it is over text."""
-    from perfsim.models import TEXT_MODELS
+    from perfsim.models import is_defined, takes_tokens
 
     if profile.sequence is None:
         return "not over text"
-    chosen = "; `seq` chooses others" if profile.model in TEXT_MODELS else ""
-    return f"{profile.sequence} tokens{chosen}"
+    free = is_defined(profile.model) and takes_tokens(profile.model)
+    return f"{profile.sequence} tokens" + ("; `seq` chooses others" if free else "")
 
 
 def _forward_work(profile: Profile) -> str:
     """Return the work of a sample's forward pass, by the network's definition."""
-    from perfsim.models import MODELS, build_model
+    from perfsim.models import build_model, is_defined
 
-    if profile.model not in MODELS:
+    if not is_defined(profile.model):
         return "not known: perfsim has no definition of this network"
     flops = sum(layer.flops for layer in build_model(profile.model))
     return f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)"

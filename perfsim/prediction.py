@@ -28,6 +28,7 @@ from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
+from perfsim.throughput import Throughput, throughput_of
 from perfsim.what_if import (
     bottleneck,
     era_move,
@@ -94,6 +95,7 @@ class Prediction(PredictedIteration):
     worth: dict[str, float]
     notes: list[str]
     terms: list[Term]
+    throughput: Throughput
     meeting: ContentionResult | None = None
 
     @property
@@ -110,6 +112,7 @@ class Prediction(PredictedIteration):
             "iteration_s_interval": list(self.iteration_s_interval),
             "samples_per_s": self.samples_per_s,
             "scaling_efficiency": self.scaling_efficiency,
+            "throughput": self.throughput.to_dict(),
             "baseline": {
                 "method": "ssgd",
                 "iteration_s": self.baseline_s,
@@ -179,6 +182,14 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
+        throughput=throughput_of(
+            setup.profile.model,
+            setup.profile.sequence,
+            setup.device,
+            setup.profile.precision,
+            iteration.samples_per_s,
+            setup.scenario.gpus,
+        ),
         meeting=contention,
     )
 

@@ -69,6 +69,7 @@ __all__ = [
     "model_names",
     "platform",
     "resolve",
+    "unknown_model",
     "with_gpu",
 ]
 
@@ -99,7 +100,7 @@ def find_profile(
     files = catalog.files("models")
     names = model_names(files)
     if model not in names:
-        raise _unknown_model(model, names)
+        raise unknown_model(model, names)
 
     def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
         of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
@@ -129,7 +130,7 @@ _OTHER_WAYS = (
 )
 
 
-def _unknown_model(model: str, names: Iterable[str]) -> RequestError:
+def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     """Return the error for a model that nobody knows, with the ways to state one."""
     error = unknown("model", model, (*names, *NAMED), "models")
     return RequestError("model", error.why + _OTHER_WAYS, value=model, nearest=error.nearest)
@@ -557,7 +558,7 @@ class Setup:
         if self.parts:
             from perfsim.compute.gpu_types import alone_s
 
-            return alone_s(self.parts)
+            return alone_s(self.parts, self.scenario.accumulate)
         profile, more = self.profile, self.scenario.accumulate - 1
         return profile.alone_s + more * (profile.forward_s + profile.backward_s)
 

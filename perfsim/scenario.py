@@ -307,8 +307,6 @@ class ScenarioFields:
             metavar="N",
             min=1,
             max=MAX_MICRO_BATCHES,
-            mixed=False,
-            always=False,
         ),
     ] = 1
     exchange_each: Annotated[
@@ -317,8 +315,6 @@ class ScenarioFields:
             "Whether gradients are exchanged after each micro-batch, or after the last alone.",
             read_by=("schedule",),
             default="as the method's code does: each for fsdp and zero stage 2, else the last",
-            always=False,
-            column=False,
         ),
     ] = None
     recompute: Annotated[
@@ -329,7 +325,6 @@ class ScenarioFields:
             read_by=("compute",),
             metavar="WORD",
             check=_check_recompute,
-            always=False,
             vary="none,selective,full",
         ),
     ] = "none"
@@ -341,7 +336,6 @@ class ScenarioFields:
             metavar="NAME",
             default="that of the profile; adamw for models without one",
             check=_check_optimizer,
-            always=False,
             vary="sgd,adamw",
         ),
     ] = None
@@ -352,7 +346,6 @@ class ScenarioFields:
             read_by=("compute",),
             metavar="TYPE",
             check=_check_reduce_dtype,
-            always=False,
             vary="fp32,bf16",
         ),
     ] = "fp32"

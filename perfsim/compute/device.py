@@ -407,11 +407,19 @@ _check_rate = table_check(
 )
 
 
-def _matrix_rate(values: object) -> Quantity:
+class MatrixRate(NamedTuple):
+    """What matrix products reach at a precision, and the data sheet's peak [FLOP/s]."""
+
+    reached: Quantity
+    peak: float
+
+
+def _matrix_rate(values: object) -> MatrixRate:
     """Return the rate of matrix products: what they achieve of the peak, else the peak."""
     table = _check_rate(values)
     number, unit = table["peak"]
-    rate, kind, source = float(number) * _FLOPS[unit], "published", table["source"]
+    peak = float(number) * _FLOPS[unit]
+    rate, kind, source = peak, "published", table["source"]
     if "achieved" in table or "achieved_source" in table:
         for key in ("achieved", "achieved_source"):
             if key not in table:
@@ -422,7 +430,8 @@ def _matrix_rate(values: object) -> Quantity:
         if not MATRIX_RATE_LIMIT.holds(rate):
             why = f"found {shown(achieved)}, allowed is {MATRIX_RATE_LIMIT.words}"
             raise WrongValue(why, "achieved")
-    return Quantity(rate, "FLOP/s", table.get("kind", kind), source, table.get("spread"))
+    kind = table.get("kind", kind)
+    return MatrixRate(Quantity(rate, "FLOP/s", kind, source, table.get("spread")), peak)
 
 
 def _pcie(value: object) -> int:
@@ -474,6 +483,7 @@ class DeviceFile(TypedDict):
     memory_bandwidth: Quantity
     launch_s: Quantity
     rates: Mapping[str, Quantity]
+    peaks: Mapping[str, float]
     reference_names: tuple[str, ...]
     power_w: float | None
     multiprocessors: float
@@ -507,7 +517,8 @@ def read_device_file(path: Path) -> DeviceFile:
         memory_bytes=table["memory"],
         memory_bandwidth=table["memory_bandwidth"],
         launch_s=table["launch"],
-        rates=table["rates"],
+        rates={name: rate.reached for name, rate in table["rates"].items()},
+        peaks={name: rate.peak for name, rate in table["rates"].items()},
         reference_names=references,
         power_w=table.get("power_w"),
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
@@ -531,7 +542,7 @@ class Device:
     """One GPU: memory, rates, launch overhead and measured kernels.
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
-    the data sheet's peak. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
+    the data sheet's peak; ``peaks`` are those of the data sheet. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
     units). ``fp32_accumulation`` is the share of their rate that tensor cores keep where products
     of fp16 are summed in fp32: a half on GeForce. ``points`` holds one curve a width for each
     kernel name. ``references`` are GPUs whose points may be scaled to this one. ``succeeds`` is the
@@ -557,6 +568,7 @@ class Device:
     other_eras: Mapping[str, str] = field(default_factory=dict)
     multiprocessors: float = _USUAL_MULTIPROCESSORS
     fp32_accumulation: float = 1.0
+    peaks: Mapping[str, float] = field(default_factory=dict)
     succeeds: str = ""
     architecture: str = ""
     board: str = ""

@@ -31,13 +31,19 @@ class GpuGroup:
         return self.carried.profile.alone_s
 
 
-def alone_s(groups: Sequence[GpuGroup]) -> float:
+def alone_s(groups: Sequence[GpuGroup], micro_batches: int = 1) -> float:
     """Return the iteration on one GPU of the mean rate of all GPUs [s].
 
-    ``gpus * batch / alone_s`` samples/s is what they would train if none waited for another.
+    ``gpus * samples / alone_s`` samples/s is what they would train if none waited for another.
+    ``micro_batches`` is how many make an iteration.
     """
     gpus = sum(group.count for group in groups)
-    return gpus / sum(group.count / group.alone_s for group in groups)
+    each = [
+        group.alone_s
+        + (micro_batches - 1) * (group.carried.profile.forward_s + group.carried.profile.backward_s)
+        for group in groups
+    ]
+    return gpus / sum(group.count / one for group, one in zip(groups, each, strict=True))
 
 
 def gpus_per_node(types: _Types, stated: int) -> int:

@@ -20,7 +20,6 @@ from perfsim.methods.building.sharded_parameters import (
     scattered,
 )
 
-
 _WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of a gathered parameter, by its type."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")

@@ -54,7 +54,12 @@ def is_specified(model: str) -> bool:
 
 
 def _is_config(model: str) -> bool:
-    return model.endswith(_CONFIG_SUFFIX) or (Path(model) / "config.json").is_file()
+    if model.endswith(_CONFIG_SUFFIX):
+        return True
+    try:
+        return (Path(model) / "config.json").is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a zero byte
+        return False
 
 
 def takes_tokens(model: str) -> bool:

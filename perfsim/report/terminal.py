@@ -16,6 +16,7 @@ from perfsim.conditions.words import condition_words
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
 from perfsim.scenario import gpu_words
+from perfsim.throughput import Throughput
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -203,8 +204,9 @@ def _answer(prediction: Prediction) -> list[str]:
     sent = prediction.communication
     return [
         f"iteration            {format_seconds(prediction.iteration_s)}   {interval}",
-        f"throughput           {prediction.samples_per_s:,.0f} samples/s"
+        f"throughput           {_count(prediction.samples_per_s)} samples/s"
         f"   scaling efficiency {prediction.scaling_efficiency:.1%}",
+        *_tokens(prediction.throughput),
         f"against S-SGD        {prediction.speedup:.2f}x"
         f"   (S-SGD {format_seconds(prediction.baseline_s)})",
         f"held back by         {prediction.bottleneck}"
@@ -216,6 +218,34 @@ def _answer(prediction: Prediction) -> list[str]:
         f"   (of it {format_bytes(total['method'])} for the method,"
         f" {format_bytes(total['messages'])} for messages)",
     ]
+
+
+_WHOLE = 100.0
+"""Samples a second from which they are written without decimals."""
+
+
+def _count(number: float) -> str:
+    """Write a count a second.
+
+    Examples
+    --------
+    >>> _count(7579.2), _count(8.2718)
+    ('7,579', '8.27')
+    """
+    return f"{number:,.0f}" if number >= _WHOLE else f"{number:.3g}"
+
+
+def _tokens(throughput: Throughput) -> list[str]:
+    """Say tokens a second and MFU, of a model over text."""
+    tokens = throughput.tokens_per_s
+    flops, share = throughput.flops_per_gpu(), throughput.mfu()
+    if tokens is None or flops is None:
+        return []
+    line = (
+        f"tokens               {_count(tokens)} tokens/s, {_count(tokens / throughput.gpus)} a GPU"
+    )
+    line += f"   {flops / 1e12:.3g} TFLOP/s a GPU"
+    return [f"{line}, MFU {share:.1%}" if share else line]
 
 
 def _breakdown(prediction: Prediction) -> Iterator[str]:

@@ -95,7 +95,9 @@ def test_a_method_takes_the_points_of_its_era_or_of_the_nearest(tmp_path: Path) 
             "graph-2020": 400,
             "ngc-2020": 400,
             "torch1.12": 400,
+            "composer-2023": 400,
             "torch2": 21,
+            "megatron": 21,
             "torch2-compiled": 21,
             "mlperf": 21,
         }

@@ -157,7 +157,7 @@ def test_results_become_a_step_or_samples_a_second(
         ({"micro_batch": "128,128"}, "128"),
         ({"micro_batch": "8 to 16"}, ""),
         ({"micro_batch": "9" * 5000}, ""),
-        ({"micro_batch": "2", "grad_accum": "4 and 2"}, "4"),
+        ({"micro_batch": "2", "grad_accum": "4 and 2"}, "2"),
         ({"micro_batch": "", "notes": "section FP16; raw 1 | 8 | 96 | 4449.85"}, "96"),
         ({"micro_batch": "", "notes": "section FP16; raw 10 | 320 | 5120 | 35.88"}, ""),
     ],
@@ -232,8 +232,8 @@ MISSING = {
     "context parallelism": {"cp": "8"},
     "expert parallelism": {"ep": "16"},
     "how the model is split is not stated": {"strategy": "3D parallel"},
-    "gradient accumulation": {"grad_accum": "2"},
-    "activation checkpointing": {"activation_checkpointing": "full"},
+    "micro-batches of an iteration are no whole number": {"global_batch": "700"},
+    "activation checkpointing of some layers": {"activation_checkpointing": "every 2nd layer"},
     "offloading to the CPU": {"strategy": "ZeRO-3 + CPU offload"},
     "several nodes without a stated network": {"n_gpus": "16", "network": "net: ; intra: NVLink"},
     "network Omni-Path": {"n_gpus": "16", "network": "Omni-Path of 100 Gb/s"},
@@ -286,9 +286,24 @@ def test_a_strategy_s_words_tell_where_cells_are_empty(
 
 
 def test_batches_imply_accumulation(tmp_path: Path) -> None:
-    assert read(tmp_path, global_batch="1024").missing == "gradient accumulation"
-    assert not read(tmp_path, global_batch="512").missing
-    assert read(tmp_path, global_batch="512", dp="4").missing == "gradient accumulation"
+    """A step of several micro-batches of 64 on 8 GPUs is told by its rate, in samples/s."""
+    assert read(tmp_path, global_batch="512").accumulate == ""
+    found = read(tmp_path, global_batch="1024", step_time_s="0.5")
+    assert (found.accumulate, found.batch_per_gpu, found.missing) == ("2", "64", "")
+    assert (found.metric, found.value) == ("throughput", 2048.0)
+    assert read(tmp_path, global_batch="512", dp="4").accumulate == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("none", ""), ("Full", "full"), ("selective op", "selective"), ("No AC", "")]
+)
+def test_what_is_computed_again_is_read(tmp_path: Path, text: str, word: str) -> None:
+    assert read(tmp_path, activation_checkpointing=text).recompute == word
+
+
+def test_accumulation_and_recomputation_are_asked(tmp_path: Path) -> None:
+    found = fields(tmp_path, grad_accum="2", activation_checkpointing="full")
+    assert (found["batch"], found["accumulate"], found["recompute"]) == (64, 2, "full")
 
 
 def test_what_is_asked_of_runs(tmp_path: Path) -> None:

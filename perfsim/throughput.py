@@ -1,0 +1,123 @@
+"""Samples, tokens and model FLOPs a second, and the share of the GPU's peak that they are (MFU).
+
+Public tables count the same work in four ways; each is given by its name. The default counts the
+products of the forward pass three times, attention without regard to its mask, no embedding and
+nothing that is computed again, as torchtitan and nanotron do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from perfsim.compute.device import Device
+from perfsim.models import build_model, is_defined, takes_tokens
+from perfsim.models.layers import ModelLayer
+
+__all__ = ["CONVENTIONS", "Throughput", "model_flops", "throughput_of"]
+
+_PASSES = 3.0
+"""A backward pass has two products for each of the forward pass."""
+
+CONVENTIONS = {
+    "products": "3 x the forward pass, attention whole, no embedding (torchtitan, nanotron)",
+    "causal": "the same, masked attention by half (Megatron-LM since March 2025)",
+    "palm": "6 N + 12 layers x width x length a token (PaLM, llm-foundry)",
+    "6n": "6 N a token, no attention",
+}
+"""Ways to count a model's work -> what each counts; N are the parameters that work for a token."""
+
+
+class Throughput(NamedTuple):
+    """What all GPUs train in a second.
+
+    ``flops_per_sample`` are those of the model by convention, forward and backward; ``peak_flops``
+    is the data sheet's peak of a GPU at the precision (0 where its file has none).
+    """
+
+    samples_per_s: float
+    gpus: int
+    tokens: int | None
+    flops_per_sample: dict[str, float]
+    peak_flops: float
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second on all GPUs; None for a model that takes none."""
+        return None if self.tokens is None else self.samples_per_s * self.tokens
+
+    def flops_per_gpu(self, convention: str = "products") -> float | None:
+        """Return the model's operations a second on one GPU; None where they are not known."""
+        work = self.flops_per_sample.get(convention)
+        return None if work is None else work * self.samples_per_s / self.gpus
+
+    def mfu(self, convention: str = "products") -> float | None:
+        """Return the share of the peak that the model's operations are (MFU)."""
+        flops = self.flops_per_gpu(convention)
+        return flops / self.peak_flops if flops and self.peak_flops else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        flops = self.flops_per_gpu()
+        return {
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s and self.tokens_per_s / self.gpus,
+            "model_tflops_per_gpu": None if flops is None else flops / 1e12,
+            "mfu": {name: self.mfu(name) for name in self.flops_per_sample},
+        }
+
+
+def model_flops(model: str, tokens: int | None) -> dict[str, float]:
+    """Return a model's operations for one sample, forward and backward, by convention.
+
+    It is empty for a model that perfsim has no layers of.
+
+    Examples
+    --------
+    >>> {name: round(flops / 2048 / 1e9, 1) for name, flops in model_flops("mpt-7b", 2048).items()}
+    {'products': 43.1, 'causal': 41.5, 'palm': 43.2, '6n': 40.0}
+    """
+    if not is_defined(model):
+        return {}
+    text = takes_tokens(model)
+    layers = build_model(model, tokens if text else None)
+    forward = sum(layer.flops for layer in layers)
+    masked = sum(layer.flops for layer in layers if layer.causal)
+    found = {"products": _PASSES * forward, "causal": _PASSES * (forward - masked / 2)}
+    length = tokens or next((layer.rows for layer in layers if layer.kind == "attention"), None)
+    if not text or length is None:
+        return found
+    plain = 6.0 * _working(layers) * length
+    attention = [layer for layer in layers if layer.kind == "attention"]
+    width = sum(layer.outputs for layer in attention)  # layers x width x length
+    return found | {"palm": plain + 12.0 * width * length, "6n": plain}
+
+
+def _working(layers: tuple[ModelLayer, ...]) -> float:
+    """Return the parameters that work for a token: of experts, those that are chosen."""
+    found = 0.0
+    for layer in layers:
+        experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
+        if experts and layer.kind == "linear":
+            _, outputs, inputs = layer.tensors[0][1]
+            tokens = next(one.rows for one in layers if one.kind == "attention")
+            found += layer.rows / tokens * outputs * inputs
+        else:
+            found += layer.elements
+    return found
+
+
+_EXPERT_AXES = 3
+
+
+def throughput_of(
+    model: str, tokens: int | None, device: Device, precision: str, samples_per_s: float, gpus: int
+) -> Throughput:
+    """Return what a prediction trains in a second, in samples, tokens and model FLOPs."""
+    text = is_defined(model) and takes_tokens(model)
+    return Throughput(
+        samples_per_s,
+        gpus,
+        tokens if text else None,
+        model_flops(model, tokens),
+        device.peaks.get(precision, 0.0),
+    )
