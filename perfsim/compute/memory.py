@@ -2,7 +2,8 @@
 
 `state_bytes` counts parameters, gradients and the optimizer's state, `activation_bytes` what a
 network keeps for its backward pass, by its layers' shapes, and `overhead_bytes` what CUDA and NCCL
-take. `peak_bytes` adds them up; `largest_batch` finds the largest batch that fits.
+take. `peak_bytes` adds them up, to compare with `usable_bytes`; `largest_batch` finds the largest
+batch that fits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "overhead_bytes",
     "peak_bytes",
     "state_bytes",
+    "usable_bytes",
 ]
 
 Recompute = Literal["none", "selective", "full"]
@@ -132,8 +134,8 @@ def activation_bytes(
     >>> from perfsim.models.language import NAMED, architecture_layers
     >>> layers = architecture_layers(NAMED["llama3-8b"], 8192)
     >>> found = activation_bytes(layers, 1, "bf16", execution_of("mlperf"))
-    >>> round(found.kept / 32 / (8192 * 4096), 1)  # bytes a layer and value of the hidden width
-    34.1
+    >>> round(found.kept / 32 / (8192 * 4096))  # bytes a layer and value of the hidden width
+    34
     """
     size = _value_bytes(precision, execution)
     kept = [_layer_bytes(layers, index, size, execution) for index in range(len(layers))]
@@ -359,15 +361,14 @@ OPTIMIZERS: dict[str, _Optimizer] = {
     "lamb": _Optimizer(8.0, 4.0),
     "adafactor": _Optimizer(0.0, 4.0),
     "muon": _Optimizer(4.0, 4.0),
-    "adam-8bit": _Optimizer(2.0 + 2 * 4 / 256, 0.0),
+    "adam-8bit": _Optimizer(2.0 + 2 * 4 / 2048, 0.0),
 }
 """Bytes of fp32 state a parameter, by optimizer.
 
 Two moments for Adam, AdamW and LAMB, one for momentum and Muon; Adafactor keeps a row and a column
 of each matrix, which count as none (Shazeer and Stern, arXiv 1804.04235). Eight-bit Adam keeps a
-byte a moment and a scale for each 256 values (bitsandbytes-foundation/bitsandbytes
-bitsandbytes/optim/optimizer.py, blocksize 256); its embeddings, which it leaves in fp32, count as
-the rest. The temporary is that of PyTorch's default, which updates all tensors at once and "uses ~
+byte a moment and a scale for each 2048 values (Dettmers et al., arXiv 2110.02861, section 2.1); its
+embeddings, which it leaves in fp32, count as the rest. The temporary is that of PyTorch's default, which updates all tensors at once and "uses ~
 sizeof(params) more peak memory" (torch.optim.Adam, ``foreach``)."""
 
 
@@ -568,6 +569,24 @@ def peak_bytes(
     if overhead is None:
         return tensors
     return tensors * overhead.reserve + overhead.context + overhead.communicator
+
+
+_USABLE = 0.983
+"""Share of a GPU's memory that CUDA shows: the median of 15.78 of 16 GiB (V100, huggingface/
+transformers@0016acf7 docs/source/en/perf_train_gpu_one.mdx), 23.65 of 24 (Titan RTX, huggingface/
+blog@00e67ae4 pytorch-fsdp.md), 10.73 of 11 (RTX 2080 Ti, traveller59/second.pytorch issue 143) and
+11.77 of 12 (RTX 3060, mboudiaf/RePRI-for-Few-Shot-Segmentation issue 20)."""
+
+
+def usable_bytes(memory: float) -> float:
+    """Return the bytes that training may take of a GPU's nominal memory.
+
+    Examples
+    --------
+    >>> round(usable_bytes(80 * 2**30) / 2**30, 1)
+    78.6
+    """
+    return _USABLE * memory
 
 
 _MOST = 2**40
