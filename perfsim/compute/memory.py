@@ -368,8 +368,9 @@ OPTIMIZERS: dict[str, _Optimizer] = {
 Two moments for Adam, AdamW and LAMB, one for momentum and Muon; Adafactor keeps a row and a column
 of each matrix, which count as none (Shazeer and Stern, arXiv 1804.04235). Eight-bit Adam keeps a
 byte a moment and a scale for each 2048 values (Dettmers et al., arXiv 2110.02861, section 2.1); its
-embeddings, which it leaves in fp32, count as the rest. The temporary is that of PyTorch's default, which updates all tensors at once and "uses ~
-sizeof(params) more peak memory" (torch.optim.Adam, ``foreach``)."""
+embeddings, which it leaves in fp32, count as the rest. The temporary is that of PyTorch's default,
+which updates all tensors at once and "uses ~ sizeof(params) more peak memory" (torch.optim.Adam,
+``foreach``)."""
 
 
 class Sharding(NamedTuple):
