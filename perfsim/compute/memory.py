@@ -1,0 +1,616 @@
+"""What training holds in a GPU's memory: state, activations, and what no tensor shows.
+
+`state_bytes` counts parameters, gradients and the optimizer's state, `activation_bytes` what a
+network keeps for its backward pass, by its layers' shapes, and `overhead_bytes` what CUDA and NCCL
+take. `peak_bytes` adds them up, to compare with `usable_bytes`; `largest_batch` finds the largest
+batch that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from perfsim.compute.execution import Execution
+from perfsim.compute.software import software_era
+from perfsim.errors import RequestError, unknown
+from perfsim.models.layers import ModelLayer
+
+__all__ = [
+    "OPTIMIZERS",
+    "REPLICATED",
+    "Activations",
+    "Overhead",
+    "Recompute",
+    "Sharding",
+    "State",
+    "activation_bytes",
+    "fsdp_sharding",
+    "largest_batch",
+    "overhead_bytes",
+    "peak_bytes",
+    "state_bytes",
+    "usable_bytes",
+]
+
+Recompute = Literal["none", "selective", "full"]
+
+MIB = 2.0**20
+GIB = 2.0**30
+
+_MASK = 1
+"""Bytes of a dropout mask's value: PyTorch's fused dropout on CUDA writes booleans."""
+_STATISTIC = 4
+"""Bytes of the log-sum-exp that a fused attention keeps for each row and head (fp32)."""
+_LSTM_PARTS = 6
+"""Vectors of the hidden width that an LSTM keeps a step: four gates, the cell, the output."""
+_INDEX = 8
+"""Bytes of the index that PyTorch's max pooling keeps for each of its outputs (int64)."""
+_EAGER_RMS = 4
+"""Bytes a value that an RMS normalisation of single operations keeps beside its input: fp32 copies,
+8 bytes a block of two, counted by PyTorch's saved-tensor hooks on a Llama block in 16 bits."""
+
+
+# Activations
+
+
+class Activations(NamedTuple):
+    """Bytes of activations on one GPU, by part.
+
+    ``kept`` waits for the backward pass. ``working`` is what the largest step of the backward pass
+    makes beside it. ``logits`` are the outputs of the last layer, in all copies that the loss
+    makes; they are gone when the backward pass reaches the blocks.
+    """
+
+    kept: float
+    working: float
+    logits: float
+
+    @property
+    def peak(self) -> float:
+        """Bytes at the worst moment: either the loss or the largest step of the backward pass."""
+        return self.kept + max(self.working, self.logits)
+
+
+class _Bytes(NamedTuple):
+    """Bytes of a value: ``value`` in products, ``wide`` where the residual stream runs."""
+
+    value: int
+    wide: int
+    fused: bool
+
+    @property
+    def cast(self) -> bool:
+        """Whether each product keeps its own narrow copy of a wide input."""
+        return self.wide > self.value
+
+
+def _value_bytes(precision: str, execution: Execution) -> _Bytes:
+    """Return the bytes of a value, by precision and by how the software runs it.
+
+    Autocast (``amp-``) normalises and adds in fp32, as the list of its fp32 operations says
+    (PyTorch, Automatic Mixed Precision package). Code that is compiled or that vendors tuned, and
+    16-bit parameters (``fp16``, ``bf16``, FSDP's mixed precision), keep 16 bits throughout. fp8
+    keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412).
+    """
+    fused = execution.fused or execution.tuned
+    if precision in ("fp32", "tf32"):
+        return _Bytes(4, 4, fused)
+    eager_autocast = precision.startswith("amp-") and not fused
+    return _Bytes(2, 4 if eager_autocast else 2, fused)
+
+
+def activation_bytes(
+    layers: Sequence[ModelLayer],
+    batch: int,
+    precision: str,
+    execution: Execution,
+    recompute: Recompute = "none",
+    *,
+    fused_loss: bool | None = None,
+) -> Activations:
+    """Return what a network's activations take on one GPU.
+
+    Parameters
+    ----------
+    layers : the network in forward order, for one sample
+    batch : samples of one pass through the network on one GPU (a micro-batch)
+    precision : fp32, tf32, amp-fp16, amp-bf16 (autocast), fp16, bf16 (16-bit parameters) or fp8
+    execution : how the software runs the network
+    recompute : ``full`` keeps the input of each block only. ``selective`` recomputes the scores
+        of attention where they are stored (Korthikanti et al., arXiv 2205.05198); where attention
+        is one kernel, it keeps the outputs of attention and of every second product of a block
+        (torchtitan's selective checkpointing of operations)
+    fused_loss : whether one kernel computes the loss; None for what the software does
+
+    Raises
+    ------
+    RequestError
+        If a network without attention is asked to recompute: its blocks are not known.
+
+    Examples
+    --------
+    >>> from perfsim.compute.execution import execution_of
+    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> layers = architecture_layers(NAMED["llama3-8b"], 8192)
+    >>> found = activation_bytes(layers, 1, "bf16", execution_of("mlperf"))
+    >>> round(found.kept / 32 / (8192 * 4096))  # bytes a layer and value of the hidden width
+    34
+    """
+    size = _value_bytes(precision, execution)
+    kept = [_layer_bytes(layers, index, size, execution) for index in range(len(layers))]
+    head = _head(layers)
+    fused_loss = execution.fused if fused_loss is None else fused_loss
+    logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
+    grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
+    working = 2.0 * size.value * max(grown, default=0.0)
+    total = sum(kept)
+    if recompute != "none":
+        blocks = list(_blocks(layers))
+        if not blocks:
+            raise RequestError(
+                "recompute", "only networks with attention have blocks to recompute."
+            )
+        within = [sum(kept[first:end]) for first, end in blocks]
+        if recompute == "selective" and not execution.flash:
+            scores = [_score_bytes(layer, size) for layer in layers if layer.kind == "attention"]
+            total -= sum(scores)
+            working += max(scores)
+        else:
+            some = recompute == "selective"
+            total += sum(_checkpoint(layers, span, size, some) for span in blocks) - sum(within)
+            working += max(within)
+    return Activations(batch * total, batch * working, batch * logits)
+
+
+def _inputs(layer: ModelLayer) -> float:
+    """Return the values that a product reads for one sample, beside its weight."""
+    return layer.flops / (2.0 * layer.outputs) * layer.rows
+
+
+def _shares_input(layers: Sequence[ModelLayer], index: int) -> bool:
+    """Return whether a dense layer reads what the one before it reads: q, k, v; gate, up."""
+    layer, before = layers[index], layers[index - 1] if index else layers[index]
+    if index == 0 or before.kind != "linear" or layer.kind != "linear":
+        return False
+    chained = before.activated and before.outputs == _inputs(layer)
+    return _inputs(before) == _inputs(layer) and layer.rows == before.rows and not chained
+
+
+def _layer_bytes(
+    layers: Sequence[ModelLayer], index: int, size: _Bytes, execution: Execution
+) -> float:
+    """Return what one layer keeps for its backward pass, for one sample."""
+    layer = layers[index]
+    following = layers[index + 1] if index + 1 < len(layers) else None
+    kept = 0.0
+    if layer.kind == "linear":
+        kept = _linear_bytes(layers, index, size)
+    elif layer.kind == "attention":
+        kept = _attended(layers, index) * size.value
+        flash = _STATISTIC * layer.heads * layer.rows
+        kept += flash if execution.flash else _score_bytes(layer, size)
+    elif layer.kind == "layernorm":
+        eager_rms = len(layer.tensors) == 1 and not size.fused
+        kept = layer.outputs * (size.wide + _EAGER_RMS * eager_rms) + _MASK * layer.dropped
+    elif layer.kind == "batchnorm":
+        kept = layer.outputs * size.value * (1 + _is_activated(layer, following))
+        kept += _pooled(layer, following) * (size.value + _INDEX)
+    elif layer.kind == "conv":
+        # A ReLU that works in place keeps one tensor, which is the next convolution's input; what
+        # a normalisation follows is kept as the normalisation's input.
+        normalised = following is not None and following.kind == "batchnorm"
+        kept = 0.0 if normalised else layer.outputs * size.value
+    elif layer.kind == "lstm":
+        kept = (_LSTM_PARTS + 1) * layer.outputs * size.value
+    return kept * (layer.gathered if execution.gathers else 1.0)
+
+
+def _is_activated(layer: ModelLayer, following: ModelLayer | None) -> bool:
+    """Return whether a batch normalisation's output is kept: not where a shortcut adds to it.
+
+    The last normalisation of a shortcut's block and the one on the shortcut are added in place, so
+    one of both is kept. They have the same shape; the next convolution reads the second.
+    """
+    if following is None or following.kind != "conv" or not layer.copies:
+        return True
+    return following.tensors[0][1][1] == layer.tensors[0][1][0]
+
+
+def _pooled(layer: ModelLayer, following: ModelLayer | None) -> float:
+    """Return the values that a pooling after a batch normalisation writes for one sample."""
+    if following is None or following.kind != "conv" or not layer.copies:
+        return 0.0
+    inputs, features = following.tensors[0][1][1], layer.tensors[0][1][0]
+    written = float(inputs * following.rows)
+    return written if inputs == features and written < layer.outputs else 0.0
+
+
+def _linear_bytes(layers: Sequence[ModelLayer], index: int, size: _Bytes) -> float:
+    """Return what a dense layer and the activation function after it keep, for one sample."""
+    layer = layers[index]
+    following = layers[index + 1] if index + 1 < len(layers) else None
+    first = index
+    while _shares_input(layers, first):
+        first -= 1
+    normalised = first > 0 and layers[first - 1].kind in ("layernorm", "embedding")
+    values = 0.0
+    if first == index or (size.cast and normalised):
+        values += _inputs(layer)
+    if not layer.activated or following is None:
+        return values * size.value
+    values += layer.outputs
+    if following.kind == "linear":
+        if _shares_input(layers, index + 1):
+            # A gate: the product keeps the other half, and the activation's output where it is
+            # an operation of its own.
+            values += following.outputs + (0.0 if size.fused else layer.outputs)
+        elif 2 * _inputs(following) == layer.outputs and not size.fused:
+            values += layer.outputs / 2
+    return values * size.value
+
+
+def _attended(layers: Sequence[ModelLayer], index: int) -> float:
+    """Return the values of queries, keys and values that attention keeps for one sample."""
+    first = _block_start(layers, index)
+    return sum(
+        layers[at].outputs
+        for at in range(first, index)
+        if layers[at].kind == "linear"
+        and not (layers[at + 1].kind == "layernorm" and layers[at + 2].kind == "linear")
+    )
+
+
+def _block_start(layers: Sequence[ModelLayer], index: int) -> int:
+    """Return the index of the normalisation before an attention's projections.
+
+    A normalisation within them (of queries and keys, or of a narrow projection) is another: no
+    product follows it, or it is narrower than the residual stream.
+    """
+    width = layers[index + 1].outputs if index + 1 < len(layers) else 0.0
+    at = index - 1
+    while at > 0 and layers[at].kind in ("linear", "layernorm"):
+        stream = layers[at].outputs == width and layers[at + 1].kind == "linear"
+        if layers[at].kind == "layernorm" and stream:
+            break
+        at -= 1
+    return at
+
+
+def _blocks(layers: Sequence[ModelLayer]) -> Iterator[tuple[int, int]]:
+    """Yield each block's first layer and the one after its last, a block for each attention."""
+    starts = [
+        _block_start(layers, index)
+        for index, layer in enumerate(layers)
+        if layer.kind == "attention"
+    ]
+    for number, first in enumerate(starts):
+        if number + 1 < len(starts):
+            yield first, starts[number + 1]
+        else:
+            span = first - starts[number - 1] if number else len(layers) - first
+            yield first, min(first + span, len(layers))
+
+
+def _checkpoint(
+    layers: Sequence[ModelLayer], span: tuple[int, int], size: _Bytes, some: bool
+) -> float:
+    """Return what a recomputed block keeps of one sample: its input, and some outputs if asked."""
+    within = layers[span[0] : span[1]]
+    at = next(index for index, layer in enumerate(within) if layer.kind == "attention")
+    stream = within[at + 1] if at + 1 < len(within) else within[at]
+    kept = stream.outputs * size.wide
+    if some:
+        products = [layer for layer in within if layer.kind == "linear"]
+        outputs = sum(layer.outputs for layer in products[::2]) + within[at].outputs
+        kept += outputs * size.value + _STATISTIC * within[at].heads * within[at].rows
+    return kept
+
+
+def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
+    """Return what attention of single operations keeps of its scores for one sample.
+
+    The softmax keeps its output, in fp32 under autocast; dropout keeps its mask and the product
+    after it the dropped scores. In 16 bits that is 5 bytes a score (Korthikanti et al., section 4).
+    """
+    keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+    softmax = size.wide
+    copied = bool(layer.dropped) or size.cast
+    each = softmax + copied * size.value + bool(layer.dropped) * _MASK
+    return layer.heads * layer.rows * keys * each
+
+
+def _head(layers: Sequence[ModelLayer]) -> int | None:
+    """Return the index of the layer whose outputs the loss reads, None without one."""
+    closing = ("layernorm", "batchnorm", "attention", "conv", "lstm")
+    last = max((i for i, layer in enumerate(layers) if layer.kind in closing), default=-1)
+    after = [
+        index
+        for index in range(last + 1, len(layers))
+        if layers[index].kind == "linear" and not layers[index].activated
+    ]
+    return max(after, key=lambda index: layers[index].outputs, default=None)
+
+
+def _logits(head: ModelLayer, size: _Bytes, execution: Execution, fused: bool) -> float:
+    """Return the bytes of the last layer's outputs in all copies, for one sample.
+
+    The loss of single operations keeps the outputs, the logarithm of their softmax in fp32, and
+    the gradients of both. A fused one keeps the outputs and their gradient.
+    """
+    share = head.gathered if execution.gathers else 1.0
+    each = 2 * size.value if fused else size.value + 3 * 4
+    return share * head.outputs * each
+
+
+# State
+
+
+class _Optimizer(NamedTuple):
+    """Bytes that an optimizer keeps a parameter, and whether its step has values of its own."""
+
+    state: float
+    temporary: float
+
+
+OPTIMIZERS: dict[str, _Optimizer] = {
+    "sgd": _Optimizer(0.0, 0.0),
+    "momentum": _Optimizer(4.0, 0.0),
+    "adam": _Optimizer(8.0, 4.0),
+    "adamw": _Optimizer(8.0, 4.0),
+    "lamb": _Optimizer(8.0, 4.0),
+    "adafactor": _Optimizer(0.0, 4.0),
+    "muon": _Optimizer(4.0, 4.0),
+    "adam-8bit": _Optimizer(2.0 + 2 * 4 / 2048, 0.0),
+}
+"""Bytes of fp32 state a parameter, by optimizer.
+
+Two moments for Adam, AdamW and LAMB, one for momentum and Muon; Adafactor keeps a row and a column
+of each matrix, which count as none (Shazeer and Stern, arXiv 1804.04235). Eight-bit Adam keeps a
+byte a moment and a scale for each 2048 values (Dettmers et al., arXiv 2110.02861, section 2.1); its
+embeddings, which it leaves in fp32, count as the rest. The temporary is that of PyTorch's default,
+which updates all tensors at once and "uses ~ sizeof(params) more peak memory" (torch.optim.Adam,
+``foreach``)."""
+
+
+class Sharding(NamedTuple):
+    """How a method divides the state among GPUs.
+
+    The first three are the shares of parameters, gradients and optimizer state that a GPU keeps.
+    ``buckets`` says whether gradients are copied into buckets. ``unit`` are the parameters of the
+    largest unit that is gathered whole, ``root`` those that stay gathered through both passes.
+    """
+
+    parameters: float = 1.0
+    gradients: float = 1.0
+    optimizer: float = 1.0
+    buckets: bool = False
+    unit: float = 0.0
+    root: float = 0.0
+
+
+REPLICATED = Sharding()
+"""All GPUs keep all."""
+
+
+def fsdp_sharding(layers: Sequence[ModelLayer], gpus: int, *, regather: bool = True) -> Sharding:
+    """Return the sharding of FSDP that wraps each block: a GPU keeps 1 / ``gpus`` of the state.
+
+    Parameters
+    ----------
+    regather : whether backward gathers the blocks again (FULL_SHARD); without, parameters stay
+        whole between the passes (SHARD_GRAD_OP)
+
+    Examples
+    --------
+    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> shared = fsdp_sharding(architecture_layers(NAMED["llama3-8b"]), 8)
+    >>> shared.optimizer, round(shared.unit / 1e6)
+    (0.125, 525)
+    """
+    spans = list(_blocks(layers))
+    inside = [sum(layer.elements for layer in layers[first:end]) for first, end in spans]
+    total = sum(layer.elements for layer in layers)
+    root = float(total - sum(inside))
+    outside = [
+        layer.elements
+        for index, layer in enumerate(layers)
+        if not any(first <= index < end for first, end in spans)
+    ]
+    unit = float(max([*inside, *outside], default=0))
+    share = 1.0 / gpus
+    return Sharding(share, share, share, unit=unit, root=root if regather else float(total))
+
+
+class State(NamedTuple):
+    """Bytes of state on one GPU, by part.
+
+    ``copies`` are 16-bit copies of fp32 parameters: those that autocast caches, or units that are
+    gathered whole. ``messages`` are buffers that gradients are sent from. ``step`` is what the
+    optimizer's step needs for itself, when the activations are gone.
+    """
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    copies: float
+    messages: float
+    step: float
+
+    @property
+    def held(self) -> float:
+        """Bytes held throughout an iteration."""
+        return self.parameters + self.gradients + self.optimizer + self.messages
+
+
+def state_bytes(
+    parameters: float,
+    precision: str,
+    optimizer: str,
+    sharding: Sharding = REPLICATED,
+    *,
+    gradient_bytes: float = 4.0,
+    foreach: bool = True,
+) -> State:
+    """Return what parameters, gradients and the optimizer take on one GPU.
+
+    Parameters are fp32, as are gradients and the optimizer's state: so train fp32, autocast and
+    FSDP's mixed precision. ``fp16`` and ``bf16`` without a sharded unit keep 16-bit parameters
+    with fp32 gradients and an fp32 master copy (Megatron-LM's mixed precision).
+
+    Parameters
+    ----------
+    parameters : of the model
+    precision : as for `activation_bytes`
+    optimizer : a name of `OPTIMIZERS`
+    sharding : how the method divides them
+    gradient_bytes : of a parameter's gradient; 2 where DeepSpeed trains in 16 bits
+    foreach : whether the optimizer updates all tensors at once, as PyTorch 2 does by default
+
+    Raises
+    ------
+    RequestError
+        If there is no such optimizer; the message gives the nearest name.
+
+    Examples
+    --------
+    >>> state_bytes(1e9, "fp32", "adamw").held / 1e9
+    16.0
+    """
+    if optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS)
+    rule = OPTIMIZERS[optimizer]
+    narrow = precision not in ("fp32", "tf32")
+    width = 2.0 if narrow else 4.0
+    units = sharding.unit > 0
+    master = 4.0 if precision in ("fp16", "bf16") and not units else 0.0
+    kept = 2.0 if master else 4.0
+    copies, messages = 0.0, gradient_bytes * parameters * sharding.buckets
+    if units:
+        # This unit and the next are gathered, beside what stays gathered. A unit's gradient is
+        # there in 16 bits, and once more in fp32 to be sent.
+        copies = width * (2 * sharding.unit + sharding.root)
+        messages += (width + 4.0) * sharding.unit
+    elif narrow and not master:
+        copies = width * parameters
+    state = (rule.state + master) * parameters * sharding.optimizer
+    temporary = rule.temporary * parameters * sharding.optimizer if foreach else 0.0
+    return State(
+        parameters=kept * parameters * sharding.parameters,
+        gradients=gradient_bytes * parameters * sharding.gradients,
+        optimizer=state,
+        copies=copies,
+        messages=messages,
+        step=temporary,
+    )
+
+
+# What is not in any tensor
+
+
+class Overhead(NamedTuple):
+    """What no tensor shows: bytes of ``context`` and ``communicator``, and the reserved share.
+
+    ``reserve`` is what the allocator reserves for a byte that tensors take, 1 or more.
+    """
+
+    context: float
+    communicator: float
+    reserve: float
+
+
+_CONTEXT = {2022: 1343 * MIB, 2024: 0.47 * GIB}
+"""Bytes of the CUDA context and kernels, by the last year of the software: PyTorch 1.10 on a V100
+1343 MiB (huggingface/transformers@0016acf7 docs/source/en/perf_train_gpu_one.mdx); PyTorch 2.1.1,
+which loads kernels when they are used, 0.47 GiB (stas00/ml-engineering, training/performance)."""
+
+_COMMUNICATOR = 1.45 * GIB
+"""Bytes of NCCL's buffers: memory grows from 0.55 to 2.00 GiB with the first barrier of two ranks
+(stas00/ml-engineering, training/performance)."""
+
+_RESERVE = 1.05
+"""Bytes that PyTorch reserves for one that tensors take at the peak: the mean of 1.0099, 1.0102,
+1.0118, 1.0152, 1.0896 and 1.159 (nanotron, Llama of 1.3 billion, six configurations: peak_reserved
+by peak_allocated in log_metrics.csv, huggingface.co/nanotron/old_bench and bench_cluster)."""
+
+
+def overhead_bytes(era: str, gpus: int) -> Overhead:
+    """Return what CUDA, NCCL and the allocator take beside the tensors.
+
+    Examples
+    --------
+    >>> overhead_bytes("torch2", 1).communicator
+    0.0
+    """
+    year = software_era(era).year
+    context = next((size for last, size in _CONTEXT.items() if year <= last), _CONTEXT[2024])
+    return Overhead(context, _COMMUNICATOR if gpus > 1 else 0.0, _RESERVE)
+
+
+# Sums
+
+
+def peak_bytes(
+    state: State,
+    activations: Activations,
+    overhead: Overhead | None = None,
+    *,
+    keeps_gradients: bool = True,
+) -> float:
+    """Return the bytes at the worst moment of an iteration: in the passes or in the step.
+
+    Without ``overhead``, what tensors take, as ``torch.cuda.max_memory_allocated`` counts it.
+    ``keeps_gradients`` says whether gradients stay between iterations: before PyTorch 2, whose
+    ``zero_grad`` sets them to none, and where micro-batches add up. Otherwise gradients appear as
+    activations go, and both are not there at once.
+    """
+    after = state.gradients + max(activations.working + state.copies, state.step)
+    during = activations.peak + state.copies + (state.gradients if keeps_gradients else 0.0)
+    tensors = state.parameters + state.optimizer + state.messages + max(during, after)
+    if overhead is None:
+        return tensors
+    return tensors * overhead.reserve + overhead.context + overhead.communicator
+
+
+_USABLE = 0.983
+"""Share of a GPU's memory that CUDA shows: the median of 15.78 of 16 GiB (V100, huggingface/
+transformers@0016acf7 docs/source/en/perf_train_gpu_one.mdx), 23.65 of 24 (Titan RTX, huggingface/
+blog@00e67ae4 pytorch-fsdp.md), 10.73 of 11 (RTX 2080 Ti, traveller59/second.pytorch issue 143) and
+11.77 of 12 (RTX 3060, mboudiaf/RePRI-for-Few-Shot-Segmentation issue 20)."""
+
+
+def usable_bytes(memory: float) -> float:
+    """Return the bytes that training may take of a GPU's nominal memory.
+
+    Examples
+    --------
+    >>> round(usable_bytes(80 * 2**30) / 2**30, 1)
+    78.6
+    """
+    return _USABLE * memory
+
+
+_MOST = 2**40
+"""The largest batch that is looked for."""
+
+
+def largest_batch(fits: Callable[[int], bool]) -> int:
+    """Return the largest batch that fits, 0 if not even one sample does.
+
+    ``fits`` must be true up to some batch and false beyond it. It is asked about twice as often as
+    the batch has binary digits.
+
+    Examples
+    --------
+    >>> largest_batch(lambda batch: 3 + 2 * batch <= 20)
+    8
+    """
+    if not fits(1):
+        return 0
+    below, above = 1, 2
+    while above < _MOST and fits(above):
+        below, above = above, 2 * above
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (middle, above) if fits(middle) else (below, middle)
+    return below
