@@ -23,7 +23,7 @@ def notes_of(
     rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     terms: Iterable[Term],
-    held_bytes: float,
+    unfit: str,
     known: Uncertainty | None,
 ) -> list[str]:
     """Return the notes of a prediction.
@@ -31,11 +31,11 @@ def notes_of(
     Parameters
     ----------
     terms : the numbers behind its costs
-    held_bytes : what a GPU holds
+    unfit : that it does not fit into memory, if so; it comes first
     known : the record of errors that the interval is made of, if there is one
     """
     cluster = setup.cluster
-    notes = list(setup.notes)
+    notes = [*([unfit] if unfit else []), *setup.notes]
     if cluster.gpus == 1 and setup.method.works_alone:
         notes.append("One GPU: nothing is sent; the method's own kernels run.")
     elif cluster.gpus == 1:
@@ -50,13 +50,6 @@ def notes_of(
         f" {timeline.averaged} is given."
         for timeline in timelines
         if not timeline.steady
-    ]
-    devices = {part.device.name: part.device for part in setup.parts}
-    notes += [
-        f"It does not fit into memory: {format_bytes(held_bytes)} without activations,"
-        f" {device.name} has {format_bytes(device.memory_bytes)}."
-        for device in (devices or {"": setup.device}).values()
-        if held_bytes > device.memory_bytes
     ]
     notes += _mixed_notes(setup, rounds)
     named = "; ".join(term.term for term in terms if term.extrapolated)

@@ -18,6 +18,7 @@ from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
+from perfsim.memory import memory_note, memory_use
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
@@ -168,8 +169,10 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     baseline_s = (
         ran.iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, ran.cache))
     )
-    memory_bytes, terms = memory_of(setup, rounds), terms_of(rounds)
-    notes = notes_of(setup, rounds, ran.timelines, terms, sum(memory_bytes.values()), ran.record)
+    gathered, terms = gathered_bytes(setup, rounds), terms_of(rounds)
+    memory = memory_use(setup, gathered)
+    unfit = memory_note(setup, memory, gathered)
+    notes = notes_of(setup, rounds, ran.timelines, terms, unfit, ran.record)
     if contention is not None:
         from perfsim.conditions.words import meeting_notes
 
@@ -177,7 +180,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     return Prediction(
         **vars(iteration),
         baseline_s=baseline_s,
-        memory_bytes=memory_bytes,
+        memory_bytes=memory.parts,
         bottleneck=cause,
         worth=worth,
         notes=notes,
@@ -349,22 +352,20 @@ def spent(
 
 
 def memory_of(setup: Setup, rounds: Sequence[CostedGraph]) -> dict[str, float]:
-    """Return what one GPU holds, without activations (fp32, momentum SGD) [bytes].
+    """Return what one GPU holds at the worst moment of an iteration, by part [bytes].
 
-    All parts are held between iterations but ``messages``: what a compressing method gathers from
-    all ranks, held until it is decoded after the backward pass.
+    Without ``activations`` and ``logits`` for a model that perfsim has no layers of. ``messages``
+    are what is sent from and what a compressing method gathers from all ranks, held until it is
+    decoded; ``copies`` are 16-bit copies of parameters, ``step`` what the update needs for itself.
     """
-    profile, cluster, scenario = setup.profile, setup.cluster, setup.scenario
-    shares = setup.method.kept_share(cluster.gpus)
-    works = cluster.gpus > 1 or setup.method.works_alone
-    costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
-    return {
-        **{what: profile.size_bytes * share for what, share in shares.items()},
-        "method": setup.method.memory_in(costs.context(profile)) if works else 0.0,
-        "messages": max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
-        if setup.method.family in _DECODED
-        else 0.0,
-    }
+    return memory_use(setup, gathered_bytes(setup, rounds)).parts
+
+
+def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> float:
+    """Return the bytes that a compressing method gathers from all ranks before it decodes them."""
+    if setup.method.family not in _DECODED:
+        return 0.0
+    return max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
 
 
 def _compute_terms(setup: Setup) -> list[Term]:

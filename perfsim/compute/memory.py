@@ -54,6 +54,10 @@ _EAGER_RMS = 4
 # Activations
 
 
+_NORMS = ("layernorm", "rmsnorm")
+"""Kinds of layers that normalise each token."""
+
+
 class Activations(NamedTuple):
     """Bytes of activations on one GPU, by part.
 
@@ -190,8 +194,8 @@ def _layer_bytes(
         kept = _attended(layers, index) * size.value
         flash = _STATISTIC * layer.heads * layer.rows
         kept += flash if execution.flash else _score_bytes(layer, size)
-    elif layer.kind == "layernorm":
-        eager_rms = len(layer.tensors) == 1 and not size.fused
+    elif layer.kind in _NORMS:
+        eager_rms = layer.kind == "rmsnorm" and not size.fused
         kept = layer.outputs * (size.wide + _EAGER_RMS * eager_rms) + _MASK * layer.dropped
     elif layer.kind == "batchnorm":
         kept = layer.outputs * size.value * (1 + _is_activated(layer, following))
@@ -233,7 +237,7 @@ def _linear_bytes(layers: Sequence[ModelLayer], index: int, size: _Bytes) -> flo
     first = index
     while _shares_input(layers, first):
         first -= 1
-    normalised = first > 0 and layers[first - 1].kind in ("layernorm", "embedding")
+    normalised = first > 0 and layers[first - 1].kind in (*_NORMS, "embedding")
     values = 0.0
     if first == index or (size.cast and normalised):
         values += _inputs(layer)
@@ -257,7 +261,7 @@ def _attended(layers: Sequence[ModelLayer], index: int) -> float:
         layers[at].outputs
         for at in range(first, index)
         if layers[at].kind == "linear"
-        and not (layers[at + 1].kind == "layernorm" and layers[at + 2].kind == "linear")
+        and not (layers[at + 1].kind in _NORMS and layers[at + 2].kind == "linear")
     )
 
 
@@ -269,9 +273,9 @@ def _block_start(layers: Sequence[ModelLayer], index: int) -> int:
     """
     width = layers[index + 1].outputs if index + 1 < len(layers) else 0.0
     at = index - 1
-    while at > 0 and layers[at].kind in ("linear", "layernorm"):
+    while at > 0 and layers[at].kind in ("linear", *_NORMS):
         stream = layers[at].outputs == width and layers[at + 1].kind == "linear"
-        if layers[at].kind == "layernorm" and stream:
+        if layers[at].kind in _NORMS and stream:
             break
         at -= 1
     return at
@@ -322,7 +326,7 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
 
 def _head(layers: Sequence[ModelLayer]) -> int | None:
     """Return the index of the layer whose outputs the loss reads, None without one."""
-    closing = ("layernorm", "batchnorm", "attention", "conv", "lstm")
+    closing = (*_NORMS, "batchnorm", "attention", "conv", "lstm")
     last = max((i for i, layer in enumerate(layers) if layer.kind in closing), default=-1)
     after = [
         index

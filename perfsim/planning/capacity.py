@@ -385,8 +385,8 @@ def _predicted(
             yield None
             continue
         needed = sum(prediction.memory_bytes.values())
-        memory = load_device(prediction.scenario.gpu, catalog).memory_bytes
-        if needed > memory:
+        memory = usable_bytes(load_device(prediction.scenario.gpu, catalog).memory_bytes)
+        if needed > memory and not ignore_memory:
             left[name] = (
                 f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)}"
             )

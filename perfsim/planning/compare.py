@@ -430,14 +430,14 @@ def _few(names: list[str]) -> str:
 
 
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
-    """Say which methods need more than the smallest GPU's memory, activations aside."""
+    """Say which methods need more than the smallest GPU's memory."""
     gpu = ranking.predictions[ranking.winner].scenario.gpu
     devices = [load_device(name, catalog) for name, _ in parse_types(gpu) or [(gpu, 0)]]
     device = min(devices, key=lambda one: one.memory_bytes)
     large = [
         name
         for name, one in ranking.predictions.items()
-        if sum(one.memory_bytes.values()) > device.memory_bytes
+        if sum(one.memory_bytes.values()) > usable_bytes(device.memory_bytes)
     ]
     return [f"These do not fit into {device.name}'s memory: {', '.join(large)}."] if large else []
 

@@ -214,12 +214,22 @@ def _answer(prediction: Prediction) -> list[str]:
         f"sent by each GPU     {format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls"
         f"   communication {format_seconds(sent['busy_s'])}, hidden"
         f" {format_seconds(sent['hidden_s'])}",
-        f"memory held          {format_bytes(sum(total.values()))} without activations"
-        f"   (of it {format_bytes(total['method'])} for the method,"
-        f" {format_bytes(total['messages'])} for messages)",
+        _memory(total),
     ]
 
 
+def _memory(parts: Mapping[str, float]) -> str:
+    """Say how much memory is held, and by what most."""
+    total = f"memory held          {format_bytes(sum(parts.values()))}"
+    if not parts["activations"] and not parts["step"]:
+        total += " without activations"
+    largest = sorted(parts, key=lambda name: -parts[name])[:_PARTS_NAMED]
+    words = ", ".join(f"{name} {format_bytes(parts[name], 3)}" for name in largest if parts[name])
+    return f"{total}   ({words})"
+
+
+_PARTS_NAMED = 3
+"""Parts of memory that are named."""
 _WHOLE = 100.0
 """Samples a second from which they are written without decimals."""
 

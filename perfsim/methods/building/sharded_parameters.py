@@ -14,10 +14,17 @@ from typing import Literal
 
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Group, Job, JobStage, PassPoint, Send
+from perfsim.methods.base import Compute, Group, Job, JobStage, Method, PassPoint, Send
 from perfsim.methods.building.layerwise import LayerStarts
 
-__all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
+__all__ = [
+    "Prefetch",
+    "backward_gathers",
+    "divisor",
+    "forward_gathers",
+    "scattered",
+    "shards_parameters",
+]
 
 Prefetch = Literal["pre", "post", "none"]
 """When a unit is gathered for the backward pass: at the start of the unit before it ("pre"), at the
@@ -26,6 +33,11 @@ end of that unit ("post"), or when it is needed ("none")."""
 
 ALIVE = 2
 """Units that may have gathered parameters at once (limit_all_gathers)."""
+
+
+def shards_parameters(method: Method) -> bool:
+    """Tell whether a method gathers the parameters of a unit when it runs."""
+    return "gather" in type(method).model_fields
 
 
 def forward_gathers(

@@ -1,0 +1,198 @@
+"""What one GPU holds in training, by part; whether it fits, and the largest batch that does.
+
+`perfsim.compute.memory` has the physics of each part; here a setup is put into its words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfsim.compute.execution import execution_of
+from perfsim.compute.memory import (
+    Sharding,
+    State,
+    activation_bytes,
+    largest_batch,
+    overhead_bytes,
+    state_bytes,
+    usable_bytes,
+)
+from perfsim.compute.memory import fsdp_sharding as _fsdp_sharding
+from perfsim.errors import RequestError
+from perfsim.methods.building.sharded_parameters import shards_parameters
+from perfsim.models import build_model, is_defined, takes_tokens
+from perfsim.models.layers import ModelLayer
+from perfsim.resolve import Setup, kernel_era
+from perfsim.schedule.costs import Costs
+from perfsim.units import format_bytes
+
+__all__ = ["MemoryUse", "fitting_batch", "memory_note", "memory_use"]
+
+_OF_PROFILE = {"plain-sgd": "sgd", "sgd": "momentum", "adamw-by-operation": "adamw"}
+"""What a profile calls its optimizer -> its name for memory, where that differs."""
+_NEW_GRADIENTS = 2023
+"""From software of this year on gradients are set to none between iterations (PyTorch 2.0's
+zero_grad)."""
+
+
+class MemoryUse(NamedTuple):
+    """Bytes on one GPU at the worst moment of an iteration, by part, and what may be used.
+
+    ``whole`` says whether activations are among the parts: not for a model without layers.
+    """
+
+    parts: dict[str, float]
+    usable: float
+    whole: bool
+
+    @property
+    def total(self) -> float:
+        """Bytes of all parts."""
+        return sum(self.parts.values())
+
+    @property
+    def fits(self) -> bool:
+        """Whether the GPU has as much."""
+        return self.total <= self.usable
+
+
+def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = None) -> MemoryUse:
+    """Return what one GPU holds.
+
+    Parameters
+    ----------
+    gathered_bytes : messages of other ranks that are held until they are decoded
+    batch : samples of a micro-batch; None for the setup's own
+    """
+    layers = _layers(setup)
+    precision, era = _regime(setup), kernel_era(setup.scenario)
+    state = _state(setup, layers, precision)
+    overhead = overhead_bytes(era, setup.cluster.gpus)
+    works = setup.cluster.gpus > 1 or setup.method.works_alone
+    method = 0.0
+    if works and not shards_parameters(setup.method):
+        scenario = setup.scenario
+        costs = Costs(setup.device, setup.cluster, scenario.algorithm, scenario.protocol)
+        method = setup.method.memory_in(costs.context(setup.profile))
+    parts = {"parameters": state.parameters, "gradients": state.gradients}
+    parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
+    parts |= {"copies": state.copies, "method": method}
+    parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
+    if layers:
+        _add_activations(parts, setup, layers, precision, state, batch or setup.profile.batch)
+    tensors = sum(parts.values())
+    parts["overhead"] = (
+        tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
+    )
+    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), bool(layers))
+
+
+def _add_activations(
+    parts: dict[str, float],
+    setup: Setup,
+    layers: tuple[ModelLayer, ...],
+    precision: str,
+    state: State,
+    batch: int,
+) -> None:
+    """Add activations; of the passes and the update, the moment that needs more counts."""
+    execution = execution_of(setup.carried.era)
+    again = setup.scenario.recompute
+    attends = any(layer.kind == "attention" for layer in layers)
+    found = activation_bytes(
+        layers,
+        batch,
+        precision,
+        execution,
+        again if attends else "none",  # type: ignore[arg-type]
+    )
+    old = _year(setup) < _NEW_GRADIENTS or setup.scenario.accumulate > 1
+    during = found.peak + state.copies + (state.gradients if old else 0.0)
+    after = state.gradients + max(found.working + state.copies, state.step)
+    if during >= after:
+        parts["activations"] = found.kept + max(found.working - found.logits, 0.0)
+        parts["logits"] = min(found.logits, found.peak - found.kept)
+        parts["activations"] = found.peak - parts["logits"]
+        parts["gradients"] = state.gradients if old else 0.0
+    elif state.step > found.working + state.copies:
+        parts["step"], parts["copies"] = state.step, 0.0
+    else:
+        parts["activations"] = found.working
+
+
+def _year(setup: Setup) -> int:
+    from perfsim.compute.software import software_era
+
+    return software_era(setup.carried.era).year
+
+
+def _layers(setup: Setup) -> tuple[ModelLayer, ...]:
+    """Return the layers of the model; none where its profile has other parameters than these."""
+    profile = setup.profile
+    if not is_defined(profile.model):
+        return ()
+    tokens = profile.sequence if takes_tokens(profile.model) else None
+    layers = build_model(profile.model, tokens)
+    return layers if sum(layer.elements for layer in layers) == profile.elements else ()
+
+
+def _regime(setup: Setup) -> str:
+    """Return how half precision is kept: by autocast, or as 16-bit parameters where sharded."""
+    precision = setup.profile.precision
+    if shards_parameters(setup.method) and precision.startswith("amp-"):
+        return precision.removeprefix("amp-")
+    return precision
+
+
+def _state(setup: Setup, layers: tuple[ModelLayer, ...], precision: str) -> State:
+    """Return the state of parameters, gradients and optimizer, as the method shares it."""
+    gpus, method = setup.cluster.gpus, setup.method
+    shares = method.kept_share(gpus)
+    sharding = Sharding(**shares)
+    if shards_parameters(method) and layers and any(one.kind == "attention" for one in layers):
+        copies = round(1.0 / shares["optimizer"])
+        whole = shares["parameters"] == 1.0
+        sharding = _fsdp_sharding(layers, copies, regather=not whole)
+        sharding = sharding._replace(**shares) if whole else sharding
+    asked = setup.scenario.optimizer or setup.profile.optimizer
+    return state_bytes(setup.profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
+
+
+def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
+    """Return the largest micro-batch that fits, 0 if none does; None where it is not known."""
+    if not _layers(setup):
+        return None
+    return largest_batch(lambda batch: memory_use(setup, gathered_bytes, batch).fits)
+
+
+def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> str:
+    """Say that a model does not fit, and what would; "" where it fits."""
+    if use.fits:
+        return ""
+    without = "" if use.whole else " without activations"
+    note = (
+        f"It does not fit into memory: {format_bytes(use.total)}{without},"
+        f" {setup.device.name} has {format_bytes(use.usable)} for it."
+    )
+    batch = fitting_batch(setup, gathered_bytes)
+    if batch:
+        return f"{note} The largest `batch` that fits is {batch}."
+    if batch == 0:
+        ways = [] if shards_parameters(setup.method) else ["`method` fsdp"]
+        ways += [] if setup.scenario.recompute == "full" else ["`recompute` full"]
+        ways += ["more GPUs"] if shards_parameters(setup.method) else []
+        return f"{note} No batch does; {' or '.join(ways)} would need less."
+    return note
+
+
+def check_fits(setup: Setup, use: MemoryUse) -> None:
+    """Refuse what does not fit.
+
+    Raises
+    ------
+    RequestError
+        If it needs more memory than the GPU has.
+    """
+    note = memory_note(setup, use)
+    if note:
+        raise RequestError("batch", note)
