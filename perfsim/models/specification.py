@@ -7,9 +7,10 @@ a changed file is another model.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from math import isfinite, sqrt
+from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -19,9 +20,11 @@ from perfsim.models.layers import ModelLayer, linear
 
 __all__ = [
     "GENERIC",
+    "MAX_LAYERS",
     "TRANSFORMER",
     "architecture_of",
     "canonical_model",
+    "checked",
     "is_specified",
     "specified_layers",
     "takes_tokens",
@@ -30,22 +33,52 @@ __all__ = [
 TRANSFORMER, GENERIC = "transformer:", "generic:"
 """How specifications begin."""
 
+_DEFAULT_TOKENS = Architecture._field_defaults["seq"]
 _CONFIG_SUFFIX = ".json"
 _COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kKMBT]?)")
 _FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-_FLOPS = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
+_FLOPS = re.compile(r"(\d{1,25}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _MAX_NUMBER = 10**9
 """Largest number of an architecture; no source: chosen, above any vocabulary."""
-_MAX_LAYERS = 10_000
+MAX_LAYERS = 10_000
+"""Most layers of a model; no source: chosen, a hundred times those of Llama 3 405B."""
 _MAX_ELEMENTS = 10**14
+_MAX_FLOPS = 1e24
+"""Most forward work of a sample; no source: chosen, above a million tokens of such a model."""
+_LEAST_FLOPS = 2e-6
+"""Least forward work of a sample a parameter; no source: chosen, a multiply-add of a millionth."""
 _WORDS: dict[str, tuple[str, ...]] = {
     "family": get_args(Family),
     "norm": get_args(Norm),
     "bias": get_args(Bias),
 }
-_SWITCHES = ("gated", "tied", "qk_norm")
+_SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate")
 _NEEDED = ("layers", "hidden", "heads", "vocab")
+_BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
+_ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
+_USUAL: dict[str, dict[str, Any]] = {
+    "decoder": {},
+    "encoder": _BERT | {"tied": True, "positions": 512, "seq": 512},
+    "encoder-decoder": {"gated": False, "tied": True, "seq": 512},
+    "vit": _BERT,
+}
+"""What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
+(Devlin et al., arXiv 1810.04805), T5's (Raffel et al., arXiv 1910.10683) and ViT's (Dosovitskiy et
+al., arXiv 2010.11929)."""
+_FIXED: dict[str, dict[str, Any]] = {
+    "decoder": {"types": 2},
+    "encoder": _BERT | _ALONE | {"tied": True, "head_bias": False},
+    "encoder-decoder": _ALONE | {"positions": 0, "bias": "none", "types": 2},
+    "vit": {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
+}
+"""What the layers of a family take for granted."""
+_NEEDS = {
+    **dict.fromkeys(("topk", "expert_ffn", "shared", "dense"), "experts"),
+    **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
+    "shared_gate": "shared",
+}
+"""Numbers that mean nothing without another."""
 
 
 def is_specified(model: str) -> bool:
@@ -94,15 +127,15 @@ def canonical_model(model: str) -> str:
         return model
     if model.startswith(GENERIC):
         generic = _generic(model)
-        return f"{GENERIC}params={generic.params:.0f},layers={generic.layers},flops={generic.flops!r}FLOP"
+        params, layers, flops = generic
+        return f"{GENERIC}params={params},layers={layers},flops={flops:.0f}FLOP"
     return _text(architecture_of(model))
 
 
 def _text(shape: Architecture) -> str:
     """Return the specification of an architecture, in full."""
     return TRANSFORMER + ",".join(
-        f"{name}={'yes' if value is True else 'no' if value is False else value}"
-        for name, value in shape._asdict().items()
+        f"{name}={_word(value)}" for name, value in shape._asdict().items()
     )
 
 
@@ -159,8 +192,11 @@ def _parsed(text: str) -> Architecture:
             " transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256.",
             value=text,
         )
-    values = {name: _value(name, value) for name, value in given.items()}
+    stated = {name: _value(name, value) for name, value in given.items()}
+    values = _USUAL[stated.get("family", "decoder")] | stated
     hidden, heads = values["hidden"], values["heads"]
+    if values.get("positions", 0) > 0 and "seq" not in stated:
+        values["seq"] = min(values["positions"], values.get("seq", _DEFAULT_TOKENS))
     if "head" not in values and hidden % heads:
         raise RequestError(
             "model",
@@ -184,30 +220,61 @@ def checked(shape: Architecture, text: str) -> Architecture:
     RequestError
         If they contradict each other.
     """
-    wrong = _contradiction(shape)
+    wrong = next((why for found, why in _contradictions(shape) if found), "")
     if wrong:
         raise RequestError("model", f"{wrong}.", value=text)
     return shape
 
 
-def _contradiction(shape: Architecture) -> str:
-    if shape.layers > _MAX_LAYERS:
-        return f"layers={shape.layers} is above {_MAX_LAYERS}"
-    if not shape.kv or shape.heads % shape.kv:
-        return f"kv={shape.kv} does not divide heads={shape.heads}"
-    if shape.experts and not 1 <= shape.topk <= shape.experts:
-        return f"topk={shape.topk} is not 1 to experts={shape.experts}"
-    if shape.topk and not shape.experts:
-        return "topk needs experts"
-    if shape.experts and not shape.expert_ffn:
-        return "experts need expert_ffn, the width of one"
-    if shape.norms not in (2, 4):
-        return f"norms={shape.norms}: a block has 2 or 4"
-    if shape.family == "vit" and shape.image % shape.patch:
-        return f"patch={shape.patch} does not divide image={shape.image}"
-    size = shape.layers * shape.hidden * (shape.ffn + shape.heads * shape.head) + shape.vocab
-    size *= max(shape.experts, 1)
-    return "such a model has more than 1e14 parameters" if size > _MAX_ELEMENTS else ""
+def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
+    """Yield whether numbers contradict each other, and the words for it."""
+    family, values = shape.family, shape._asdict()
+    for name, fixed in _FIXED[family].items():
+        here, there = _word(values[name]), _word(fixed)
+        yield here != there, f"{name}={here} is not for family={family}, which has {name}={there}"
+    yield shape.layers > MAX_LAYERS, f"layers={shape.layers} is above {MAX_LAYERS}"
+    yield shape.heads % shape.kv, f"kv={shape.kv} does not divide heads={shape.heads}"
+    yield (
+        shape.kv != shape.heads and family in ("encoder", "encoder-decoder"),
+        f"kv={shape.kv} is not heads={shape.heads}, as family={family} needs",
+    )
+    yield (
+        family == "encoder" and shape.heads * shape.head != shape.hidden,
+        f"heads={shape.heads} of head={shape.head} are not hidden={shape.hidden} wide,"
+        " as family=encoder needs",
+    )
+    yield (
+        shape.experts and not 1 <= shape.topk <= shape.experts,
+        f"topk={shape.topk} is not 1 to experts={shape.experts}",
+    )
+    yield shape.experts and not shape.expert_ffn, "experts need expert_ffn, the width of one"
+    for name, owner in _NEEDS.items():
+        yield values[name] and not values[owner], f"{name}={_word(values[name])} needs {owner}"
+    yield (
+        shape.kv_rank
+        and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
+        "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
+    )
+    yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
+    yield (
+        0 < shape.positions < shape.seq,
+        f"seq={shape.seq} is above positions={shape.positions}",
+    )
+    vision = family == "vit"
+    yield (
+        vision and shape.image % shape.patch,
+        f"patch={shape.patch} does not divide image={shape.image}",
+    )
+    inner = shape.ffn + shape.heads * shape.head + shape.kv_rank + shape.q_rank
+    inner += (shape.experts + shape.shared) * shape.expert_ffn
+    points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
+    size = shape.hidden * (shape.layers * inner + shape.vocab + points)
+    yield size > _MAX_ELEMENTS, "such a model has more than 1e14 parameters"
+
+
+def _word(value: object) -> str:
+    """Return a value as a specification states it."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 _MAY_BE_ZERO = (
@@ -238,7 +305,7 @@ def _value(name: str, text: str) -> Any:
 class _Generic(NamedTuple):
     """A model of which only its size is known: parameters, layers, forward work of a sample."""
 
-    params: float
+    params: int
     layers: int
     flops: float
 
@@ -261,21 +328,30 @@ def _generic(text: str) -> _Generic:
         why = f"flops={shown(given['flops'])} needs a number and a unit such as 12GFLOP."
         raise RequestError("model", why, value=text)
     layers = _value("layers", given["layers"])
-    params = float(count[1]) * _FACTORS[count[2]]
-    flops = float(work[1]) * _PREFIXES[work[2]]
-    if layers > _MAX_LAYERS or not layers <= params <= _MAX_ELEMENTS:
-        why = f"{params:.4g} parameters in {layers} layers: allowed are 1 to 1e14 of them, 1 to {_MAX_LAYERS} layers."
+    params = round(float(count[1]) * _FACTORS[count[2]])
+    flops = float(round(float(work[1]) * _PREFIXES[work[2]]))
+    if layers > MAX_LAYERS or not layers <= params <= _MAX_ELEMENTS:
+        why = f"{params} parameters in {layers} layers: allowed are 1 to {MAX_LAYERS} layers"
+        raise RequestError("model", f"{why} and 1 to 1e14 parameters, one a layer.", value=text)
+    least = max(1.0, _LEAST_FLOPS * params)
+    if not least <= flops <= _MAX_FLOPS:
+        why = f"flops={shown(given['flops'])} is not {least:.3g}FLOP to 1000000EFLOP."
         raise RequestError("model", why, value=text)
-    if not isfinite(flops) or flops < 2 * params / 1e6:
-        raise RequestError("model", f"flops={given['flops']} is too little for them.", value=text)
     return _Generic(params, layers, flops)
 
 
-def _generic_layers(generic: _Generic) -> list[ModelLayer]:
-    """Return square dense layers with the parameters and the work of the model, shared alike."""
-    width = max(1, round(sqrt(generic.params / generic.layers)))
-    rows = max(1, round(generic.flops / generic.layers / (2.0 * width * width)))
-    return [
-        linear(f"layers.{index}", width, width, rows, bias=False, activated=True)
-        for index in range(generic.layers)
-    ]
+def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
+    """Yield dense layers, nearly square, with the parameters and the work of the model.
+
+    What a matrix cannot hold of a layer's share is its bias.
+    """
+    work = generic.flops / generic.layers
+    for index in range(generic.layers):
+        # Whole numbers whose sum is exact.
+        before, after = (generic.params * part // generic.layers for part in (index, index + 1))
+        inputs = isqrt(after - before)
+        outputs, rest = divmod(after - before, inputs)
+        rows = max(1, round(work / (2.0 * inputs * outputs)))
+        made = linear(f"layers.{index}", inputs, outputs, rows, bias=False, activated=True)
+        bias = ((f"{made.name}.bias", (rest,)),) if rest else ()
+        yield replace(made, tensors=made.tensors + bias, flops=work)
