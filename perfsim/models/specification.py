@@ -6,6 +6,7 @@ a changed file is another model.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -87,7 +88,10 @@ def is_specified(model: str) -> bool:
 
 
 def _is_config(model: str) -> bool:
-    return model.endswith(_CONFIG_SUFFIX) or (Path(model) / "config.json").is_file()
+    # os.path answers where pathlib raises: a name too long for a file is none.
+    return model.endswith(_CONFIG_SUFFIX) or bool(
+        model and os.path.isfile(os.path.join(model, "config.json"))
+    )
 
 
 def takes_tokens(model: str) -> bool:
