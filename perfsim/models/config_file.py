@@ -61,7 +61,7 @@ class _Config:
         if value is None:
             self.wrong(key, f"is needed: {allowed}")
         if type(value) is not int or not least <= value <= most:
-            self.wrong(key, f"is {shown(value)}, not {allowed}")
+            self.wrong(key, f"is {_said(value)}, not {allowed}")
         return value
 
     def layers(self, key: str) -> int:
@@ -73,7 +73,7 @@ class _Config:
         value = self._values.get(key)
         value = absent if value is None else value
         if type(value) is not bool:
-            self.wrong(key, f"is {shown(value)}, not true or false")
+            self.wrong(key, f"is {_said(value)}, not true or false")
         return value
 
     def word(self, key: str, absent: str, allowed: tuple[str, ...]) -> str:
@@ -81,21 +81,21 @@ class _Config:
         value = self._values.get(key)
         value = absent if value is None else value
         if not isinstance(value, str) or value not in allowed:
-            self.wrong(key, f"is {shown(value)}; perfsim knows {', '.join(allowed)}")
+            self.wrong(key, f"is {_said(value)}; perfsim knows {', '.join(allowed)}")
         return value
 
     def only(self, key: str, known: bool | int | None) -> None:
         """Refuse a key that states another kind of layer than perfsim knows."""
         value = self._values.get(key, known)
         if type(value) is not type(known) or value != known:
-            self.wrong(key, f"is {shown(value)}; perfsim knows {json.dumps(known)} only")
+            self.wrong(key, f"is {_said(value)}; perfsim knows {json.dumps(known)} only")
 
     def table(self, key: str) -> _Config:
         """Return the keys of a table; none where it is absent."""
         value = self._values.get(key)
         value = {} if value is None else value
         if not isinstance(value, dict):
-            self.wrong(key, f"is {shown(value)}, not a table of names and values")
+            self.wrong(key, f"is {_said(value)}, not a table of names and values")
         return _Config(value, self._path, f"{key}.")
 
     def words(self, key: str) -> list[Any]:
@@ -103,7 +103,7 @@ class _Config:
         value = self._values.get(key)
         value = [] if value is None else value
         if not isinstance(value, list):
-            self.wrong(key, f"is {shown(value)}, not a list")
+            self.wrong(key, f"is {_said(value)}, not a list")
         return value
 
     def size(self, key: str) -> int:
@@ -116,8 +116,8 @@ class _Config:
             return self.count(stated)
         width, number = self.count(hidden), self.count(heads)
         if width % number:
-            fix = f" unless {stated} is given" if stated else ""
-            self.wrong(heads, f"is {number}, which must divide {hidden}, {width}{fix}")
+            fix = f"; give {stated}" if stated else ""
+            self.wrong(heads, f"is {number}, which does not divide {hidden} {width}{fix}")
         return width // number
 
     def shared_heads(self, key: str, heads: str, absent: int | None = None) -> int:
@@ -125,7 +125,7 @@ class _Config:
         number = self.count(heads)
         found = self.count(key, absent, number)
         if number % found:
-            self.wrong(key, f"is {found}, which must divide {heads}, {number}")
+            self.wrong(key, f"is {found}, which does not divide {heads} {number}")
         return found
 
     def tokens(self, key: str, absent: int) -> int:
@@ -171,6 +171,11 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError("is not a JSON table such as {...} of a config.json", path=path)
     return values
+
+
+def _said(value: object) -> str:
+    """Return a wrong value as JSON spells it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else shown(value)
 
 
 def _whole(digits: str) -> int:
@@ -271,7 +276,7 @@ def _windowed(config: _Config, made: Architecture, sliding: int) -> Architecture
     if made.layers // every != sliding:
         key = "layer_types" if kinds else "max_window_layers"
         config.wrong(
-            key, f"leaves {sliding} of {made.layers} layers a window; perfsim knows 1 in n"
+            key, f"gives {sliding} of {made.layers} layers a window; perfsim knows one in n"
         )
     return made._replace(window=window, window_every=every)
 
@@ -283,7 +288,7 @@ def _qwen2_moe(config: _Config) -> Architecture:
     )
     wide = config.count("shared_expert_intermediate_size", 5632)
     if wide % made.expert_ffn:
-        why = f"is {wide}, which moe_intermediate_size, {made.expert_ffn}, must divide"
+        why = f"is {wide}, which moe_intermediate_size {made.expert_ffn} does not divide"
         config.wrong("shared_expert_intermediate_size", why)
     return made._replace(shared=wide // made.expert_ffn, shared_gate=True)
 
@@ -336,7 +341,7 @@ def _deepseek(config: _Config, first: int) -> Architecture:
     heads, width = config.count("num_attention_heads"), config.count("qk_nope_head_dim", 128)
     values = config.count("v_head_dim", 128)
     if values != width:
-        config.wrong("v_head_dim", f"is {values}; perfsim knows qk_nope_head_dim, {width}, only")
+        config.wrong("v_head_dim", f"is {values}; perfsim knows qk_nope_head_dim {width} only")
     made = Architecture(
         layers=config.layers("num_hidden_layers"),
         hidden=config.count("hidden_size"),
@@ -436,7 +441,7 @@ def _opt(config: _Config) -> Architecture:
     made = _classic(config, "ffn_dim")
     projected = config.count("word_embed_proj_dim", made.hidden, made.hidden)
     if projected != made.hidden:
-        why = f"is {projected}; perfsim knows hidden_size, {made.hidden}, only"
+        why = f"is {projected}; perfsim knows hidden_size {made.hidden} only"
         config.wrong("word_embed_proj_dim", why)
     positions = config.count("max_position_embeddings", 2048)
     return made._replace(
@@ -470,7 +475,7 @@ def _mpt(config: _Config) -> Architecture:
     learned = config.switch("learned_pos_emb", True) and not turned
     norm = _MPT_NORMS[config.word("norm_type", "low_precision_layernorm", tuple(_MPT_NORMS))]
     if heads % kv:
-        attention.wrong("kv_n_heads", f"is {kv}, which must divide n_heads, {heads}")
+        attention.wrong("kv_n_heads", f"is {kv}, which does not divide n_heads {heads}")
     return Architecture(
         layers=config.layers("n_layers"),
         hidden=hidden,
@@ -525,9 +530,7 @@ def _t5(config: _Config) -> Architecture:
     layers, heads = config.layers("num_layers"), config.count("num_heads")
     decoder = config.count("num_decoder_layers", layers, layers)
     if decoder != layers:
-        config.wrong(
-            "num_decoder_layers", f"is {decoder}; perfsim knows num_layers, {layers}, only"
-        )
+        config.wrong("num_decoder_layers", f"is {decoder}; perfsim knows num_layers {layers} only")
     forward = config.word("feed_forward_proj", "relu", _T5_FORWARD)
     return Architecture(
         layers=layers,
@@ -550,7 +553,7 @@ def _vit(config: _Config) -> Architecture:
     config.only("qkv_bias", True)
     image, patch = config.count("image_size", 224), config.count("patch_size", 16)
     if image % patch:
-        config.wrong("patch_size", f"is {patch}, which must divide image_size, {image}")
+        config.wrong("patch_size", f"is {patch}, which does not divide image_size {image}")
     classes = config.size("id2label") or config.count("num_labels", 2)
     return _classic(config)._replace(family="vit", vocab=classes, image=image, patch=patch)
 
