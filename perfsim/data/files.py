@@ -77,15 +77,16 @@ _MAX_BYTES = 32 * 2**20
 """Bytes of a data file. No source: chosen, a hundred times the largest that ships."""
 
 
-def read_text(path: Path, most: int = _MAX_BYTES) -> str:
+def read_text(path: Path, most: int | None = None) -> str:
     """Return a data file's text, UTF-8 with or without a byte-order mark.
 
     Raises
     ------
     DataError
-        If it cannot be read, is no text or has more than ``most`` bytes.
+        If it cannot be read, is no text or has more than ``most`` bytes (None: any data file's).
     """
     note(path)
+    most = _MAX_BYTES if most is None else most
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)

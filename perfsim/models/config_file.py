@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from perfsim.data.files import read_text
-from perfsim.errors import MAX_QUOTED, DataError, RequestError, shown, unknown
+from perfsim.errors import MAX_QUOTED, DataError, shown, unknown
 from perfsim.models.language import Architecture, Bias, Norm
-from perfsim.models.specification import MAX_LAYERS, checked
+from perfsim.models.limits import MAX_LAYERS, MAX_NUMBER, contradiction
 
 __all__ = ["MODEL_TYPES", "read_config"]
 
 _MAX_BYTES = 2**20
 """Bytes of a config.json. No source: chosen, a hundred times a usual one."""
-_MAX_NUMBER = 10**9
-"""Largest number of a key; no source: chosen, above any vocabulary."""
 _MAX_TOKENS = 8192
 """Most tokens a sample where nothing is asked: those of Llama 3's pre-training (Dubey et al., arXiv
 2407.21783, section 3.4.1). Files that state more positions mean those that a model can be used
@@ -52,7 +50,7 @@ class _Config:
         null: int | None = None,
         *,
         least: int = 1,
-        most: int = _MAX_NUMBER,
+        most: int = MAX_NUMBER,
     ) -> int:
         """Return a whole number: ``absent`` without its key, ``null`` where that is null."""
         value = self._values.get(key, absent)
@@ -151,10 +149,11 @@ def read_config(path: Path) -> Architecture:
     if kind not in MODEL_TYPES:
         why = unknown("model_type", kind, MODEL_TYPES).why.rstrip(".")
         raise DataError(f"model_type: {why}", path=path)
-    try:
-        return checked(MODEL_TYPES[kind](_Config(values, path)), str(path))
-    except RequestError as error:
-        raise DataError(error.why.rstrip("."), path=path) from None
+    shape = MODEL_TYPES[kind](_Config(values, path))
+    wrong = contradiction(shape)
+    if wrong:
+        raise DataError(wrong, path=path)
+    return shape
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -16,16 +16,23 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from perfsim.errors import RequestError, shown, unknown_option
+from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
 from perfsim.models.layers import ModelLayer, linear
+from perfsim.models.limits import (
+    MAX_ELEMENTS,
+    MAX_LAYERS,
+    MAX_NUMBER,
+    USUAL,
+    contradiction,
+    word,
+)
 
 __all__ = [
     "GENERIC",
-    "MAX_LAYERS",
     "TRANSFORMER",
     "architecture_of",
     "canonical_model",
-    "checked",
     "is_specified",
     "specified_layers",
     "takes_tokens",
@@ -40,11 +47,6 @@ _COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kKMBT]?)")
 _FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _FLOPS = re.compile(r"(\d{1,25}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_MAX_NUMBER = 10**9
-"""Largest number of an architecture; no source: chosen, above any vocabulary."""
-MAX_LAYERS = 10_000
-"""Most layers of a model; no source: chosen, a hundred times those of Llama 3 405B."""
-_MAX_ELEMENTS = 10**14
 _MAX_FLOPS = 1e24
 """Most forward work of a sample; no source: chosen, above a million tokens of such a model."""
 _LEAST_FLOPS = 2e-6
@@ -56,30 +58,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate")
 _NEEDED = ("layers", "hidden", "heads", "vocab")
-_BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
-_ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
-_USUAL: dict[str, dict[str, Any]] = {
-    "decoder": {},
-    "encoder": _BERT | {"tied": True, "positions": 512, "seq": 512},
-    "encoder-decoder": {"gated": False, "tied": True, "seq": 512},
-    "vit": _BERT,
-}
-"""What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
-(Devlin et al., arXiv 1810.04805), T5's (Raffel et al., arXiv 1910.10683) and ViT's (Dosovitskiy et
-al., arXiv 2010.11929)."""
-_FIXED: dict[str, dict[str, Any]] = {
-    "decoder": {"types": 2},
-    "encoder": _BERT | _ALONE | {"tied": True, "head_bias": False},
-    "encoder-decoder": _ALONE | {"positions": 0, "bias": "none", "types": 2},
-    "vit": {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
-}
-"""What the layers of a family take for granted."""
-_NEEDS = {
-    **dict.fromkeys(("topk", "expert_ffn", "shared", "dense"), "experts"),
-    **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
-    "shared_gate": "shared",
-}
-"""Numbers that mean nothing without another."""
 
 
 def is_specified(model: str) -> bool:
@@ -113,8 +91,6 @@ def architecture_of(model: str) -> Architecture:
         return NAMED[model]
     if model.startswith(TRANSFORMER):
         return _parsed(model)
-    from perfsim.models.config_file import read_config
-
     path = Path(model)
     return read_config(path / "config.json" if path.is_dir() else path)
 
@@ -139,7 +115,7 @@ def canonical_model(model: str) -> str:
 def _text(shape: Architecture) -> str:
     """Return the specification of an architecture, in full."""
     return TRANSFORMER + ",".join(
-        f"{name}={_word(value)}" for name, value in shape._asdict().items()
+        f"{name}={word(value)}" for name, value in shape._asdict().items()
     )
 
 
@@ -197,7 +173,7 @@ def _parsed(text: str) -> Architecture:
             value=text,
         )
     stated = {name: _value(name, value) for name, value in given.items()}
-    values = _USUAL[stated.get("family", "decoder")] | stated
+    values = USUAL[stated.get("family", "decoder")] | stated
     hidden, heads = values["hidden"], values["heads"]
     if values.get("positions", 0) > 0 and "seq" not in stated:
         values["seq"] = min(values["positions"], values.get("seq", _DEFAULT_TOKENS))
@@ -213,72 +189,15 @@ def _parsed(text: str) -> Architecture:
         "head": hidden // heads,
         "ffn": values.get("expert_ffn") or (8 * hidden // 3 if gated else 4 * hidden),
     }
-    return checked(Architecture(**(usual | values)), text)
+    return _checked(Architecture(**(usual | values)), text)
 
 
-def checked(shape: Architecture, text: str) -> Architecture:
-    """Return an architecture whose numbers fit together.
-
-    Raises
-    ------
-    RequestError
-        If they contradict each other.
-    """
-    wrong = next((why for found, why in _contradictions(shape) if found), "")
+def _checked(shape: Architecture, text: str) -> Architecture:
+    """Return an architecture whose numbers fit together, or refuse it."""
+    wrong = contradiction(shape)
     if wrong:
         raise RequestError("model", f"{wrong}.", value=text)
     return shape
-
-
-def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
-    """Yield whether numbers contradict each other, and the words for it."""
-    family, values = shape.family, shape._asdict()
-    for name, fixed in _FIXED[family].items():
-        here, there = _word(values[name]), _word(fixed)
-        yield here != there, f"{name}={here} is not for family={family}, which has {name}={there}"
-    yield shape.layers > MAX_LAYERS, f"layers={shape.layers} is above {MAX_LAYERS}"
-    yield shape.heads % shape.kv, f"kv={shape.kv} does not divide heads={shape.heads}"
-    yield (
-        shape.kv != shape.heads and family in ("encoder", "encoder-decoder"),
-        f"kv={shape.kv} is not heads={shape.heads}, as family={family} needs",
-    )
-    yield (
-        family == "encoder" and shape.heads * shape.head != shape.hidden,
-        f"heads={shape.heads} of head={shape.head} are not hidden={shape.hidden} wide,"
-        " as family=encoder needs",
-    )
-    yield (
-        shape.experts and not 1 <= shape.topk <= shape.experts,
-        f"topk={shape.topk} is not 1 to experts={shape.experts}",
-    )
-    yield shape.experts and not shape.expert_ffn, "experts need expert_ffn, the width of one"
-    for name, owner in _NEEDS.items():
-        yield values[name] and not values[owner], f"{name}={_word(values[name])} needs {owner}"
-    yield (
-        shape.kv_rank
-        and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
-        "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
-    )
-    yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
-    yield (
-        0 < shape.positions < shape.seq,
-        f"seq={shape.seq} is above positions={shape.positions}",
-    )
-    vision = family == "vit"
-    yield (
-        vision and shape.image % shape.patch,
-        f"patch={shape.patch} does not divide image={shape.image}",
-    )
-    inner = shape.ffn + shape.heads * shape.head + shape.kv_rank + shape.q_rank
-    inner += (shape.experts + shape.shared) * shape.expert_ffn
-    points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
-    size = shape.hidden * (shape.layers * inner + shape.vocab + points)
-    yield size > _MAX_ELEMENTS, "such a model has more than 1e14 parameters"
-
-
-def _word(value: object) -> str:
-    """Return a value as a specification states it."""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 _MAY_BE_ZERO = (
@@ -300,8 +219,8 @@ def _value(name: str, text: str) -> Any:
     if name == "positions" and text == "-1":
         return -1
     least = 0 if name in _MAY_BE_ZERO else 1
-    if not text.isdecimal() or not least <= int(text[:20]) <= _MAX_NUMBER:
-        why = f"{name}={shown(text)} is not a whole number from {least} to {_MAX_NUMBER}."
+    if not text.isdecimal() or not least <= int(text[:20]) <= MAX_NUMBER:
+        why = f"{name}={shown(text)} is not a whole number from {least} to {MAX_NUMBER}."
         raise RequestError("model", why, value=text)
     return int(text)
 
@@ -334,7 +253,7 @@ def _generic(text: str) -> _Generic:
     layers = _value("layers", given["layers"])
     params = round(float(count[1]) * _FACTORS[count[2]])
     flops = float(round(float(work[1]) * _PREFIXES[work[2]]))
-    if layers > MAX_LAYERS or not layers <= params <= _MAX_ELEMENTS:
+    if layers > MAX_LAYERS or not layers <= params <= MAX_ELEMENTS:
         why = f"{params} parameters in {layers} layers: allowed are 1 to {MAX_LAYERS} layers"
         raise RequestError("model", f"{why} and 1 to 1e14 parameters, one a layer.", value=text)
     least = max(1.0, _LEAST_FLOPS * params)
