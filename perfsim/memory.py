@@ -26,13 +26,17 @@ from perfsim.resolve import Setup, kernel_era
 from perfsim.schedule.costs import Costs
 from perfsim.units import format_bytes
 
-__all__ = ["MemoryUse", "fitting_batch", "memory_note", "memory_use"]
+__all__ = ["UNFIT", "MemoryUse", "check_fits", "fitting_batch", "memory_note", "memory_use"]
 
 _OF_PROFILE = {"plain-sgd": "sgd", "sgd": "momentum", "adamw-by-operation": "adamw"}
 """What a profile calls its optimizer -> its name for memory, where that differs."""
 _NEW_GRADIENTS = 2023
 """From software of this year on gradients are set to none between iterations (PyTorch 2.0's
 zero_grad)."""
+
+
+UNFIT = "It does not fit into memory"
+"""How the note begins that says so."""
 
 
 class MemoryUse(NamedTuple):
@@ -110,7 +114,6 @@ def _add_activations(
     during = found.peak + state.copies + (state.gradients if old else 0.0)
     after = state.gradients + max(found.working + state.copies, state.step)
     if during >= after:
-        parts["activations"] = found.kept + max(found.working - found.logits, 0.0)
         parts["logits"] = min(found.logits, found.peak - found.kept)
         parts["activations"] = found.peak - parts["logits"]
         parts["gradients"] = state.gradients if old else 0.0
@@ -148,12 +151,13 @@ def _state(setup: Setup, layers: tuple[ModelLayer, ...], precision: str) -> Stat
     """Return the state of parameters, gradients and optimizer, as the method shares it."""
     gpus, method = setup.cluster.gpus, setup.method
     shares = method.kept_share(gpus)
-    sharding = Sharding(**shares)
+    kept = shares["parameters"], shares["gradients"], shares["optimizer"]
+    sharding = Sharding(*kept)
     if shards_parameters(method) and layers and any(one.kind == "attention" for one in layers):
         copies = round(1.0 / shares["optimizer"])
         whole = shares["parameters"] == 1.0
-        sharding = _fsdp_sharding(layers, copies, regather=not whole)
-        sharding = sharding._replace(**shares) if whole else sharding
+        gathered = _fsdp_sharding(layers, copies, regather=not whole)
+        sharding = Sharding(*kept, unit=gathered.unit, root=gathered.root)
     asked = setup.scenario.optimizer or setup.profile.optimizer
     return state_bytes(setup.profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
 
@@ -171,7 +175,7 @@ def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> st
         return ""
     without = "" if use.whole else " without activations"
     note = (
-        f"It does not fit into memory: {format_bytes(use.total)}{without},"
+        f"{UNFIT}: {format_bytes(use.total)}{without},"
         f" {setup.device.name} has {format_bytes(use.usable)} for it."
     )
     batch = fitting_batch(setup, gathered_bytes)

@@ -13,7 +13,7 @@ from perfsim.resolve import Setup
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
-from perfsim.units import format_bytes, format_rate, format_seconds
+from perfsim.units import format_rate, format_seconds
 
 __all__ = ["notes_of"]
 

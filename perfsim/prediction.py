@@ -24,7 +24,6 @@ from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
-from perfsim.schedule.costs import Costs
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache

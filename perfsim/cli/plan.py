@@ -75,6 +75,10 @@ def plan_command(
         Path | None,
         typer.Option(metavar="FILE", help="Your prices (copy of profiles/prices.toml)."),
     ] = None,
+    ignore_memory: Annotated[
+        bool,
+        typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),
+    ] = False,
 ) -> None:
     """Plan a training run: the cheapest and the fastest cluster and method that meet a target."""
     from perfsim.planning.capacity import find_prices, plan
@@ -87,7 +91,14 @@ def plan_command(
         given["counts"] = _DEFAULT_COUNTS
     scenarios = _scenarios(asked, given)
     with progress() as show_progress:
-        best = plan(scenarios, target, find_prices(catalog, prices), catalog, show_progress)
+        best = plan(
+            scenarios,
+            target,
+            find_prices(catalog, prices),
+            catalog,
+            show_progress,
+            ignore_memory=ignore_memory,
+        )
 
     def show() -> None:
         from perfsim.report.planning import print_plan

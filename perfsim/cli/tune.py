@@ -56,6 +56,10 @@ def tune_command(
             " 'perfsim[png]' and Chrome or Chromium).",
         ),
     ] = None,
+    ignore_memory: Annotated[
+        bool,
+        typer.Option("--ignore-memory", help="Also tune what needs more memory than the GPU has."),
+    ] = False,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
     from perfsim.methods import AUTO_METHOD
@@ -76,7 +80,7 @@ def tune_command(
                 " then tune one.",
                 value=scenario.method,
             )
-        tuning = tune(scenario, over or (), session)
+        tuning = tune(scenario, over or (), session, ignore_memory=ignore_memory)
         tuning.notes[:0] = notes
 
     _write(outputs, tuning, scenario, session)

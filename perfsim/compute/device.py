@@ -542,12 +542,13 @@ class Device:
     """One GPU: memory, rates, launch overhead and measured kernels.
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
-    the data sheet's peak; ``peaks`` are those of the data sheet. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
-    units). ``fp32_accumulation`` is the share of their rate that tensor cores keep where products
-    of fp16 are summed in fp32: a half on GeForce. ``points`` holds one curve a width for each
-    kernel name. ``references`` are GPUs whose points may be scaled to this one. ``succeeds`` is the
-    board of its line before it, which is no faster. ``board`` is its form (SXM5, PCIe), ``pcie``
-    the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    the data sheet's peak; ``peaks`` are those of the data sheet. ``multiprocessors`` run its tiles
+    (streaming multiprocessors, compute units). ``fp32_accumulation`` is the share of their rate
+    that tensor cores keep where products of fp16 are summed in fp32: a half on GeForce. ``points``
+    holds one curve a width for each kernel name. ``references`` are GPUs whose points may be
+    scaled to this one. ``succeeds`` is the board of its line before it, which is no faster.
+    ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
+    the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
     ``software``; ``other_eras`` names those measured in another era only, with that era.

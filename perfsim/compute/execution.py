@@ -49,8 +49,8 @@ and XLA write them: each value is read once more for the statistics."""
 
 
 _OWN_KERNELS = _FUSED._replace(feedforward=(2, 3))
-"""As fused, but for the activation behind a dense layer: a kernel of its own, as inductor writes it,
-Megatron's fused bias and GELU, and SwiGLU."""
+"""As fused, but for the activation behind a dense layer: a kernel of its own, as inductor writes
+it, Megatron's fused bias and GELU, and SwiGLU."""
 
 
 _TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FUSED.add)

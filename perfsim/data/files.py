@@ -77,20 +77,21 @@ _MAX_BYTES = 32 * 2**20
 """Bytes of a data file. No source: chosen, a hundred times the largest that ships."""
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int | None = None) -> str:
     """Return a data file's text, UTF-8 with or without a byte-order mark.
 
     Raises
     ------
     DataError
-        If it cannot be read, is no text or larger than any data file.
+        If it cannot be read, is no text or has more than ``most`` bytes (None: any data file's).
     """
     note(path)
+    most = _MAX_BYTES if most is None else most
     try:
         with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise DataError(f"is larger than {_MAX_BYTES >> 20} MiB", path=path)
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise DataError(f"is larger than {most >> 20} MiB", path=path)
     except (OSError, ValueError) as error:  # also a name with a zero byte
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {reason}", path=path) from None

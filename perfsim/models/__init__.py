@@ -68,9 +68,9 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
     >>> sum(layer.elements for layer in build_model("resnet50"))
     25557032
     """
-    if is_specified(name):
-        return specified_layers(name, tokens)
     if name not in MODELS:
+        if is_specified(name):
+            return specified_layers(name, tokens)
         raise unknown("model", name, (*MODELS, *NAMED))
     if tokens is None:
         return MODELS[name]()

@@ -26,7 +26,7 @@ __all__ = ["NAMED", "Architecture", "architecture_layers"]
 
 Family = Literal["decoder", "encoder", "encoder-decoder", "vit"]
 Norm = Literal["rms", "layer", "layer-without-bias"]
-Bias = Literal["none", "qkv", "all"]
+Bias = Literal["none", "qkv", "attention", "ffn", "all"]
 
 
 class Architecture(NamedTuple):
@@ -69,6 +69,9 @@ class Architecture(NamedTuple):
     rope: int = 0
     image: int = 224
     patch: int = 16
+    head_bias: bool = False
+    shared_gate: bool = False
+    types: int = 2
 
     @property
     def active_share(self) -> float:
@@ -134,8 +137,10 @@ def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[Model
 def _head(shape: Architecture, tokens: int) -> ModelLayer:
     if shape.tied:
         flops = 2.0 * shape.hidden * shape.vocab * tokens
-        return matmul("lm_head", "linear", flops, shape.vocab * tokens, tokens)
-    return linear("lm_head", shape.hidden, shape.vocab, tokens, bias=False)
+        made = matmul("lm_head", "linear", flops, shape.vocab * tokens, tokens)
+        bias = (("lm_head.bias", (shape.vocab,)),)
+        return replace(made, tensors=bias) if shape.head_bias else made
+    return linear("lm_head", shape.hidden, shape.vocab, tokens, bias=shape.head_bias)
 
 
 def _block(
@@ -146,7 +151,8 @@ def _block(
     yield from _attention(f"{name}.self_attn", shape, index, tokens, causal=causal)
     if shape.norms == 4:
         yield _norm(f"{name}.post_attention_layernorm", shape, tokens)
-    yield _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
+    if shape.norms > 1:
+        yield _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
     if shape.experts and index >= shape.dense:
         yield from _experts(f"{name}.mlp", shape, tokens)
     else:
@@ -162,7 +168,7 @@ def _attention(
         yield from _latent_attention(name, shape, tokens)
         return
     query, pair = shape.heads * shape.head, shape.kv * shape.head
-    biased = shape.bias != "none"
+    biased = shape.bias in ("qkv", "attention", "all")
     rotary = 0.0 if shape.positions else 1.0
     for part, width in (("q_proj", query), ("k_proj", pair), ("v_proj", pair)):
         made = linear(f"{name}.{part}", shape.hidden, width, tokens, bias=biased)
@@ -176,9 +182,10 @@ def _attention(
     made = attention(f"{name}.attn", query, tokens, heads=shape.heads, causal=causal)
     # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
     # counts the whole square and half of it is done, so many of the t are asked.
-    part = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
-    yield replace(made, flops=made.flops * part)
-    yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=shape.bias == "all")
+    share = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
+    yield replace(made, flops=made.flops * share)
+    biased = shape.bias in ("attention", "all")
+    yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased)
 
 
 def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -203,7 +210,7 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
 
 
 def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Iterator[ModelLayer]:
-    biased, width = shape.bias == "all", shape.hidden
+    biased, width = shape.bias in ("ffn", "all"), shape.hidden
     if shape.gated:
         yield linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, activated=True)
         up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased)
@@ -218,7 +225,7 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
     yield linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
 
-    def product(part: str, inputs: int, outputs: int, **more: float | bool) -> ModelLayer:
+    def product(part: str, inputs: int, outputs: int, **more: Any) -> ModelLayer:
         tensors: tuple[tuple[str, LayerShape], ...] = (
             (f"{name}.experts.{part}", (shape.experts, outputs, inputs)),
         )
@@ -233,6 +240,8 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     else:
         yield product("up_proj", width, inner, activated=True, copies=spread)
     yield product("down_proj", inner, width, copies=spread)
+    if shape.shared_gate:
+        yield linear(f"{name}.shared_expert_gate", width, 1, tokens, bias=False)
     if shape.shared:
         yield from _feedforward(f"{name}.shared_experts", shape, shape.shared * inner, tokens)
 
@@ -242,10 +251,10 @@ _MASKED_SHARE = 20 / 128
 
 
 def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    """Yield BERT: normalised after each part, with the heads of pre-training."""
+    """Yield BERT or RoBERTa: normalised after each part, with the heads of pre-training."""
     width = shape.hidden
     yield from _embeddings("bert", shape, tokens)
-    yield embedding("bert.token_type_embeddings", 2, width, tokens)
+    yield embedding("bert.token_type_embeddings", shape.types, width, tokens)
     yield layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True)
     for index in range(shape.layers):
         name = f"bert.layers.{index}"
@@ -257,7 +266,8 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
         yield linear(f"{name}.dense", shape.ffn, width, tokens)
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
-    yield linear("bert.pooler", width, width)
+    if shape.types > 1:
+        yield linear("bert.pooler", width, width)
     masked = (
         linear("cls.transform", width, width, tokens),
         layernorm("cls.transform.LayerNorm", width, tokens),
@@ -272,7 +282,8 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     )
     for layer in masked:
         yield replace(layer, gathered=_MASKED_SHARE)
-    yield linear("cls.seq_relationship", width, 2)
+    if shape.types > 1:
+        yield linear("cls.seq_relationship", width, 2)
 
 
 _TARGET_SHARE = 114 / 512
@@ -324,7 +335,7 @@ def _vision(shape: Architecture) -> Iterator[ModelLayer]:
     positions = (("pos_embed", (1, rows, width)),)
     yield ModelLayer("pos_embed", "parameter", positions, 0.0, 4.0 * rows * width)
     for index in range(shape.layers):
-        yield from _block(f"blocks.{index}", shape, index, rows, causal=False)
+        yield from _block(f"blocks.{index}", _plain(shape), index, rows, causal=False)
     yield layernorm("norm", width, rows)
     yield linear("head", width, shape.vocab)
 
@@ -392,7 +403,7 @@ NAMED: dict[str, Architecture] = {
     "llama3-70b": _llama(80, 8192, 64, 8, 28672, 128256, seq=8192),
     "llama3-405b": _llama(126, 16384, 128, 8, 53248, 128256, seq=8192),
     # InternLM (InternLM-7B config.json: 103168 words, biases on q, k, v, o).
-    "internlm-7b": _llama(32, 4096, 32, 32, 11008, 103168, bias="qkv"),
+    "internlm-7b": _llama(32, 4096, 32, 32, 11008, 103168, bias="attention"),
     # Jiang et al., arXiv 2310.06825, table 1; Jiang et al., arXiv 2401.04088, table 1.
     "mistral-7b": _llama(32, 4096, 32, 8, 14336, 32000, seq=8192, window=4096),
     "mixtral-8x7b": _llama(

@@ -6,16 +6,27 @@ a changed file is another model.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from math import isfinite, sqrt
+from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from perfsim.errors import RequestError, shown, unknown_option
+from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
 from perfsim.models.layers import ModelLayer, linear
+from perfsim.models.limits import (
+    MAX_ELEMENTS,
+    MAX_LAYERS,
+    MAX_NUMBER,
+    USUAL,
+    contradiction,
+    word,
+)
 
 __all__ = [
     "GENERIC",
@@ -30,21 +41,22 @@ __all__ = [
 TRANSFORMER, GENERIC = "transformer:", "generic:"
 """How specifications begin."""
 
+_DEFAULT_TOKENS = Architecture._field_defaults["seq"]
 _CONFIG_SUFFIX = ".json"
 _COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kKMBT]?)")
 _FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-_FLOPS = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
+_FLOPS = re.compile(r"(\d{1,25}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_MAX_NUMBER = 10**9
-"""Largest number of an architecture; no source: chosen, above any vocabulary."""
-_MAX_LAYERS = 10_000
-_MAX_ELEMENTS = 10**14
+_MAX_FLOPS = 1e24
+"""Most forward work of a sample; no source: chosen, above a million tokens of such a model."""
+_LEAST_FLOPS = 2e-6
+"""Least forward work of a sample a parameter; no source: chosen, a multiply-add of a millionth."""
 _WORDS: dict[str, tuple[str, ...]] = {
     "family": get_args(Family),
     "norm": get_args(Norm),
     "bias": get_args(Bias),
 }
-_SWITCHES = ("gated", "tied", "qk_norm")
+_SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate")
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
@@ -54,12 +66,10 @@ def is_specified(model: str) -> bool:
 
 
 def _is_config(model: str) -> bool:
-    if model.endswith(_CONFIG_SUFFIX):
-        return True
-    try:
-        return (Path(model) / "config.json").is_file()
-    except (OSError, ValueError):  # a name that is too long, or has a zero byte
-        return False
+    # os.path answers where pathlib raises: a name too long for a file is none.
+    return model.endswith(_CONFIG_SUFFIX) or bool(
+        model and os.path.isfile(os.path.join(model, "config.json"))
+    )
 
 
 def takes_tokens(model: str) -> bool:
@@ -81,8 +91,6 @@ def architecture_of(model: str) -> Architecture:
         return NAMED[model]
     if model.startswith(TRANSFORMER):
         return _parsed(model)
-    from perfsim.models.config_file import read_config
-
     path = Path(model)
     return read_config(path / "config.json" if path.is_dir() else path)
 
@@ -99,15 +107,15 @@ def canonical_model(model: str) -> str:
         return model
     if model.startswith(GENERIC):
         generic = _generic(model)
-        return f"{GENERIC}params={generic.params:.0f},layers={generic.layers},flops={generic.flops!r}FLOP"
+        params, layers, flops = generic
+        return f"{GENERIC}params={params},layers={layers},flops={flops:.0f}FLOP"
     return _text(architecture_of(model))
 
 
 def _text(shape: Architecture) -> str:
     """Return the specification of an architecture, in full."""
     return TRANSFORMER + ",".join(
-        f"{name}={'yes' if value is True else 'no' if value is False else value}"
-        for name, value in shape._asdict().items()
+        f"{name}={word(value)}" for name, value in shape._asdict().items()
     )
 
 
@@ -164,8 +172,11 @@ def _parsed(text: str) -> Architecture:
             " transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256.",
             value=text,
         )
-    values = {name: _value(name, value) for name, value in given.items()}
+    stated = {name: _value(name, value) for name, value in given.items()}
+    values = USUAL[stated.get("family", "decoder")] | stated
     hidden, heads = values["hidden"], values["heads"]
+    if values.get("positions", 0) > 0 and "seq" not in stated:
+        values["seq"] = min(values["positions"], values.get("seq", _DEFAULT_TOKENS))
     if "head" not in values and hidden % heads:
         raise RequestError(
             "model",
@@ -178,41 +189,15 @@ def _parsed(text: str) -> Architecture:
         "head": hidden // heads,
         "ffn": values.get("expert_ffn") or (8 * hidden // 3 if gated else 4 * hidden),
     }
-    return checked(Architecture(**(usual | values)), text)
+    return _checked(Architecture(**(usual | values)), text)
 
 
-def checked(shape: Architecture, text: str) -> Architecture:
-    """Return an architecture whose numbers fit together.
-
-    Raises
-    ------
-    RequestError
-        If they contradict each other.
-    """
-    wrong = _contradiction(shape)
+def _checked(shape: Architecture, text: str) -> Architecture:
+    """Return an architecture whose numbers fit together, or refuse it."""
+    wrong = contradiction(shape)
     if wrong:
         raise RequestError("model", f"{wrong}.", value=text)
     return shape
-
-
-def _contradiction(shape: Architecture) -> str:
-    if shape.layers > _MAX_LAYERS:
-        return f"layers={shape.layers} is above {_MAX_LAYERS}"
-    if not shape.kv or shape.heads % shape.kv:
-        return f"kv={shape.kv} does not divide heads={shape.heads}"
-    if shape.experts and not 1 <= shape.topk <= shape.experts:
-        return f"topk={shape.topk} is not 1 to experts={shape.experts}"
-    if shape.topk and not shape.experts:
-        return "topk needs experts"
-    if shape.experts and not shape.expert_ffn:
-        return "experts need expert_ffn, the width of one"
-    if shape.norms not in (2, 4):
-        return f"norms={shape.norms}: a block has 2 or 4"
-    if shape.family == "vit" and shape.image % shape.patch:
-        return f"patch={shape.patch} does not divide image={shape.image}"
-    size = shape.layers * shape.hidden * (shape.ffn + shape.heads * shape.head) + shape.vocab
-    size *= max(shape.experts, 1)
-    return "such a model has more than 1e14 parameters" if size > _MAX_ELEMENTS else ""
 
 
 _MAY_BE_ZERO = (
@@ -234,8 +219,8 @@ def _value(name: str, text: str) -> Any:
     if name == "positions" and text == "-1":
         return -1
     least = 0 if name in _MAY_BE_ZERO else 1
-    if not text.isdecimal() or not least <= int(text[:20]) <= _MAX_NUMBER:
-        why = f"{name}={shown(text)} is not a whole number from {least} to {_MAX_NUMBER}."
+    if not text.isdecimal() or not least <= int(text[:20]) <= MAX_NUMBER:
+        why = f"{name}={shown(text)} is not a whole number from {least} to {MAX_NUMBER}."
         raise RequestError("model", why, value=text)
     return int(text)
 
@@ -243,7 +228,7 @@ def _value(name: str, text: str) -> Any:
 class _Generic(NamedTuple):
     """A model of which only its size is known: parameters, layers, forward work of a sample."""
 
-    params: float
+    params: int
     layers: int
     flops: float
 
@@ -266,21 +251,30 @@ def _generic(text: str) -> _Generic:
         why = f"flops={shown(given['flops'])} needs a number and a unit such as 12GFLOP."
         raise RequestError("model", why, value=text)
     layers = _value("layers", given["layers"])
-    params = float(count[1]) * _FACTORS[count[2]]
-    flops = float(work[1]) * _PREFIXES[work[2]]
-    if layers > _MAX_LAYERS or not layers <= params <= _MAX_ELEMENTS:
-        why = f"{params:.4g} parameters in {layers} layers: allowed are 1 to 1e14 of them, 1 to {_MAX_LAYERS} layers."
+    params = round(float(count[1]) * _FACTORS[count[2]])
+    flops = float(round(float(work[1]) * _PREFIXES[work[2]]))
+    if layers > MAX_LAYERS or not layers <= params <= MAX_ELEMENTS:
+        why = f"{params} parameters in {layers} layers: allowed are 1 to {MAX_LAYERS} layers"
+        raise RequestError("model", f"{why} and 1 to 1e14 parameters, one a layer.", value=text)
+    least = max(1.0, _LEAST_FLOPS * params)
+    if not least <= flops <= _MAX_FLOPS:
+        why = f"flops={shown(given['flops'])} is not {least:.3g}FLOP to 1000000EFLOP."
         raise RequestError("model", why, value=text)
-    if not isfinite(flops) or flops < 2 * params / 1e6:
-        raise RequestError("model", f"flops={given['flops']} is too little for them.", value=text)
     return _Generic(params, layers, flops)
 
 
-def _generic_layers(generic: _Generic) -> list[ModelLayer]:
-    """Return square dense layers with the parameters and the work of the model, shared alike."""
-    width = max(1, round(sqrt(generic.params / generic.layers)))
-    rows = max(1, round(generic.flops / generic.layers / (2.0 * width * width)))
-    return [
-        linear(f"layers.{index}", width, width, rows, bias=False, activated=True)
-        for index in range(generic.layers)
-    ]
+def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
+    """Yield dense layers, nearly square, with the parameters and the work of the model.
+
+    What a matrix cannot hold of a layer's share is its bias.
+    """
+    work = generic.flops / generic.layers
+    for index in range(generic.layers):
+        # Whole numbers whose sum is exact.
+        before, after = (generic.params * part // generic.layers for part in (index, index + 1))
+        inputs = isqrt(after - before)
+        outputs, rest = divmod(after - before, inputs)
+        rows = max(1, round(work / (2.0 * inputs * outputs)))
+        made = linear(f"layers.{index}", inputs, outputs, rows, bias=False, activated=True)
+        bias = ((f"{made.name}.bias", (rest,)),) if rest else ()
+        yield replace(made, tensors=made.tensors + bias, flops=work)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from perfsim.compute.device import load_device
+from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.errors import RequestError, nearest, shown
@@ -297,6 +298,8 @@ def plan(
     prices: Prices,
     catalog: Catalog,
     tell: Callable[[int, int], None] | None = None,
+    *,
+    ignore_memory: bool = False,
 ) -> ClusterPlan:
     """Predict every cluster and method, and compare them with a target.
 
@@ -307,6 +310,7 @@ def plan(
     prices : what a GPU costs for an hour
     catalog : where profiles are; a session reads each file once
     tell : called with how many are done, and of how many
+    ignore_memory : whether what needs more memory than the GPU has may be chosen
 
     Raises
     ------
@@ -319,7 +323,9 @@ def plan(
         check_one_type(scenario.gpu)
     left: dict[str, str] = {}
     choices = []
-    for done, prediction in enumerate(_predicted(scenarios, catalog, left), 1):
+    for done, prediction in enumerate(
+        _predicted(scenarios, catalog, left, ignore_memory=ignore_memory), 1
+    ):
         if tell is not None:
             tell(done, len(scenarios))
         if prediction is not None:
@@ -372,7 +378,11 @@ def _check_budget(target: Target, prices: Prices) -> None:
 
 
 def _predicted(
-    scenarios: Sequence[Scenario], catalog: Catalog, left: dict[str, str]
+    scenarios: Sequence[Scenario],
+    catalog: Catalog,
+    left: dict[str, str],
+    *,
+    ignore_memory: bool,
 ) -> Iterator[Prediction | None]:
     """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used."""
     for scenario in scenarios:
@@ -388,7 +398,8 @@ def _predicted(
         memory = usable_bytes(load_device(prediction.scenario.gpu, catalog).memory_bytes)
         if needed > memory and not ignore_memory:
             left[name] = (
-                f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)}"
+                f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
+                " it (`ignore_memory` takes it nevertheless)"
             )
             yield None
             continue

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.device import load_device
+from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record, to_frame

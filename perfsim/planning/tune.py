@@ -18,6 +18,7 @@ from perfsim.errors import RequestError, unknown
 from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
 from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
+from perfsim.memory import check_fits, memory_use
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario, Setup, resolve
@@ -249,16 +250,23 @@ class Tuning:
         }
 
 
-def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None = None) -> Tuning:
+def tune(
+    scenario: Scenario,
+    over: Sequence[str] = (),
+    catalog: Catalog | None = None,
+    *,
+    ignore_memory: bool = False,
+) -> Tuning:
     """Return the best value of each of ``over``, one at a time (default: all the method has).
 
     Sizes, densities, ranks and intervals are tried on a coarse grid in their logarithm, then by
-    golden section between the neighbours of the best; algorithms all.
+    golden section between the neighbours of the best; algorithms all. ``ignore_memory`` tunes what
+    needs more memory than the GPU has, too.
 
     Raises
     ------
     RequestError
-        If the scenario cannot be predicted, or has nothing of a name in ``over``.
+        If the scenario cannot be predicted, has nothing of a name in ``over`` or does not fit.
     DataError
         If a data file is damaged.
 
@@ -276,6 +284,8 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
             raise refuse(name, setup)
     if setup.cluster.gpus == 1:
         raise RequestError("gpus", "1 GPU exchanges nothing, so there is nothing to tune.", value=1)
+    if not ignore_memory:
+        check_fits(setup, memory_use(setup))
     asked_s = _iteration_s(setup)
     tuned, notes = [], []
     for name in TUNABLES:

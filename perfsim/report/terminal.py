@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.conditions.words import condition_words
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
+from perfsim.memory import UNFIT
 from perfsim.scenario import gpu_words
 from perfsim.throughput import Throughput
 from perfsim.units import format_bytes, format_seconds
@@ -162,12 +163,14 @@ def question(prediction: Prediction) -> list[str]:
     fusion = scenario.fusion + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario.overlap else "no overlap"
     conditions = condition_words(scenario)
+    unfit = next((note for note in prediction.notes[:1] if note.startswith(UNFIT)), "")
     return [
         f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         cluster_words(scenario),
         f"batch {scenario.batch} a GPU, {scenario.precision}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario.algorithm}",
         *([f"conditions: {conditions}"] if conditions else []),
+        *([f"WARNING: {unfit}"] if unfit else []),
     ]
 
 

@@ -108,7 +108,7 @@ def rooms_known(folder: str, arrows: dict[str, set[str]]) -> set[str]:
         ("collectives", {"errors"}),
         ("data", {"errors", "quantity", "units"}),
         ("libraries", {"errors", "collectives", "data", "quantity"}),
-        ("models", {"errors"}),
+        ("models", {"errors", "data"}),
         ("compute", FORMULAS | {"data", "models"}),
         ("fusion", FORMULAS | {"compute"}),
         ("network", FORMULAS | {"data", "collectives", "libraries"}),

@@ -168,7 +168,7 @@ def answer_of(prediction: Prediction) -> dict[str, str]:
         "held back by": f"{cause.replace('_', ' ')} (twice as fast would save"
         f" {prediction.worth[cause]:.0%})",
         "sent by each GPU": f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls",
-        "memory held": f"{format_bytes(sum(prediction.memory_bytes.values()))} without activations",
+        "memory held": format_bytes(sum(prediction.memory_bytes.values())),
     }
 
 

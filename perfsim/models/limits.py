@@ -1,0 +1,103 @@
+"""What the numbers of a transformer may be, by themselves, together and in each family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from perfsim.models.language import Architecture
+
+__all__ = ["MAX_ELEMENTS", "MAX_LAYERS", "MAX_NUMBER", "USUAL", "contradiction", "word"]
+
+MAX_NUMBER = 10**9
+"""Largest number of an architecture; no source: chosen, above any vocabulary."""
+MAX_LAYERS = 10_000
+"""Most layers of a model; no source: chosen, a hundred times those of Llama 3 405B."""
+MAX_ELEMENTS = 10**14
+"""Most parameters of a model; no source: chosen, a hundred times those of the largest known."""
+_BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
+_ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
+USUAL: dict[str, dict[str, Any]] = {
+    "decoder": {},
+    "encoder": _BERT | {"tied": True, "positions": 512, "seq": 512},
+    "encoder-decoder": {"gated": False, "tied": True, "seq": 512},
+    "vit": _BERT,
+}
+"""What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
+(Devlin et al., arXiv 1810.04805), T5's (Raffel et al., arXiv 1910.10683) and ViT's (Dosovitskiy et
+al., arXiv 2010.11929)."""
+_FIXED: dict[str, dict[str, Any]] = {
+    "decoder": {"types": 2},
+    "encoder": _BERT | _ALONE | {"tied": True, "head_bias": False},
+    "encoder-decoder": _ALONE | {"positions": 0, "bias": "none", "types": 2},
+    "vit": {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
+}
+"""What the layers of a family take for granted."""
+_NEEDS = {
+    **dict.fromkeys(("topk", "expert_ffn", "shared", "dense"), "experts"),
+    **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
+    "shared_gate": "shared",
+}
+"""Numbers that mean nothing without another."""
+
+
+def contradiction(shape: Architecture) -> str:
+    """Return in words how numbers of an architecture contradict each other, or "".
+
+    Examples
+    --------
+    >>> contradiction(Architecture(2, 64, heads=4, kv=3, head=16, ffn=256, vocab=100))
+    'kv=3 does not divide heads=4'
+    """
+    return next((why for found, why in _contradictions(shape) if found), "")
+
+
+def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
+    """Yield whether numbers contradict each other, and the words for it."""
+    family, values = shape.family, shape._asdict()
+    for name, fixed in _FIXED[family].items():
+        here, there = word(values[name]), word(fixed)
+        yield here != there, f"{name}={here} is not for family={family}, which has {name}={there}"
+    yield shape.layers > MAX_LAYERS, f"layers={shape.layers} is above {MAX_LAYERS}"
+    yield shape.heads % shape.kv, f"kv={shape.kv} does not divide heads={shape.heads}"
+    yield (
+        shape.kv != shape.heads and family in ("encoder", "encoder-decoder"),
+        f"kv={shape.kv} is not heads={shape.heads}, as family={family} needs",
+    )
+    yield (
+        family == "encoder" and shape.heads * shape.head != shape.hidden,
+        f"heads={shape.heads} of head={shape.head} are not hidden={shape.hidden} wide,"
+        " as family=encoder needs",
+    )
+    yield (
+        shape.experts and not 1 <= shape.topk <= shape.experts,
+        f"topk={shape.topk} is not 1 to experts={shape.experts}",
+    )
+    yield shape.experts and not shape.expert_ffn, "experts need expert_ffn, the width of one"
+    for name, owner in _NEEDS.items():
+        yield values[name] and not values[owner], f"{name}={word(values[name])} needs {owner}"
+    yield (
+        shape.kv_rank
+        and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
+        "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
+    )
+    yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
+    yield (
+        0 < shape.positions < shape.seq,
+        f"seq={shape.seq} is above positions={shape.positions}",
+    )
+    vision = family == "vit"
+    yield (
+        vision and shape.image % shape.patch,
+        f"patch={shape.patch} does not divide image={shape.image}",
+    )
+    inner = shape.ffn + shape.heads * shape.head + shape.kv_rank + shape.q_rank
+    inner += (shape.experts + shape.shared) * shape.expert_ffn
+    points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
+    size = shape.hidden * (shape.layers * inner + shape.vocab + points)
+    yield size > MAX_ELEMENTS, "such a model has more than 1e14 parameters"
+
+
+def word(value: object) -> str:
+    """Return a value as a specification states it."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

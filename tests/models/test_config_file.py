@@ -1,0 +1,593 @@
+"""Models of a config.json: each kind is the published model, and wrong files are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.data.files import files_changed, noting
+from perfsim.errors import DataError
+from perfsim.models import build_model
+from perfsim.models.config_file import MODEL_TYPES, read_config
+from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.specification import (
+    architecture_of,
+    canonical_model,
+    is_specified,
+    specified_layers,
+    takes_tokens,
+)
+
+Config = dict[str, Any]
+
+
+def _llama(layers: int, hidden: int, heads: int, ffn: int, vocab: int, **more: Any) -> Config:
+    return {
+        "model_type": "llama",
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "intermediate_size": ffn,
+        "vocab_size": vocab,
+    } | more
+
+
+def _gpt2(layers: int, width: int, heads: int, **more: Any) -> Config:
+    made = {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads}
+    return made | {"vocab_size": 50257, "n_positions": 1024, "n_ctx": 1024} | more
+
+
+def _opt(layers: int, hidden: int, heads: int, **more: Any) -> Config:
+    made = _llama(layers, hidden, heads, 0, 50272, model_type="opt", ffn_dim=4 * hidden)
+    del made["intermediate_size"]
+    return made | {"max_position_embeddings": 2048, "word_embed_proj_dim": hidden} | more
+
+
+def _t5(layers: int, width: int, heads: int, ffn: int, **more: Any) -> Config:
+    made = {"model_type": "t5", "num_layers": layers, "d_model": width, "num_heads": heads}
+    return made | {"d_ff": ffn, "d_kv": 64, "vocab_size": 32128, "n_positions": 512} | more
+
+
+def _mpt(layers: int, width: int, heads: int, **more: Any) -> Config:
+    made = {"model_type": "mpt", "n_layers": layers, "d_model": width, "n_heads": heads}
+    return made | {"vocab_size": 50368, "expansion_ratio": 4, "max_seq_len": 2048} | more
+
+
+MISTRAL = _llama(
+    *(32, 4096, 32, 14336, 32000),
+    model_type="mistral",
+    num_key_value_heads=8,
+    max_position_embeddings=32768,
+    sliding_window=4096,
+    tie_word_embeddings=False,
+)
+MIXTRAL = MISTRAL | {"model_type": "mixtral", "sliding_window": None, "num_local_experts": 8}
+QWEN2 = {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 131072}
+GEMMA2 = {"model_type": "gemma2", "head_dim": 256, "sliding_window": 4096}
+DEEPSEEK = {
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "moe_layer_freq": 1,
+    "max_position_embeddings": 163840,
+}
+V2_LITE = _llama(27, 2048, 16, 10944, 102400, model_type="deepseek_v2", **DEEPSEEK) | {
+    "q_lora_rank": None,
+    "n_routed_experts": 64,
+    "num_experts_per_tok": 6,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 1408,
+    "first_k_dense_replace": 1,
+}
+V3 = _llama(61, 7168, 128, 18432, 129280, model_type="deepseek_v3", **DEEPSEEK) | {
+    "q_lora_rank": 1536,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 2048,
+    "first_k_dense_replace": 3,
+    "num_nextn_predict_layers": 1,
+}
+LEARNED = {"learned_pos_emb": True, "no_bias": False, "attn_config": {"alibi": False}}
+BERT = _llama(12, 768, 12, 3072, 30522, model_type="bert", max_position_embeddings=512)
+NEOX = _llama(44, 6144, 64, 24576, 50432, model_type="gpt_neox", max_position_embeddings=2048)
+GPTJ = {"model_type": "gptj", "vocab_size": 50400, "n_positions": 2048, "n_inner": None}
+CLASSES = {"id2label": {str(number): f"class {number}" for number in range(1000)}}
+VIT = _llama(12, 768, 12, 3072, 0, model_type="vit", image_size=224, patch_size=16) | CLASSES
+
+# As published at huggingface.co/<model>/config.json.
+AS_NAMED: dict[str, Config] = {
+    "llama-7b": _llama(32, 4096, 32, 11008, 32000, max_position_embeddings=2048),
+    "llama2-70b": _llama(
+        80, 8192, 64, 28672, 32000, num_key_value_heads=8, max_position_embeddings=4096
+    ),
+    "llama3-8b": _llama(
+        32, 4096, 32, 14336, 128256, num_key_value_heads=8, max_position_embeddings=8192
+    ),
+    "llama3-405b": _llama(
+        126, 16384, 128, 53248, 128256, num_key_value_heads=8, max_position_embeddings=131072
+    ),
+    "mistral-7b": MISTRAL,
+    "mixtral-8x7b": MIXTRAL | {"num_experts_per_tok": 2},
+    "qwen2.5-7b": _llama(28, 3584, 28, 18944, 152064, num_key_value_heads=4) | QWEN2,
+    "qwen2.5-72b": _llama(80, 8192, 64, 29568, 152064, num_key_value_heads=8) | QWEN2,
+    "gemma2-9b": _llama(42, 3584, 16, 14336, 256000, num_key_value_heads=8) | GEMMA2,
+    "deepseek-v2-lite": V2_LITE,
+    "deepseek-v3": V3,
+    "opt-125m": _opt(12, 768, 12),
+    "opt-66b": _opt(64, 9216, 72),
+    "t5-small": _t5(6, 512, 8, 2048, num_decoder_layers=6, feed_forward_proj="relu"),
+    "t5-3b": _t5(24, 1024, 32, 16384, d_kv=128),
+    "mpt-7b": _mpt(32, 4096, 32, **LEARNED),
+}
+# Parameters of the published weights (their pages on huggingface.co); transformers 5.23.0 builds
+# as many from the same numbers.
+PARAMETERS: dict[str, tuple[Config, int]] = {
+    "gpt2": (_gpt2(12, 768, 12), 124_439_808),
+    "gpt2-xl": (_gpt2(48, 1600, 25), 1_557_611_200),
+    "gpt-neox-20b": (NEOX, 20_554_567_680),
+    "gpt-j-6b": (_gpt2(28, 4096, 16) | GPTJ, 6_050_882_784),
+    "bert-base": (BERT, 110_106_428),
+    "roberta-base": (
+        BERT
+        | {"model_type": "roberta", "vocab_size": 50265, "max_position_embeddings": 514}
+        | {"type_vocab_size": 1},
+        124_697_433,
+    ),
+    "vit-b16": (VIT, 86_567_656),
+    "phi-3-mini": (
+        _llama(32, 3072, 32, 8192, 32064, model_type="phi3", num_key_value_heads=32),
+        3_821_079_552,
+    ),
+    "gemma-7b": (
+        _llama(28, 3072, 16, 24576, 256000, model_type="gemma", head_dim=256),
+        8_537_680_896,
+    ),
+    "gemma-2-2b": (
+        _llama(26, 2304, 8, 9216, 256000, num_key_value_heads=4) | GEMMA2,
+        2_614_341_888,
+    ),
+    "qwen3-8b": (
+        _llama(36, 4096, 32, 12288, 151936, model_type="qwen3", num_key_value_heads=8),
+        8_190_735_360,
+    ),
+    "qwen3-0.6b": (
+        _llama(28, 1024, 16, 3072, 151936, model_type="qwen3", num_key_value_heads=8)
+        | {"head_dim": 128, "tie_word_embeddings": True},
+        596_049_920,
+    ),
+    "qwen3-30b-a3b": (
+        _llama(48, 2048, 32, 6144, 151936, model_type="qwen3_moe", num_key_value_heads=4)
+        | {"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8}
+        | {"moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": []},
+        30_532_122_624,
+    ),
+    "qwen1.5-moe-a2.7b": (
+        _llama(24, 2048, 16, 5632, 151936, model_type="qwen2_moe", num_key_value_heads=16)
+        | {"num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408}
+        | {"shared_expert_intermediate_size": 5632, "max_window_layers": 21},
+        14_315_784_192,
+    ),
+    "mpt-7b with ALiBi": (
+        _mpt(32, 4096, 32, vocab_size=50432, no_bias=True, attn_config={"alibi": True}),
+        6_649_286_656,
+    ),
+    "t5-v1.1-base": (
+        _t5(12, 768, 12, 2048, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+        247_577_856,
+    ),
+}
+SAMPLES = {f"{config['model_type']} {name}": config for name, config in AS_NAMED.items()} | {
+    f"{config['model_type']} {name}": config for name, (config, _) in PARAMETERS.items()
+}
+
+
+@pytest.fixture
+def stated(tmp_path: Path) -> Callable[[object], Architecture]:
+    """Return what reads a value that was written to a config.json."""
+
+    def read(value: object) -> Architecture:
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(value), encoding="utf-8")
+        return read_config(path)
+
+    return read
+
+
+def _parameters(shape: Architecture) -> int:
+    return sum(layer.elements for layer in architecture_layers(shape))
+
+
+def test_each_kind_has_a_published_model() -> None:
+    assert {name.split()[0] for name in SAMPLES} == set(MODEL_TYPES)
+
+
+@pytest.mark.parametrize("name", AS_NAMED)
+def test_a_published_file_is_the_named_model(
+    name: str, stated: Callable[[object], Architecture]
+) -> None:
+    found = stated(AS_NAMED[name])
+    assert found._replace(seq=0, positions=0) == NAMED[name]._replace(seq=0, positions=0)
+    tokens = NAMED[name].seq
+    if name.startswith("mpt"):  # its positions are as many as its file says
+        assert found.positions == 2048 and NAMED[name].positions == -1
+    else:
+        assert found.positions == NAMED[name].positions
+    assert architecture_layers(found, tokens) == architecture_layers(NAMED[name], tokens)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_published_file_has_the_published_parameters(
+    name: str, stated: Callable[[object], Architecture]
+) -> None:
+    config, count = PARAMETERS[name]
+    assert _parameters(stated(config)) == count
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "bert-base", "vit-b16"])
+def test_a_published_file_has_the_work_of_the_public_definition(
+    name: str, stated: Callable[[object], Architecture]
+) -> None:
+    shape = stated(PARAMETERS[name][0])
+    text = name != "vit-b16"
+    found = architecture_layers(shape, 384 if text else None)
+    public = build_model(name, 384) if text else build_model(name)
+    assert sum(layer.elements for layer in found) == sum(layer.elements for layer in public)
+    assert sum(layer.flops for layer in found) == pytest.approx(
+        sum(layer.flops for layer in public), rel=1e-12
+    )
+
+
+def test_bert_without_the_heads_of_pre_training_is_the_published_one(
+    stated: Callable[[object], Architecture],
+) -> None:
+    layers = architecture_layers(stated(BERT))
+    assert sum(layer.elements for layer in layers if layer.name[:5] == "bert.") == 109_482_240
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens"),
+    [
+        (_llama(1, 64, 1, 64, 9), 2048),
+        (_llama(1, 64, 1, 64, 9, max_position_embeddings=4096), 4096),
+        (_llama(1, 64, 1, 64, 9, max_position_embeddings=131072), 8192),
+        (_llama(1, 64, 1, 64, 9, model_type="qwen2", num_key_value_heads=1), 8192),
+        (_gpt2(1, 64, 1), 1024),
+        (_gpt2(1, 64, 1, n_positions=16384), 8192),
+        (_opt(1, 64, 1), 2048),
+        (BERT, 512),
+        (PARAMETERS["roberta-base"][0], 512),
+        (_t5(1, 64, 1, 64), 512),
+    ],
+)
+def test_tokens_of_a_sample_are_the_positions_to_8192(
+    config: Config, tokens: int, stated: Callable[[object], Architecture]
+) -> None:
+    assert stated(config).seq == tokens
+
+
+def test_an_absent_key_has_the_default_of_its_kind(
+    stated: Callable[[object], Architecture],
+) -> None:
+    plain = _llama(32, 4096, 32, 11008, 32000)
+
+    def of(kind: str, **more: Any) -> Architecture:
+        return stated(plain | {"model_type": kind} | more)
+
+    assert of("llama").kv == of("phi3").kv == of("qwen2").kv == 32
+    assert of("mistral").kv == 8 and of("mistral", num_key_value_heads=None).kv == 32
+    assert of("mistral").window == 4096 and of("mistral", sliding_window=None).window == 0
+    assert of("phi3").window == 0 and of("phi3", sliding_window=2047).window == 2047
+    assert not of("llama").tied and of("gemma").tied
+    assert (of("qwen3").head, of("qwen3", head_dim=None).head) == (128, 128)
+    assert of("qwen3", hidden_size=2048, num_attention_heads=32).head == 128
+    assert of("llama", hidden_size=2048).head == 64
+    assert of("gemma", num_attention_heads=16).head == 256
+    assert of("qwen2").bias == "qkv" and of("llama").bias == "none"
+    assert of("llama", attention_bias=True).bias == "attention"
+    assert of("llama", attention_bias=True, mlp_bias=True).bias == "all"
+    assert of("llama", mlp_bias=True).bias == "ffn"
+    assert of("gpt_neox").bias == "all" and of("gpt_neox", attention_bias=False).bias == "ffn"
+    assert stated(_gpt2(2, 64, 2)).ffn == 256 and stated(_gpt2(2, 64, 2, n_inner=99)).ffn == 99
+    assert stated(_opt(2, 64, 2, enable_bias=False)).bias == "none"
+    assert stated({**VIT, "id2label": None}).vocab == 2
+    assert stated({**VIT, "id2label": None, "num_labels": 7}).vocab == 7
+
+
+@pytest.mark.parametrize(
+    ("more", "window"),
+    [
+        ({}, (0, 1)),
+        ({"use_sliding_window": True}, (0, 1)),  # from the 28th layer on, of 24
+        ({"use_sliding_window": True, "max_window_layers": 12}, (4096, 2)),
+        ({"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 99}, (99, 1)),
+        (
+            {
+                "use_sliding_window": True,
+                "layer_types": ["full_attention", *["sliding_attention"] * 2] * 8,
+            },
+            None,
+        ),
+    ],
+)
+def test_windows_are_those_of_the_layers(
+    more: Config, window: tuple[int, int] | None, stated: Callable[[object], Architecture]
+) -> None:
+    config = _llama(24, 64, 4, 64, 99, model_type="qwen2", num_key_value_heads=4) | more
+    if window is None:
+        with pytest.raises(DataError, match=r"layer_types gives 16 of 24 layers a window; perfsim"):
+            stated(config)
+    else:
+        shape = stated(config)
+        assert (shape.window, shape.window_every) == window
+
+
+def test_gemma_2_may_name_the_kinds_of_its_layers(
+    stated: Callable[[object], Architecture],
+) -> None:
+    config, _ = PARAMETERS["gemma-2-2b"]
+    named = config | {"layer_types": ["sliding_attention", "full_attention"] * 13}
+    assert stated(named) == stated(config)
+    assert stated(config | {"layer_types": ["full_attention"] * 26}).window == 0
+
+
+def test_mpt_has_the_layers_that_llm_foundry_builds(
+    stated: Callable[[object], Architecture],
+) -> None:
+    def of(**attention: Any) -> Architecture:
+        return stated(_mpt(2, 64, 4, attn_config=attention))
+
+    assert of(attn_type="grouped_query_attention", kv_n_heads=2).kv == 2
+    assert of(attn_type="multiquery_attention").kv == 1 and of().kv == 4
+    assert of(alibi=False).positions == 2048 and of(alibi=False, rope=True).positions == 0
+    assert stated(_mpt(2, 64, 4)).norm == "layer-without-bias"
+    assert stated(_mpt(2, 64, 4, norm_type="rmsnorm")).norm == "rms"
+    assert stated(_mpt(2, 64, 4, no_bias=False)).norm == "layer"
+    assert stated(_mpt(2, 64, 4, ffn_config={"ffn_type": "mptglu"})).gated
+
+
+SMALL = _llama(2, 64, 4, 64, 100)
+SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "is not a JSON table such as {...} of a config.json"),
+        (3, "is not a JSON table"),
+        ({}, "model_type is needed; allowed: bert, deepseek_v2, "),
+        ({"model_type": None}, "model_type is needed; allowed: bert"),
+        ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: bert"),
+        ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed: bert"),
+        ({"model_type": "\ud800" * 99}, "model_type: no '\\ud800"),
+        ({"model_type": "llama"}, "num_hidden_layers is needed: a whole number from 1 to 10000"),
+        (SMALL | {"vocab_size": None}, "vocab_size is needed: a whole number from 1 to 100"),
+        (SMALL | {"hidden_size": "64"}, "hidden_size is '64', not a whole number from 1 to "),
+        (SMALL | {"hidden_size": 64.0}, "hidden_size is 64.0, not a whole number from 1"),
+        (SMALL | {"hidden_size": True}, "hidden_size is true, not a whole number"),
+        (SMALL | {"hidden_size": [64]}, "hidden_size is [64], not a whole number"),
+        (SMALL | {"hidden_size": -64}, "hidden_size is -64, not a whole number from 1 to 10000"),
+        (SMALL | {"hidden_size": 0}, "hidden_size is 0, not a whole number from 1"),
+        (SMALL | {"hidden_size": 10**10}, "hidden_size is 10000000000, not a whole number"),
+        (SMALL | {"hidden_size": float("nan")}, "hidden_size is nan, not a whole number"),
+        (SMALL | {"hidden_size": float("inf")}, "hidden_size is inf, not a whole number"),
+        (
+            SMALL | {"num_hidden_layers": 10001},
+            "num_hidden_layers is 10001, not a whole number from 1",
+        ),
+        (
+            SMALL | {"num_attention_heads": 5},
+            "num_attention_heads is 5, which does not divide hidden_size 64; give head_dim",
+        ),
+        (
+            SMALL | {"num_key_value_heads": 3},
+            "num_key_value_heads is 3, which does not divide num_attention_heads 4",
+        ),
+        (SMALL | {"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes', not true or false"),
+        (SMALL | {"attention_bias": 1}, "attention_bias is 1, not true or false"),
+        (
+            SMALL | {"hidden_size": 10**9, "intermediate_size": 10**9},
+            "such a model has more than 1e14 parameters",
+        ),
+        (
+            SMALL
+            | {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3}
+            | {"num_key_value_heads": 4},
+            "num_experts_per_tok is 3, not a whole number from 1 to 2",
+        ),
+        (
+            SMALL_MOE | {"model_type": "qwen3_moe", "mlp_only_layers": [1]},
+            "mlp_only_layers is [1]; perfsim knows the first layers only",
+        ),
+        (
+            SMALL_MOE | {"model_type": "qwen3_moe", "mlp_only_layers": 3},
+            "mlp_only_layers is 3, not a list",
+        ),
+        (
+            SMALL_MOE | {"model_type": "qwen3_moe", "decoder_sparse_step": 2},
+            "decoder_sparse_step is 2; perfsim knows 1 only",
+        ),
+        (
+            SMALL_MOE
+            | {"model_type": "qwen2_moe", "num_key_value_heads": 4}
+            | {"shared_expert_intermediate_size": 24},
+            "shared_expert_intermediate_size is 24, which moe_intermediate_size 16 does not divide",
+        ),
+        (
+            SMALL | {"model_type": "gemma2", "num_key_value_heads": 4, "layer_types": ["mamba"]},
+            "layer_types needs one of full_attention, sliding_attention for each layer",
+        ),
+        (V3 | {"v_head_dim": 64}, "v_head_dim is 64; perfsim knows qk_nope_head_dim 128 only"),
+        (V3 | {"attention_bias": True}, "attention_bias is true; perfsim knows false only"),
+        (V3 | {"moe_layer_freq": True}, "moe_layer_freq is true; perfsim knows 1 only"),
+        (V3 | {"n_routed_experts": None}, "n_routed_experts is needed: a whole number"),
+        (_gpt2(2, 64, 5), "n_head is 5, which does not divide n_embd 64"),
+        (_gpt2(2, 64, 4, add_cross_attention=True), "add_cross_attention is true; perfsim knows"),
+        (
+            _opt(24, 1024, 16, word_embed_proj_dim=512),
+            "word_embed_proj_dim is 512; perfsim knows hidden_size 1024 only",
+        ),
+        (
+            _opt(2, 64, 4, do_layer_norm_before=False),
+            "do_layer_norm_before is false; perfsim knows",
+        ),
+        (_mpt(2, 64, 4, attn_config=[]), "attn_config is [], not a table of names and values"),
+        (_mpt(2, 64, 4, attn_config={"qk_ln": True}), "attn_config.qk_ln is true; perfsim knows"),
+        (
+            _mpt(2, 64, 4, attn_config={"attn_type": "linear"}),
+            "attn_config.attn_type is 'linear'; perfsim knows multihead_attention, multiquery",
+        ),
+        (
+            _mpt(2, 64, 4, attn_config={"attn_type": "grouped_query_attention", "kv_n_heads": 3}),
+            "attn_config.kv_n_heads is 3, which does not divide n_heads 4",
+        ),
+        (_mpt(2, 64, 4, norm_type="batch"), "norm_type is 'batch'; perfsim knows low_precision_"),
+        (BERT | {"type_vocab_size": 3}, "type_vocab_size is 3; perfsim knows 2 only"),
+        (BERT | {"is_decoder": True}, "is_decoder is true; perfsim knows false only"),
+        (
+            BERT | {"position_embedding_type": "relative_key"},
+            "position_embedding_type is 'relative_key'; perfsim knows absolute",
+        ),
+        (_t5(2, 64, 4, 64, feed_forward_proj="swish"), "feed_forward_proj is 'swish'; perfsim"),
+        (
+            _t5(2, 64, 4, 64, num_decoder_layers=3),
+            "num_decoder_layers is 3; perfsim knows num_layers 2 only",
+        ),
+        (VIT | {"patch_size": 15}, "patch_size is 15, which does not divide image_size 224"),
+        (VIT | {"image_size": [224, 224]}, "image_size is [224, 224], not a whole number"),
+        (VIT | {"num_channels": 1}, "num_channels is 1; perfsim knows 3 only"),
+        (VIT | {"id2label": ["cat"]}, "id2label is ['cat'], not a table of names and values"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_sentence(
+    value: object, said: str, tmp_path: Path, stated: Callable[[object], Architecture]
+) -> None:
+    with pytest.raises(DataError) as refused:
+        stated(value)
+    assert str(refused.value).startswith(f"{tmp_path / 'config.json'}: {said}")
+    assert "\n" not in str(refused.value) and refused.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", ", line 1: is not JSON: expecting value at character 1"),
+        (b'{"model_type":\n "llama",}', ", line 2: is not JSON: "),
+        (b"hidden_size: 64", ", line 1: is not JSON: expecting value"),
+        (b"\x80\x02}q\x00", ": is not text in UTF-8: byte 1 of 5 is wrong"),
+        (b"[" * 10_000, ": has tables in tables in tables, which no config.json has"),
+        (b'{"a":' * 10_000, ": has tables in tables in tables"),
+        (
+            json.dumps(SMALL).replace("64", "9" * 5000, 1).encode(),
+            f": hidden_size is {'9' * 60}..., not a whole number from 1",
+        ),
+        (
+            json.dumps(SMALL).replace("64", "1e999", 1).encode(),
+            ": hidden_size is inf, not a whole number from 1",
+        ),
+        (
+            json.dumps(SMALL).replace("64", "[" * 300 + "]" * 300, 1).encode(),
+            f": hidden_size is {'[' * 60}..., not a whole number from 1",
+        ),
+    ],
+    ids=["empty", "comma", "yaml", "pickle", "lists", "tables", "digits", "infinite", "nested"],
+)
+def test_a_file_that_is_no_config_is_refused_in_one_sentence(
+    data: bytes, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    with pytest.raises(DataError) as refused:
+        read_config(path)
+    assert str(refused.value).startswith(f"{path}{said}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(10 * 2**30)  # a sparse file: it takes no room
+    with pytest.raises(DataError, match=r"config\.json: is larger than 1 MiB$"):
+        read_config(path)
+    path.write_text(json.dumps(SMALL).ljust(2**20), encoding="utf-8")
+    assert read_config(path).hidden == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("none.json", "No such file or directory"), (".", "Is a directory"), ("\0", "null byte")],
+)
+def test_a_file_that_cannot_be_read_is_named(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        read_config(tmp_path / name)
+    said = str(refused.value)
+    assert said.startswith(f"{tmp_path / name}: cannot be read: ") and why in said
+
+
+def test_a_model_is_named_by_its_file_or_folder(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(AS_NAMED["llama3-8b"]), encoding="utf-8")
+    for model in (str(path), str(tmp_path)):
+        assert is_specified(model) and takes_tokens(model)
+        assert architecture_of(model) == NAMED["llama3-8b"]
+        assert specified_layers(canonical_model(model)) == specified_layers("llama3-8b")
+
+
+def test_a_changed_file_is_another_model_and_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SMALL), encoding="utf-8")
+    noted: dict[str, Any] = {}
+    with noting(noted):
+        before = canonical_model(str(path))
+    assert list(noted) == [str(path)] and not files_changed(noted)
+    path.write_text(json.dumps(SMALL | {"num_hidden_layers": 12}), encoding="utf-8")
+    assert files_changed(noted)
+    assert canonical_model(str(path)) == before.replace("layers=2,", "layers=12,") != before
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_file_has_a_canonical_name_with_the_same_layers(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SAMPLES[name]), encoding="utf-8")
+    canonical = canonical_model(str(path))
+    assert canonical_model(canonical) == canonical
+    assert architecture_of(canonical) == architecture_of(str(path))
+    layers = specified_layers(canonical)
+    assert len({layer.name for layer in layers}) == len(layers)
+    assert all(layer.flops >= 0 and layer.activation_bytes > 0 for layer in layers)
+
+
+KEYS = sorted({key for config in SAMPLES.values() for key in config} - {"model_type"})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 300) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+CHANGED = st.tuples(
+    st.sampled_from(sorted(SAMPLES)), st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3)
+).map(lambda drawn: SAMPLES[drawn[0]] | drawn[1])
+CUT = st.tuples(st.sampled_from(sorted(SAMPLES)), st.sampled_from(KEYS)).map(
+    lambda drawn: {key: value for key, value in SAMPLES[drawn[0]].items() if key != drawn[1]}
+)
+
+
+@given(value=VALUES | CHANGED | CUT)
+def test_any_json_is_an_architecture_or_is_refused(
+    value: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "config.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    try:
+        shape = read_config(path)
+    except DataError as error:
+        assert str(error).startswith(str(path)) and "\n" not in str(error)
+        return
+    assert isinstance(shape, Architecture)
+    assert architecture_of(canonical_model(str(path))) == shape

@@ -1,0 +1,270 @@
+"""Architectures by their numbers: parameters and work are the published ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfsim.errors import RequestError
+from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.limits import contradiction
+from perfsim.models.specification import architecture_of, canonical_model
+
+# Parameters of the published weights (general.parameter_count or `safetensors.total` of the model's
+# page on huggingface.co); transformers 5.23.0 builds as many from each model's config.json. MPT:
+# column NumParams of mosaicml/llm-foundry@061f2c7 scripts/train/benchmarking/README.md, at 2048
+# tokens. T5: huggingface.co/google-t5. InternLM: huggingface.co/internlm/internlm-7b.
+PARAMETERS = {
+    "opt-125m": 125_239_296,
+    "opt-1.3b": 1_315_758_080,
+    "opt-2.7b": 2_651_596_800,
+    "opt-6.7b": 6_658_473_984,
+    "opt-13b": 12_853_473_280,
+    "opt-30b": 29_974_540_288,
+    "opt-66b": 65_719_701_504,
+    "mpt-125m": 125_311_488,
+    "mpt-350m": 355_985_408,
+    "mpt-760m": 760_470_528,
+    "mpt-1b": 1_315_950_592,
+    "mpt-3b": 2_651_837_440,
+    "mpt-7b": 6_658_859_008,
+    "mpt-13b": 12_853_954_560,
+    "mpt-30b": 29_975_214_080,
+    "mpt-70b": 64_862_437_376,
+    "llama-7b": 6_738_415_616,
+    "llama-13b": 13_015_864_320,
+    "llama2-7b": 6_738_415_616,
+    "llama2-13b": 13_015_864_320,
+    "llama2-70b": 68_976_648_192,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+    "llama3-405b": 405_853_388_800,
+    "internlm-7b": 7_321_948_160,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "gemma2-9b": 9_241_705_984,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v3": 671_026_404_352,
+    "t5-small": 60_506_624,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+    "t5-3b": 2_851_598_336,
+    "t5-11b": 11_307_321_344,
+}
+# Millions as printed: Brown et al., arXiv 2005.14165, table D.1, three digits of most.
+GPT3_MILLIONS = {
+    "gpt3-125m": (125, 1),
+    "gpt3-350m": (356, 1),
+    "gpt3-760m": (760, 1),
+    "gpt3-1.3b": (1_320, 10),
+    "gpt3-2.7b": (2_650, 10),
+    "gpt3-6.7b": (6_660, 10),
+    "gpt3-13b": (12_850, 10),
+    "gpt3-175b": (174_600, 100),
+}
+
+
+def _parameters(shape: Architecture, tokens: int | None = None) -> int:
+    return sum(layer.elements for layer in architecture_layers(shape, tokens))
+
+
+def _work(shape: Architecture, tokens: int | None = None) -> float:
+    return sum(layer.flops for layer in architecture_layers(shape, tokens))
+
+
+def _products(shape: Architecture, tokens: int | None = None) -> float:
+    """Return the work of a token without the scores and values of attention."""
+    layers = architecture_layers(shape, tokens)
+    work = sum(layer.flops for layer in layers if layer.kind != "attention")
+    return work / (tokens or shape.seq)
+
+
+def test_every_named_model_has_a_published_count() -> None:
+    assert set(NAMED) == set(PARAMETERS) | set(GPT3_MILLIONS)
+
+
+@pytest.mark.parametrize(("name", "count"), PARAMETERS.items())
+def test_parameters_are_the_published_ones(name: str, count: int) -> None:
+    assert _parameters(NAMED[name]) == count
+
+
+@pytest.mark.parametrize(("name", "printed"), GPT3_MILLIONS.items())
+def test_parameters_of_gpt_3_are_those_printed(name: str, printed: tuple[int, int]) -> None:
+    millions, digit = printed
+    assert round(_parameters(NAMED[name]) / 1e6 / digit) * digit == millions
+
+
+# Column NumParams of the same README, by tokens a sample, which MPT learns positions for.
+@pytest.mark.parametrize(
+    ("name", "tokens", "count"),
+    [
+        ("mpt-125m", 512, 124_131_840),
+        ("mpt-1b", 65536, 1_445_974_016),
+        ("mpt-7b", 32768, 6_784_688_128),
+        ("mpt-30b", 1024, 29_967_874_048),
+    ],
+)
+def test_mpt_learns_as_many_positions_as_there_are_tokens(
+    name: str, tokens: int, count: int
+) -> None:
+    assert _parameters(NAMED[name], tokens) == count
+
+
+# Model TFLOP and Throughput (T/s/GPU) of mosaicml/llm-foundry@061f2c7
+# scripts/train/benchmarking/README.md, table "H100 80GB BF16": 6 P + 12 L h s a token.
+@pytest.mark.parametrize(
+    ("name", "tokens", "tokens_per_s", "flops_per_s"),
+    [
+        ("mpt-7b", 2048, 10643, 4.595096e14),
+        ("mpt-13b", 2048, 4792, 3.937055e14),
+        ("mpt-13b", 4096, 4717, 4.116250e14),
+        ("mpt-30b", 2048, 2308, 4.346371e14),
+        ("mpt-30b", 1024, 2084, 3.835386e14),
+        ("mpt-70b", 2048, 1039, 4.212583e14),
+    ],
+)
+def test_work_is_that_of_llm_foundry(
+    name: str, tokens: int, tokens_per_s: int, flops_per_s: float
+) -> None:
+    shape = NAMED[name]
+    # It counts a multiply-add for what has none: positions, biases and normalisations.
+    idle = _parameters(shape, tokens) - _products(shape, tokens) / 2
+    assert 0 < idle < 0.01 * _parameters(shape, tokens)
+    a_token = 3 * _work(shape, tokens) / tokens + 6 * idle
+    assert a_token * tokens_per_s == pytest.approx(flops_per_s, rel=1e-3)
+
+
+# Chowdhery et al., arXiv 2204.02311: table 1 (layers, heads, width, parameters) and appendix B,
+# 6 N + 12 L H Q T a token. Heads of 256 share one of keys and values; the embedding is tied.
+@pytest.mark.parametrize(
+    ("layers", "heads", "hidden", "billions"),
+    [(32, 16, 4096, 8.63), (64, 32, 8192, 62.50), (118, 48, 18432, 540.35)],
+    ids=["8B", "62B", "540B"],
+)
+def test_parameters_and_work_of_palm_are_the_published_ones(
+    layers: int, heads: int, hidden: int, billions: float
+) -> None:
+    stated = (
+        f"transformer:layers={layers},hidden={hidden},heads={heads},kv=1,head=256,norms=1,"
+        f"ffn={4 * hidden},vocab=256000,tied=yes"
+    )
+    shape = architecture_of(stated)
+    assert _parameters(shape) == pytest.approx(billions * 1e9, rel=1e-3)
+    a_token = 6 * billions * 1e9 + 12 * layers * heads * 256 * 2048
+    assert 3 * _work(shape, 2048) / 2048 == pytest.approx(a_token, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gpt3-1.3b", "gpt3-175b"])
+def test_work_is_that_of_megatron(name: str) -> None:
+    # Narayanan et al., arXiv 2104.04473, section 5.1: 96 B s l h^2 (1 + s / 6h + V / 16 l h) with
+    # the blocks' forward pass done twice, and the output layer's once.
+    shape, s = NAMED[name], 2048
+    layers, h, vocab = shape.layers, shape.hidden, shape.vocab
+    published = 96 * s * layers * h**2 * (1 + s / (6 * h) + vocab / (16 * layers * h))
+    head = architecture_layers(shape, s)[-1].flops
+    assert 4 * _work(shape, s) - head == pytest.approx(published, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "qwen2.5-72b", "llama3-405b"])
+def test_a_dense_model_does_two_operations_a_parameter(name: str) -> None:
+    # Kaplan et al., arXiv 2001.08361, table 1: 2 N a token without the embedding, and attention.
+    shape = NAMED[name]
+    used = _parameters(shape) - shape.vocab * shape.hidden
+    assert _products(shape) == pytest.approx(2 * used, rel=1e-3)
+    attention = 4 * shape.layers * shape.heads * shape.head * shape.seq
+    assert _work(shape) / shape.seq - _products(shape) == pytest.approx(attention)
+
+
+# Active parameters as printed, and which of both embeddings count: mistral.ai/news/mixtral-of-
+# experts; DeepSeek-V3, arXiv 2412.19437, abstract; DeepSeek-V2-Lite, arXiv 2405.04434, appendix B,
+# which cuts 2.45 to 2.4.
+@pytest.mark.parametrize(
+    ("name", "billions", "digit", "tables"),
+    [
+        ("mixtral-8x7b", 12.9, 0.05, 2),
+        ("deepseek-v3", 37.0, 0.5, 1),
+        ("deepseek-v2-lite", 2.4, 0.1, 1),
+    ],
+)
+def test_experts_at_work_are_the_published_ones(
+    name: str, billions: float, digit: float, tables: int
+) -> None:
+    shape = NAMED[name]
+    layers = architecture_layers(shape)
+    resting = sum(layer.elements for layer in layers if ".experts." in layer.name)
+    active = _parameters(shape) - resting * (1 - shape.active_share)
+    table = shape.vocab * shape.hidden
+    assert abs((active - (2 - tables) * table) / 1e9 - billions) < digit
+    assert _products(shape) == pytest.approx(2 * (active - table), rel=1e-3)
+
+
+def test_experts_may_have_no_gate() -> None:
+    sparse = Architecture(1, 8, 1, 1, 8, 16, 10, seq=4, experts=6, topk=2, expert_ffn=5)
+    # 6 experts of 8 x 5 for each product, of which 2 work for each of 4 tokens.
+    for gated, products in ((True, 3), (False, 2)):
+        layers = architecture_layers(sparse._replace(gated=gated))
+        experts = [layer for layer in layers if ".experts." in layer.name]
+        assert sum(layer.elements for layer in experts) == 6 * 8 * 5 * products
+        assert sum(layer.flops for layer in experts) == 2 * 2 * 4 * 8 * 5 * products
+
+
+def test_all_parameters_work_where_there_are_no_experts() -> None:
+    assert NAMED["llama3-8b"].active_share == 1.0
+    assert NAMED["mixtral-8x7b"].active_share == 0.25
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_are_unique_and_numbers_fit_together(name: str) -> None:
+    shape = NAMED[name]
+    assert contradiction(shape) == ""
+    layers = architecture_layers(shape)
+    assert len({layer.name for layer in layers}) == len(layers)
+    tensors = [tensor for layer in layers for tensor, _ in layer.tensors]
+    assert len(set(tensors)) == len(tensors)
+    assert all(layer.flops >= 0 and layer.activation_bytes > 0 for layer in layers)
+    assert canonical_model(name) == name
+
+
+def test_a_window_shortens_attention_in_its_layers_only() -> None:
+    full = Architecture(4, 64, 4, 4, 16, 128, 100, seq=1000)
+
+    def reach(window: int, every: int = 1, tokens: int = 1000) -> list[float]:
+        """Return the work of attention, as a share of that over all tokens."""
+        layers = architecture_layers(full._replace(window=window, window_every=every), tokens)
+        whole = 4.0 * tokens**2 * 64
+        return [layer.flops / whole for layer in layers if layer.kind == "attention"]
+
+    # A token attends to min(i, w) others: of t = 1000 with w = 100 to 95 000 in all, not 500 000.
+    assert reach(100) == pytest.approx([0.19] * 4)
+    assert reach(100, every=2) == pytest.approx([1, 0.19, 1, 0.19])
+    assert reach(2000) == reach(0) == [1] * 4
+
+
+def test_attention_grows_with_the_square_of_tokens_and_products_in_proportion() -> None:
+    shape = NAMED["llama3-8b"]
+    once, twice = (architecture_layers(shape, tokens) for tokens in (1024, 2048))
+    for short, long in zip(once, twice, strict=True):
+        assert long.flops == short.flops * (4 if short.kind == "attention" else 2)
+        assert long.tensors == short.tensors
+
+
+def test_heads_of_keys_and_values_are_shared() -> None:
+    shapes = {
+        tensor: size
+        for layer in architecture_layers(NAMED["llama3-8b"])
+        for tensor, size in layer.tensors
+    }
+    assert shapes["model.layers.0.self_attn.q_proj.weight"] == (4096, 4096)
+    assert shapes["model.layers.31.self_attn.k_proj.weight"] == (1024, 4096)
+
+
+def test_tokens_beyond_the_positions_are_refused() -> None:
+    with pytest.raises(RequestError, match="seq: the model learns 2048 positions, found 2049"):
+        architecture_layers(NAMED["gpt3-1.3b"], 2049)
+
+
+def test_a_vision_transformer_takes_no_tokens() -> None:
+    with pytest.raises(RequestError, match="seq: a vision transformer takes no tokens"):
+        architecture_layers(Architecture(1, 64, 1, 1, 64, 64, 10, family="vit"), 128)
