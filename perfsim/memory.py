@@ -5,23 +5,26 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import (
+    Activations,
+    Recompute,
     Sharding,
     State,
     activation_bytes,
+    fsdp_sharding,
     largest_batch,
     overhead_bytes,
     state_bytes,
     usable_bytes,
 )
-from perfsim.compute.memory import fsdp_sharding as _fsdp_sharding
+from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.methods.building.sharded_parameters import shards_parameters
 from perfsim.models import build_model, is_defined, takes_tokens
-from perfsim.models.layers import ModelLayer
 from perfsim.resolve import Setup, kernel_era
 from perfsim.schedule.costs import Costs
 from perfsim.units import format_bytes
@@ -68,9 +71,9 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     gathered_bytes : messages of other ranks that are held until they are decoded
     batch : samples of a micro-batch; None for the setup's own
     """
-    layers = _layers(setup)
+    defined = _is_defined(setup)
     precision, era = _regime(setup), kernel_era(setup.scenario)
-    state = _state(setup, layers, precision)
+    state = _state(setup, precision, defined=defined)
     overhead = overhead_bytes(era, setup.cluster.gpus)
     works = setup.cluster.gpus > 1 or setup.method.works_alone
     method = 0.0
@@ -82,34 +85,27 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
     parts |= {"copies": state.copies, "method": method}
     parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
-    if layers:
-        _add_activations(parts, setup, layers, precision, state, batch or setup.profile.batch)
+    if defined:
+        _add_activations(parts, setup, precision, state, batch or setup.profile.batch)
     tensors = sum(parts.values())
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
-    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), bool(layers))
+    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), defined)
 
 
 def _add_activations(
     parts: dict[str, float],
     setup: Setup,
-    layers: tuple[ModelLayer, ...],
     precision: str,
     state: State,
     batch: int,
 ) -> None:
     """Add activations; of the passes and the update, the moment that needs more counts."""
-    execution = execution_of(setup.carried.era)
+    profile, era = setup.profile, setup.carried.era
     again = setup.scenario.recompute
-    attends = any(layer.kind == "attention" for layer in layers)
-    found = activation_bytes(
-        layers,
-        batch,
-        precision,
-        execution,
-        again if attends else "none",  # type: ignore[arg-type]
-    )
+    one = _activations(profile.model, _tokens(profile), precision, era, again)
+    found = Activations(*(batch * part for part in one))
     old = _year(setup) < _NEW_GRADIENTS or setup.scenario.accumulate > 1
     during = found.peak + state.copies + (state.gradients if old else 0.0)
     after = state.gradients + max(found.working + state.copies, state.step)
@@ -129,14 +125,43 @@ def _year(setup: Setup) -> int:
     return software_era(setup.carried.era).year
 
 
-def _layers(setup: Setup) -> tuple[ModelLayer, ...]:
-    """Return the layers of the model; none where its profile has other parameters than these."""
+def _tokens(profile: Profile) -> int | None:
+    """Return the tokens a sample that choose a model's layers."""
+    return profile.sequence if takes_tokens(profile.model) else None
+
+
+def _is_defined(setup: Setup) -> bool:
+    """Tell whether the model has layers of its own, with the parameters of its profile."""
     profile = setup.profile
     if not is_defined(profile.model):
-        return ()
-    tokens = profile.sequence if takes_tokens(profile.model) else None
-    layers = build_model(profile.model, tokens)
-    return layers if sum(layer.elements for layer in layers) == profile.elements else ()
+        return False
+    return _elements(profile.model, _tokens(profile)) == profile.elements
+
+
+@cache
+def _elements(model: str, tokens: int | None) -> int:
+    return sum(layer.elements for layer in build_model(model, tokens))
+
+
+@cache
+def _activations(
+    model: str, tokens: int | None, precision: str, era: str, recompute: Recompute
+) -> Activations:
+    """Return the activations of one sample; they grow with the batch."""
+    layers = build_model(model, tokens)
+    attends = any(layer.kind == "attention" for layer in layers)
+    again: Recompute = recompute if attends else "none"
+    return activation_bytes(layers, 1, precision, execution_of(era), again)
+
+
+@cache
+def _units(model: str, tokens: int | None) -> tuple[float, float] | None:
+    """Return the parameters of the largest unit and of what is in none; None without blocks."""
+    layers = build_model(model, tokens)
+    if not any(layer.kind == "attention" for layer in layers):
+        return None
+    found = fsdp_sharding(layers, 1)
+    return found.unit, found.root
 
 
 def _regime(setup: Setup) -> str:
@@ -147,24 +172,25 @@ def _regime(setup: Setup) -> str:
     return precision
 
 
-def _state(setup: Setup, layers: tuple[ModelLayer, ...], precision: str) -> State:
+def _state(setup: Setup, precision: str, *, defined: bool) -> State:
     """Return the state of parameters, gradients and optimizer, as the method shares it."""
-    gpus, method = setup.cluster.gpus, setup.method
-    shares = method.kept_share(gpus)
+    method, profile = setup.method, setup.profile
+    shares = method.kept_share(setup.cluster.gpus)
     kept = shares["parameters"], shares["gradients"], shares["optimizer"]
     sharding = Sharding(*kept)
-    if shards_parameters(method) and layers and any(one.kind == "attention" for one in layers):
-        copies = round(1.0 / shares["optimizer"])
-        whole = shares["parameters"] == 1.0
-        gathered = _fsdp_sharding(layers, copies, regather=not whole)
-        sharding = Sharding(*kept, unit=gathered.unit, root=gathered.root)
-    asked = setup.scenario.optimizer or setup.profile.optimizer
-    return state_bytes(setup.profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
+    if shards_parameters(method) and defined:
+        units = _units(profile.model, _tokens(profile))
+        if units is not None:
+            whole = shares["parameters"] == 1.0
+            root = float(profile.elements) if whole else units[1]
+            sharding = Sharding(*kept, unit=units[0], root=root)
+    asked = setup.scenario.optimizer or profile.optimizer
+    return state_bytes(profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
 
 
 def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
     """Return the largest micro-batch that fits, 0 if none does; None where it is not known."""
-    if not _layers(setup):
+    if not _is_defined(setup):
         return None
     return largest_batch(lambda batch: memory_use(setup, gathered_bytes, batch).fits)
 

@@ -184,14 +184,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
-        throughput=throughput_of(
-            setup.profile.model,
-            setup.profile.sequence,
-            setup.device,
-            setup.profile.precision,
-            iteration.samples_per_s,
-            setup.scenario.gpus,
-        ),
+        throughput=throughput_of(setup, iteration.samples_per_s),
         meeting=contention,
     )
 

@@ -7,11 +7,12 @@ nothing that is computed again, as torchtitan and nanotron do.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
-from perfsim.compute.device import Device
 from perfsim.models import build_model, is_defined, takes_tokens
 from perfsim.models.layers import ModelLayer
+from perfsim.resolve import Setup
 
 __all__ = ["CONVENTIONS", "Throughput", "model_flops", "throughput_of"]
 
@@ -66,6 +67,7 @@ class Throughput(NamedTuple):
         }
 
 
+@cache
 def model_flops(model: str, tokens: int | None) -> dict[str, float]:
     """Return a model's operations for one sample, forward and backward, by convention.
 
@@ -109,15 +111,14 @@ def _working(layers: tuple[ModelLayer, ...]) -> float:
 _EXPERT_AXES = 3
 
 
-def throughput_of(
-    model: str, tokens: int | None, device: Device, precision: str, samples_per_s: float, gpus: int
-) -> Throughput:
-    """Return what a prediction trains in a second, in samples, tokens and model FLOPs."""
-    text = is_defined(model) and takes_tokens(model)
+def throughput_of(setup: Setup, samples_per_s: float) -> Throughput:
+    """Return what a setup trains in a second, in samples, tokens and model FLOPs."""
+    profile, device = setup.profile, setup.device
+    text = is_defined(profile.model) and takes_tokens(profile.model)
     return Throughput(
         samples_per_s,
-        gpus,
-        tokens if text else None,
-        model_flops(model, tokens),
-        device.peaks.get(precision, 0.0),
+        setup.scenario.gpus,
+        profile.sequence if text else None,
+        model_flops(profile.model, profile.sequence),
+        device.peaks.get(profile.precision, 0.0),
     )

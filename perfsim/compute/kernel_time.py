@@ -37,8 +37,8 @@ class Constants(NamedTuple):
     work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` how often a convolution
     whose maps are not in the layout of tensor cores moves them again; ``eager`` how much longer
     element-wise kernels of transformers take where they are not fused, ``compiled`` the same where
-    a compiler fused them (about half of the way; not fitted apart: torchtitan and fms-fsdp are few),
-    ``mixed`` the same under mixed precision (casts); ``unpadded`` the share of tokens that are no
+    a compiler fused them (chosen, not fitted: rows of compiled transformers are few), ``mixed`` the
+    same under mixed precision (casts); ``unpadded`` the share of tokens that are no
     padding; ``fp8`` what products in fp8 reach of the rate of large ones; ``kepler`` how much
     faster Winograd's convolutions are than others on Kepler, at most; ``update_passes`` how much
     longer an update takes than its least traffic.

@@ -98,7 +98,7 @@ class Gradient:
         Examples
         --------
         >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
-        Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0)
+        Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0, value_bytes=4.0)
         """
         made = object.__new__(Gradient)  # copies the cached number of elements too
         made.__dict__.update(self.__dict__, ready_s=ready_s)

@@ -511,8 +511,8 @@ def _by_residuals(
     seconds = by_kernels.iteration_s * math.exp(value)
     sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
     note = (
-        f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on {era}"
-        f" take {by_kernels.iteration_s * 1e3:.4g} ms"
+        f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on"
+        f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms"
     )
     if known:
         note += (

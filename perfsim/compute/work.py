@@ -91,7 +91,8 @@ _OPERATIONS = {
 }
 """Operations that an eager framework launches for a layer and the element-wise work behind it, both
 passes (derived: a GPT block of four products, two normalisations and attention has 39, forward and
-backward with dropout, counted on PyTorch's meta tensors; a residual block's as its code reads; an RMSNorm in eager Python takes 6 operations forward)."""
+backward with dropout, counted on PyTorch's meta tensors; a residual block's as its code reads; an
+RMSNorm in eager Python takes 6 operations forward)."""
 
 
 @cache

@@ -85,7 +85,7 @@ class Zero(Method):
         return float(FLOAT * (REDUCE_BUCKET * (1 + self.overlap_comm) + elements / ranks))
 
     def exchanges_each(self, asked: bool | None) -> bool:
-        """Return what is asked, else whether gradients are sharded (stage 2) and so sent each time."""
+        """Return what is asked, else whether gradients are sharded (stage 2): sent each time."""
         return self.stage == 2 if asked is None else asked
 
     def kept_share(self, ranks: int) -> dict[str, float]:

@@ -21,6 +21,7 @@ from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
+from perfsim.throughput import throughput_of
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         "iteration_s": iteration_s,
         "samples_per_s": samples_per_s,
         "scaling_efficiency": efficiency,
+        "throughput": throughput_of(setup, samples_per_s).to_dict(),
         "baseline": {
             "method": "ssgd",
             "iteration_s": baseline_s,

@@ -28,9 +28,14 @@ class Question(Strict):
     intra_net: str
     gpu: str
     batch: PositiveInt
-    precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+    precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "fp8"]
     software: str
     seq: int | None
+    accumulate: PositiveInt
+    exchange_each: bool | None
+    recompute: Literal["none", "selective", "full"]
+    optimizer: str | None
+    reduce_dtype: Literal["fp32", "bf16", "fp16"]
     method: str
     options: dict[str, str | int | float | bool | None]
     fusion: str
@@ -50,6 +55,15 @@ class Question(Strict):
     single_gpu_kernels_s: float | None
     profile: str
     beside: list[str] = []
+
+
+class Throughput(Strict):
+    """Tokens and model FLOPs a second, and their share of the peak by convention."""
+
+    tokens_per_s: PositiveFloat | None
+    tokens_per_s_per_gpu: PositiveFloat | None
+    model_tflops_per_gpu: PositiveFloat | None
+    mfu: dict[Literal["products", "causal", "palm", "6n"], PositiveFloat | None]
 
 
 class Baseline(Strict):
@@ -122,6 +136,7 @@ class Light(Strict):
     iteration_s: PositiveFloat
     samples_per_s: PositiveFloat
     scaling_efficiency: PositiveFloat
+    throughput: Throughput
     baseline: Baseline
     breakdown_s: Breakdown
     communication: Communication
