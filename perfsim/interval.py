@@ -31,12 +31,12 @@ __all__ = [
     "uncertainties",
 ]
 
-UNCERTAINTY_SCHEMA = "perfsim/uncertainty/4"
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/5"
 UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
 GRADES = {
-    "compute": ("given", "measured", "tuned", "carried"),
+    "compute": ("given", "measured", "transformer", "tuned", "carried"),
     "network": ("measured", "carried", "modelled"),
     "kernels": ("measured", "modelled"),
     "hidden": ("carried", "modelled"),
@@ -44,8 +44,9 @@ GRADES = {
 """The evidence for each part of an iteration's time, the strongest first.
 
 - compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
-  from another GPU or batch: to tuned software, whose input and host keep up with the GPU, or to
-  any other.
+  from another GPU or batch: as a transformer's large products and its fused attention, whose
+  kernel was measured on that architecture, in half precision; to tuned software, whose input and
+  host keep up with the GPU; or to any other.
 - network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
   cluster's own training; the links' formulas.
 - kernels that a method adds: measured on that GPU, or scaled and built from its data sheet.

@@ -35,7 +35,7 @@ Kind = Literal["measured", "published", "fitted", "derived"]
 KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
 """The kinds of number, from the strongest evidence to the weakest."""
 
-Grade = Literal["given", "measured", "tuned", "carried", "modelled"]
+Grade = Literal["given", "measured", "transformer", "tuned", "carried", "modelled"]
 """What a cost comes from: the user, a measurement of this case, a measurement of another case
 carried to this one (``tuned``: to software whose input and launches were tuned), or a model
 of its parts."""

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
+from perfsim.compute.attention import ATTENTION, usual_kernel
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.profile import (
@@ -37,7 +38,7 @@ from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
-from perfsim.models import takes_tokens
+from perfsim.models import is_defined, takes_tokens
 from perfsim.models.language import NAMED
 from perfsim.models.specification import architecture_of, canonical_model, is_specified
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
@@ -542,6 +543,8 @@ class Setup:
         )
         if known:
             return "measured"
+        if all(_is_transformer(one, self.device) for one in each):
+            return "transformer"
         return "tuned" if all(execution_of(one.era).tuned for one in each) else "carried"
 
     @property
@@ -603,6 +606,20 @@ class Setup:
             beside=scenario.beside,
             further=own_values(scenario, _RESOLVED_KEYS),
         )
+
+
+def _is_transformer(carried: TransferredProfile, device: Device) -> bool:
+    """Tell whether computation is a transformer's whose attention kernel is known on that GPU.
+
+    It is none where how much padding the software skips is not known.
+    """
+    profile, execution = carried.profile, execution_of(carried.era)
+    if not is_defined(profile.model) or not takes_tokens(profile.model):
+        return False
+    half = profile.precision not in ("fp32", "tf32")
+    kernel = execution.attention or usual_kernel(device.architecture)
+    known = (kernel, device.architecture) in ATTENTION
+    return half and execution.flash and not execution.unpadded and known
 
 
 def resolve(scenario: Scenario, catalog: Catalog) -> Setup:

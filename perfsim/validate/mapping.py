@@ -409,7 +409,12 @@ class SingleGpuCases:
 
 
 def _what(case: Case) -> _Key:
-    return case.group, case.model, case.gpu
+    return case.group, case.model, case.gpu, _framework(case)
+
+
+def _framework(case: Case) -> str:
+    """Return the framework of a training run, which its system begins with; "" for other cases."""
+    return case.system.partition(",")[0] if case.publisher else ""
 
 
 def _without_communication(pairs: Sequence[tuple[Case, Case]]) -> _Known:
@@ -451,7 +456,7 @@ def _program(case: Case) -> _Key:
 
 
 def _keys(case: Case) -> list[_Key]:
-    what = (case.group, case.model, case.gpu, case.batch_per_gpu)
+    what = (*_what(case), case.batch_per_gpu)
     return [(*what, case.gpus, case.network), (*what, case.system), what]
 
 
@@ -737,11 +742,15 @@ def _computation_ratio(case: Case, source: SourceCases) -> float | None:
         return None
 
 
+_COMPUTED_BY = ("model", "gpu", "precision", "seq", "software", "recompute", "optimizer")
+"""Fields that decide the computation of a single GPU, besides its batch."""
+
+
 def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalog) -> float | None:
     if case.metric in (ADDED_METRIC, *_PASS_METRICS):
         return None
     if is_single_gpu(case):
-        kept = {name: fields[name] for name in ("model", "gpu", "precision") if name in fields}
+        kept = {name: fields[name] for name in _COMPUTED_BY if name in fields}
         batch = case.whole("batch_per_gpu")
         if len({"model", "gpu"} & set(kept)) < 2 or batch is None or case.value <= 0:
             return None

@@ -239,6 +239,9 @@ class TrainingRun:
         samples a GPU, result.
         """
         micro = self.choice("micro_batch", larger=True)
+        if micro and micro > _MOST_SAMPLES and self.micro_batches > 1:
+            # The table's batch is that of a GPU and step: no GPU holds as many samples at once.
+            return round(micro / self.micro_batches)
         if micro:
             return micro
         printed = _PRINTED.search(self.text("notes"))
@@ -346,6 +349,9 @@ def _no_result(run: TrainingRun) -> bool:
 
 
 _NO_RECOMPUTE = ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
+_MOST_SAMPLES = 1024
+"""Samples of a micro-batch where steps accumulate. No source: chosen, above those of public tables
+(512 in llm-foundry's) and below the batches that DeepLearningExamples states of a whole step."""
 _ROUNDED = 0.01
 """How far a whole number of micro-batches may be off by rounding."""
 
