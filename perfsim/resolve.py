@@ -29,6 +29,7 @@ from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
     TransferredProfile,
+    device_of_profile,
     kernel_profile,
     pin_iteration,
     transfer,
@@ -38,9 +39,8 @@ from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
-from perfsim.models import is_defined, takes_tokens
-from perfsim.models.language import NAMED
-from perfsim.models.specification import architecture_of, canonical_model, is_specified
+from perfsim.models import MODELS, NAMED, is_defined, model_flops, own_tokens, takes_tokens
+from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
@@ -96,26 +96,33 @@ def find_profile(
     RequestError
         If no profile of that model exists.
     DataError
-        If the profile is damaged or names a GPU that does not exist.
+        If the profile is damaged.
     """
     files = catalog.files("models")
     names = model_names(files)
     if model not in names:
         raise unknown_model(model, names)
+    devices = catalog.files("devices")
 
-    def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
+    def distance(stem: str) -> tuple[bool, bool, bool, bool, float, str]:
         of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
         size = int(of_batch[1:]) if of_batch[1:].isdecimal() else 0
         away = abs(log(size / batch)) if size and batch else 0.0
         wanted = precision or "fp32"
-        return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
+        described = of_gpu in devices
+        same = of_precision != wanted
+        return (of_gpu != gpu, not described, not of_gpu.startswith("v100"), same, away, stem)
 
     stem = min(names[model], key=distance)
     profile = catalog.once(("profile", stem), lambda: read_profile(files[stem]))
-    devices = catalog.files("devices")
-    if profile.gpu not in devices:
-        missing = unknown("gpu", profile.gpu, devices, "gpus")
-        raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
+    if profile.gpu not in devices and profile.gpu != gpu:
+        raise RequestError(
+            "gpu",
+            f"the profile of {model} was measured on {profile.gpu}, which no device file"
+            f" describes: it says nothing of {gpu}. Allowed: {profile.gpu}; or measure there"
+            " (`perfsim calibrate compute`).",
+            value=gpu,
+        )
     beside = catalog.beside("models", model, POSITIONS_SUFFIX)
     if beside is None:
         return profile
@@ -133,7 +140,7 @@ _OTHER_WAYS = (
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     """Return the error for a model that nobody knows, with the ways to state one."""
-    error = unknown("model", model, (*names, *NAMED), "models")
+    error = unknown("model", model, {*names, *MODELS, *NAMED}, "models")
     return RequestError("model", error.why + _OTHER_WAYS, value=model, nearest=error.nearest)
 
 
@@ -148,7 +155,7 @@ def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Pro
     assumed += [] if scenario.precision else [f"`precision` {precision}"]
     sequence = None
     if takes_tokens(model):
-        sequence = scenario.seq or architecture_of(model).seq
+        sequence = scenario.seq or own_tokens(model)
         assumed += [] if scenario.seq else [f"`seq` {sequence}"]
     if assumed:
         notes.append(f"{', '.join(assumed)}: assumptions, as nothing of the model was measured.")
@@ -173,7 +180,7 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     gpu = _measured_on(_network(scenario.net, "net", catalog), catalog)
     if gpu:
         why = f"that of {scenario.net}"
-    elif len(profiled) == 1 and (gpu := profiled.pop()) in catalog.files("devices"):
+    elif len(profiled) == 1 and (gpu := profiled.pop()):
         why = f"that of the only profile of {scenario.model}"
     else:
         gpu, why = DEFAULT_GPU, "an assumption"
@@ -226,8 +233,13 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
 def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model = scenario.model
-    if is_specified(model) and model not in model_names(catalog.files("models")):
+    if is_defined(model) and model not in model_names(catalog.files("models")):
         return _stated_profile(scenario, device, notes)
+    if device.name not in catalog.files("devices"):
+        notes.append(
+            f"{device.name} has no device file: its rates are those that the profile shows, and"
+            " its memory is not known."
+        )
     return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
 
 
@@ -684,8 +696,19 @@ def device_in_era(name: str, software: str, catalog: Catalog) -> Device:
     """Return a GPU with the kernels of a software era, which remembers what they cost."""
     return catalog.once(
         ("device with costs", name, software),
-        lambda: RememberingDevice.like(load_device(name, catalog, software)),
+        lambda: RememberingDevice.like(_loaded(name, software, catalog)),
     )
+
+
+def _loaded(name: str, software: str, catalog: Catalog) -> Device:
+    """Return a GPU of its file, or one that a profile alone shows (``cpu``, or one unheard of)."""
+    files = catalog.files("models")
+    shown = [stem for stem in files if (*stem.split("."), "")[1] == name]
+    if name in catalog.files("devices") or not shown:
+        return load_device(name, catalog, software)
+    profile = read_profile(files[shown[0]])
+    work = model_flops(profile.model, profile.sequence).get("products")
+    return device_of_profile(profile, work, software)
 
 
 def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], list[str]]:

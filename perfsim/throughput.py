@@ -7,17 +7,12 @@ nothing that is computed again, as torchtitan and nanotron do.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
-from perfsim.models import build_model, is_defined, takes_tokens
-from perfsim.models.layers import ModelLayer
+from perfsim.models import is_defined, model_flops, takes_tokens
 from perfsim.resolve import Setup
 
-__all__ = ["CONVENTIONS", "Throughput", "model_flops", "throughput_of"]
-
-_PASSES = 3.0
-"""A backward pass has two products for each of the forward pass."""
+__all__ = ["CONVENTIONS", "Throughput", "throughput_of"]
 
 CONVENTIONS = {
     "products": "3 x the forward pass, attention whole, no embedding (torchtitan, nanotron)",
@@ -65,50 +60,6 @@ class Throughput(NamedTuple):
             "model_tflops_per_gpu": None if flops is None else flops / 1e12,
             "mfu": {name: self.mfu(name) for name in self.flops_per_sample},
         }
-
-
-@cache
-def model_flops(model: str, tokens: int | None) -> dict[str, float]:
-    """Return a model's operations for one sample, forward and backward, by convention.
-
-    It is empty for a model that perfsim has no layers of.
-
-    Examples
-    --------
-    >>> {name: round(flops / 2048 / 1e9, 1) for name, flops in model_flops("mpt-7b", 2048).items()}
-    {'products': 43.1, 'causal': 41.5, 'palm': 43.2, '6n': 40.0}
-    """
-    if not is_defined(model):
-        return {}
-    text = takes_tokens(model)
-    layers = build_model(model, tokens if text else None)
-    forward = sum(layer.flops for layer in layers)
-    masked = sum(layer.flops for layer in layers if layer.causal)
-    found = {"products": _PASSES * forward, "causal": _PASSES * (forward - masked / 2)}
-    length = tokens or next((layer.rows for layer in layers if layer.kind == "attention"), None)
-    if not text or length is None:
-        return found
-    plain = 6.0 * _working(layers) * length
-    attention = [layer for layer in layers if layer.kind == "attention"]
-    width = sum(layer.outputs for layer in attention)  # layers x width x length
-    return found | {"palm": plain + 12.0 * width * length, "6n": plain}
-
-
-def _working(layers: tuple[ModelLayer, ...]) -> float:
-    """Return the parameters that work for a token: of experts, those that are chosen."""
-    found = 0.0
-    for layer in layers:
-        experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
-        if experts and layer.kind == "linear":
-            _, outputs, inputs = layer.tensors[0][1]
-            tokens = next(one.rows for one in layers if one.kind == "attention")
-            found += layer.rows / tokens * outputs * inputs
-        else:
-            found += layer.elements
-    return found
-
-
-_EXPERT_AXES = 3
 
 
 def throughput_of(setup: Setup, samples_per_s: float) -> Throughput:

@@ -25,6 +25,7 @@ __all__ = [
     "Constants",
     "KernelRates",
     "ModelTime",
+    "kernel_shares",
     "model_time",
     "work_time",
 ]
@@ -304,6 +305,31 @@ def work_time(
     if name == "muon":
         update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
+
+
+_WORDS = {
+    "product": "matrix products",
+    "batched": "attention",
+    "attention": "attention",
+    "conv": "convolutions",
+    "winograd": "convolutions",
+    "recurrent": "recurrent products",
+    "stream": "passes over memory",
+}
+"""What a kernel's kind is called in notes."""
+
+
+def kernel_shares(
+    model: str, tokens: int | None, batch: int, rates: KernelRates
+) -> dict[str, float]:
+    """Return what each kind of kernel takes of both passes on the GPU, the largest share first."""
+    work = model_work(model, tokens, rates.era)
+    found: dict[str, float] = {}
+    for one, count in work.counted:
+        word = _WORDS[one.kind]
+        found[word] = found.get(word, 0.0) + count * _seconds(one, batch, rates, work)
+    total = sum(found.values())
+    return {word: found[word] / total for word in sorted(found, key=lambda name: -found[name])}
 
 
 _FORWARD_LAUNCHES = 1 / 3

@@ -33,6 +33,7 @@ from perfsim.compute.kernel_time import (
     UPDATE_PASSES,
     ModelTime,
     kernel_rates,
+    kernel_shares,
     layer_times,
     model_time,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Training",
     "TransferInputs",
     "TransferredProfile",
+    "device_of_profile",
     "kernel_profile",
     "known_iterations",
     "pin_iteration",
@@ -246,6 +248,36 @@ def kernel_profile(
         kinds=dict.fromkeys((*kinds, "optimizer_ms"), "derived"),
         header=header,
         positions={layer.name: layer.rows for layer in build_model(model, tokens) if layer.rows},
+    )
+
+
+def device_of_profile(profile: Profile, flops: float | None, software: str) -> Device:
+    """Return a device that no file describes, as a measured profile shows it.
+
+    Its matrix rate is what the passes reached, its memory bandwidth what the update did. Times on
+    it are those of the profile; other batches go by these two.
+
+    Parameters
+    ----------
+    flops : operations of a sample, forward and backward; None where the network is not known: then
+        6 a parameter
+    """
+    passes_s = profile.forward_s + profile.backward_s
+    source = f"what {profile.model} reached in the profile ({profile.header['source']})"
+    work = profile.batch * (flops or 6.0 * profile.elements)
+    rate = Quantity(work / passes_s, "FLOP/s", "derived", source)
+    moved = 4.0 * UPDATE_PASSES.get(profile.optimizer, UPDATE_PASSES["sgd"]) * profile.elements
+    update_s = profile.optimizer_s or passes_s
+    shortest_s = min(layer.forward_s for layer in profile.layers if layer.forward_s > 0)
+    return Device(
+        name=profile.gpu,
+        title=f"{profile.gpu}, as a profile shows it",
+        aliases=(),
+        memory_bytes=math.inf,
+        memory_bandwidth=Quantity(moved / update_s, "B/s", "derived", source),
+        launch_s=Quantity(shortest_s, "s", "derived", source),
+        rates={name: rate for name in {"fp32", profile.precision}},
+        software=software,
     )
 
 
@@ -512,7 +544,7 @@ def _by_residuals(
     sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
     note = (
         f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on"
-        f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms"
+        f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms{_shares_words(inputs, goal, batch, era)}"
     )
     if known:
         note += (
@@ -527,6 +559,22 @@ def _by_residuals(
         spread,
         notes=(f"{note}, +-{spread:.0%}.",),
     )
+
+
+def _shares_words(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> str:
+    """Say which kinds of kernels both passes rest on."""
+    model = inputs.profile.model
+    if not inputs.defined:
+        return ""
+    tokens = inputs.tokens if takes_tokens(model) else None
+    rates = kernel_rates(inputs.gpu(goal.gpu), goal.precision, era)
+    shares = kernel_shares(model, tokens, batch, rates)
+    words = (f"{share:.0%} {word}" for word, share in shares.items() if share >= _WORTH_SAYING)
+    return f" (both passes: {', '.join(words)})"
+
+
+_WORTH_SAYING = 0.01
+"""Share of a pass from which a kind of kernel is named."""
 
 
 def _not_slower(

@@ -26,6 +26,8 @@ __all__ = [
     "build_model",
     "defined_models",
     "is_defined",
+    "model_flops",
+    "own_tokens",
     "takes_tokens",
 ]
 
@@ -54,6 +56,11 @@ def takes_tokens(name: str) -> bool:
     return name in TEXT_MODELS if name in MODELS else _specified_takes_tokens(name)
 
 
+def own_tokens(name: str) -> int:
+    """Return the tokens a sample of a defined model over text if nothing else is asked."""
+    return next(layer.rows for layer in build_model(name) if layer.kind in ("attention", "lstm"))
+
+
 @cache
 def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
     """Return the layers of one network in forward order, at its own or at ``tokens`` a sample.
@@ -79,3 +86,50 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
             "seq", f"{name} takes no tokens; models over text: {', '.join(TEXT_MODELS)}."
         )
     return MODELS[name](tokens=tokens)
+
+
+_PASSES = 3.0
+"""A backward pass has two products for each of the forward pass."""
+_EXPERT_AXES = 3
+"""Axes of a tensor that holds a weight of every expert."""
+
+
+@cache
+def model_flops(model: str, tokens: int | None) -> dict[str, float]:
+    """Return a model's operations for one sample, forward and backward, by convention.
+
+    It is empty for a model that perfsim has no layers of.
+
+    Examples
+    --------
+    >>> {name: round(flops / 2048 / 1e9, 1) for name, flops in model_flops("mpt-7b", 2048).items()}
+    {'products': 43.1, 'causal': 41.5, 'palm': 43.2, '6n': 40.0}
+    """
+    if not is_defined(model):
+        return {}
+    text = takes_tokens(model)
+    layers = build_model(model, tokens if text else None)
+    forward = sum(layer.flops for layer in layers)
+    masked = sum(layer.flops for layer in layers if layer.causal)
+    found = {"products": _PASSES * forward, "causal": _PASSES * (forward - masked / 2)}
+    length = tokens or next((layer.rows for layer in layers if layer.kind == "attention"), None)
+    if not text or length is None:
+        return found
+    plain = 6.0 * _working(layers) * length
+    attention = [layer for layer in layers if layer.kind == "attention"]
+    width = sum(layer.outputs for layer in attention)  # layers x width x length
+    return found | {"palm": plain + 12.0 * width * length, "6n": plain}
+
+
+def _working(layers: tuple[ModelLayer, ...]) -> float:
+    """Return the parameters that work for a token: of experts, those that are chosen."""
+    found = 0.0
+    for layer in layers:
+        experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
+        if experts and layer.kind == "linear":
+            _, outputs, inputs = layer.tensors[0][1]
+            tokens = next(one.rows for one in layers if one.kind == "attention")
+            found += layer.rows / tokens * outputs * inputs
+        else:
+            found += layer.elements
+    return found
