@@ -96,7 +96,7 @@ def find_profile(
     RequestError
         If no profile of that model exists.
     DataError
-        If the profile is damaged.
+        If the profile is damaged, or names another GPU than its file's name does, which is none.
     """
     files = catalog.files("models")
     names = model_names(files)
@@ -115,6 +115,9 @@ def find_profile(
 
     stem = min(names[model], key=distance)
     profile = catalog.once(("profile", stem), lambda: read_profile(files[stem]))
+    if profile.gpu not in devices and (*stem.split("."), "")[1] != profile.gpu:
+        missing = unknown("gpu", profile.gpu, devices, "gpus")
+        raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
     if profile.gpu not in devices and profile.gpu != gpu:
         raise RequestError(
             "gpu",

@@ -544,7 +544,8 @@ def _by_residuals(
     sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
     note = (
         f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on"
-        f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms{_shares_words(inputs, goal, batch, era)}"
+        f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms"
+        + _shares_words(inputs, goal, batch, era)
     )
     if known:
         note += (
