@@ -68,7 +68,8 @@ class Execution(NamedTuple):
     the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
     ``channels_last`` whether convolutions get their maps in the layout of tensor cores, ``tuned``
     whether vendors tuned input and launches until the GPU binds, ``compiled`` whether a compiler
-    fused what it could, which is less than what is written by hand.
+    fused what it could, which is less than what is written by hand, ``fused_loss`` whether one kernel
+    computes the loss (llm-foundry's, by flash-attn's cross-entropy).
     """
 
     passes: Passes
@@ -82,6 +83,7 @@ class Execution(NamedTuple):
     channels_last: bool = False
     tuned: bool = False
     compiled: bool = False
+    fused_loss: bool = False
 
     @property
     def fused(self) -> bool:
@@ -97,7 +99,9 @@ EXECUTIONS: dict[str, Execution] = {
     "graph-2020": Execution(_TUNED, 25e-6, 20e-6, gathers=True, channels_last=True, tuned=True),
     "ngc-2020": Execution(_EAGER, 20e-6, 5e-6, gathers=True, channels_last=True, tuned=True),
     "torch1.12": Execution(_EAGER, 30e-6, 20e-6),
-    "composer-2023": Execution(_EAGER, 20e-6, 5e-6, flash=True, attention="triton"),
+    "composer-2023": Execution(
+        _EAGER, 20e-6, 5e-6, flash=True, attention="triton", fused_loss=True
+    ),
     "torch2": Execution(_EAGER, 20e-6, 5e-6, flash=True),
     "megatron": Execution(
         _OWN_KERNELS, 20e-6, 5e-6, op_share=0.5, flash=True, attention="", tuned=True

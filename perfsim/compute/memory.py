@@ -144,7 +144,8 @@ def activation_bytes(
     size = _value_bytes(precision, execution)
     kept = [_layer_bytes(layers, index, size, execution) for index in range(len(layers))]
     head = _head(layers)
-    fused_loss = execution.fused if fused_loss is None else fused_loss
+    if fused_loss is None:
+        fused_loss = execution.fused or execution.fused_loss
     logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
     grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
     working = 2.0 * size.value * max(grown, default=0.0)
