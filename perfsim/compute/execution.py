@@ -68,8 +68,8 @@ class Execution(NamedTuple):
     the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
     ``channels_last`` whether convolutions get their maps in the layout of tensor cores, ``tuned``
     whether vendors tuned input and launches until the GPU binds, ``compiled`` whether a compiler
-    fused what it could, which is less than what is written by hand, ``fused_loss`` whether one kernel
-    computes the loss (llm-foundry's, by flash-attn's cross-entropy).
+    fused what it could, which is less than what is written by hand, ``fused_loss`` whether one
+    kernel computes the loss (llm-foundry's, by flash-attn's cross-entropy).
     """
 
     passes: Passes

@@ -1,6 +1,6 @@
 """Fit the constants of ``perfsim/compute/kernel_time.py``, and judge them on what was left out.
 
-    python profiles/build/compute_record.py --data ../shared/data [--fit] [--deviations]
+    python profiles/build/compute_record.py --data ../shared/data [--fit] [--deviations] [--language]
 
 Whole iterations come from the shipped anchors, from MLPerf's public logs of one node (derived, not
 verified by MLCommons), from timm's table of one RTX 3090, and from NeuSight's transformers. Errors
@@ -275,6 +275,58 @@ def deviations(catalog: Catalog) -> None:
         print(f"  {spread(off)}, in 90 % {statistics.mean(held):.1%}")
 
 
+_FOUNDRY_GPUS = {"a100_40gb": "a100-40gb", "a100_80gb": "a100", "h100_80gb": "h100"}
+
+
+class LanguageRow(NamedTuple):
+    """A micro-batch of llm-foundry's benchmarks on one node, and its time over the kernels' [1]."""
+
+    model: str
+    tokens: int
+    gpu: str
+    ratio: float
+
+
+def language_rows(data: Path, catalog: Catalog) -> Iterator[LanguageRow]:
+    """Yield llm-foundry's runs of one node: measured over predicted time of kernels alone."""
+    for cells in _table(data / "modern" / "training.csv"):
+        if cells["source"] != "llm-foundry" or cells["n_gpus"] != "8":
+            continue
+        gpu, tokens = _FOUNDRY_GPUS[cells["gpu"]], int(cells["seq"])
+        precision = "fp8" if "fp8" in cells["precision"] else "amp-bf16"
+        steps = int(cells["grad_accum"])
+        time = model_time(
+            cells["model"].lower(),
+            tokens,
+            int(cells["micro_batch"]),
+            kernel_rates(load_device(gpu, catalog), precision, "composer-2023"),
+            recompute=cells["activation_checkpointing"],
+        )
+        predicted_s = time.passes_s + time.update_s / 8 / steps
+        measured_s = float(cells["step_time_s"]) / steps
+        yield LanguageRow(cells["model"], tokens, f"{gpu} {precision}", measured_s / predicted_s)
+
+
+def language(data: Path, catalog: Catalog) -> None:
+    """Print errors on llm-foundry: by kernels alone, and with what the rest of the stack says."""
+    found = list(language_rows(data, catalog))
+    print("kernels alone", spread([-math.log(row.ratio) for row in found]))
+    keys: dict[str, Callable[[LanguageRow], object]] = {
+        "model left out": lambda row: (row.gpu, row.model),
+        "length left out": lambda row: (row.gpu, row.tokens),
+        "GPU left out": lambda row: row.gpu.partition(" ")[0],
+    }
+    for words, key in keys.items():
+        off = []
+        for row in found:
+            rest = [one for one in found if key(one) != key(row)]
+            if words != "GPU left out":
+                rest = [one for one in rest if one.gpu == row.gpu]
+            level = statistics.median([one.ratio for one in rest] or [1.0])
+            off.append(math.log(level / row.ratio))
+        print(words, spread(off))
+
+
 def _exchanges(row: Row) -> bool:
     """Tell whether a row's exchange inside its node may show: BERT on several GPUs over PCIe."""
     over_pcie = "pcie" in row.gpu or row.gpu in ("a30", "l40s")
@@ -328,11 +380,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--fit", action="store_true", help="fit the constants anew")
     parser.add_argument("--deviations", action="store_true", help="fit what residuals share")
+    parser.add_argument("--language", action="store_true", help="judge on llm-foundry alone")
     parser.add_argument("--worst", type=int, default=0, help="print so many of the worst rows")
     options = parser.parse_args()
     catalog = Session()
     judge, used = Judge(catalog), alike(rows(options.data, catalog))
     fitted = [row for row in used if not _exchanges(row)]
+    if options.language:
+        language(options.data, catalog)
+        return
     if options.deviations:
         deviations(catalog)
         return
