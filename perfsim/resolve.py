@@ -39,7 +39,15 @@ from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
-from perfsim.models import MODELS, NAMED, is_defined, model_flops, own_tokens, takes_tokens
+from perfsim.models import (
+    MODELS,
+    NAMED,
+    build_model,
+    is_defined,
+    model_flops,
+    own_tokens,
+    takes_tokens,
+)
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
@@ -220,6 +228,7 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
 def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog)
+    _check_recompute(scenario, profile.model)
     carried = transfer(
         profile,
         device,
@@ -231,6 +240,15 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype),
     )
     return profile, carried, notes
+
+
+def _check_recompute(scenario: Scenario, model: str) -> None:
+    """Refuse to recompute a network whose blocks are not known: one without attention."""
+    if scenario.recompute == "none" or not is_defined(model):
+        return
+    if not any(layer.kind == "attention" for layer in build_model(model)):
+        why = "only transformers have blocks to compute again; leave `recompute` out."
+        raise RequestError("recompute", why, value=scenario.recompute)
 
 
 def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from perfsim.data.catalog import shipped
 from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
 from perfsim.errors import shown
 
-__all__ = ["SCENARIO_SCHEMA", "ScenarioFile", "read_scenario"]
+__all__ = ["SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
 """The version of scenario files that is read."""
@@ -67,6 +69,23 @@ class ScenarioFile(TomlModel):
         if (self.question is None) != (self.command is None):
             raise WrongValue("needs a question and a command, or neither")
         return self
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Return the fields of a scenario file; a config.json beside it by its path.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is not TOML, or is of another schema.
+    """
+    fields = dict(read_scenario(path)["scenario"])
+    model = fields.get("model")
+    # Those that ship are known by their names.
+    if isinstance(model, str) and model.endswith(".json") and path.parent != shipped("scenarios"):
+        beside = path.parent / model
+        fields["model"] = str(beside) if os.path.isfile(beside) else model
+    return fields
 
 
 def read_scenario(path: Path) -> dict[str, Any]:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
+from perfsim.models.specification import architecture_of
+from perfsim.prediction import predict
 from perfsim.scenario import (
     OPTION_GROUPS,
     SCENARIO_FIELDS,
@@ -16,7 +19,7 @@ from perfsim.scenario import (
     make_scenario,
     table_columns,
 )
-from perfsim.scenario_file import read_scenario
+from perfsim.scenario_file import read_fields, read_scenario
 from support.paths import PACKAGE
 
 HEAD = 'schema = "perfsim/scenario/1"\n'
@@ -134,3 +137,29 @@ def test_a_damaged_file_is_named(text: str, words: list[str], tmp_path: Path) ->
         read_scenario(path)
     for word in ("mine.toml", *words):
         assert word in str(caught.value)
+
+
+def test_a_config_beside_a_scenario_file_is_found_from_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(HEAD + '[scenario]\nmodel = "own.json"\ngpus = 8\n', encoding="utf-8")
+    assert read_fields(path)["model"] == "own.json"  # none there: as it stands
+    (tmp_path / "own.json").write_text("{}", encoding="utf-8")
+    assert read_fields(path)["model"] == str(tmp_path / "own.json")
+
+
+def test_the_shipped_config_is_found_by_its_name_unless_there_is_one_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert architecture_of("our_model.json").layers == 22
+    assert read_fields(Catalog().scenario("plan_our_model"))["model"] == "our_model.json"
+    (tmp_path / "our_model.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match="model_type is needed"):
+        architecture_of("our_model.json")
+
+
+@pytest.mark.parametrize("model", ["resnet50", "generic:params=1M,layers=2,flops=1GFLOP"])
+def test_only_transformers_recompute(model: str) -> None:
+    asked = make_scenario({"model": model, "gpus": 8, "recompute": "full"})
+    with pytest.raises(RequestError, match=r"^recompute: only transformers have blocks"):
+        predict(asked)

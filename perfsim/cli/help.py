@@ -13,6 +13,10 @@ EXAMPLES = {
         "perfsim predict --model bert-base --gpus 32 --net 10gbe --method auto",
         "perfsim predict --model vgg16 --gpus 8 --net 10Gbit/s,50us --method topk \\\n"
         "    --set density=0.01 --timeline",
+        "perfsim predict --model llama3-8b --gpus 64 --gpu h100 --gpus-per-node 8 \\\n"
+        "    --net ib400 --method fsdp --accumulate 4 --recompute selective",
+        "perfsim predict --gpus 16 --gpu a100 --net ib200 --batch 4 \\\n"
+        "    --model transformer:layers=24,hidden=2048,heads=16,vocab=50257",
         "perfsim predict --scenario what_if_dgc_1gbe --gpus 128 --json",
     ),
     "compare": (
@@ -20,25 +24,37 @@ EXAMPLES = {
         "    --methods ssgd,topk,dgc,powersgd",
         "perfsim compare --model resnet50 --gpus 32 --net 10gbe \\\n"
         "    --methods ssgd,topk,powersgd --equal-bytes 100",
+        "perfsim compare --model our_model.json --gpus 32 --gpu a100 --net ib200 \\\n"
+        "    --batch 2 --accumulate 8 --methods ssgd,zero,fsdp,powersgd",
         "perfsim compare --scenario what_if_dgc_1gbe --csv methods.csv",
     ),
     "sweep": (
         "perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
+        "perfsim sweep --model llama3-8b --gpus 64 --gpu h100 --net ib400 --full \\\n"
+        "    --method fsdp --vary recompute=none,full --vary batch=1,2,4",
         "perfsim sweep --model resnet50 --gpus 16 --method topk \\\n"
         "    --vary net=1Gbit/s..100Gbit/s:log5,50us --out rows.csv",
     ),
     "tune": (
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --over bucket",
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk",
+        "perfsim tune --model gpt3-350m --gpus 32 --gpu a100 --over bucket",
     ),
     "explain": ("perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",),
     "plan": (
         "perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
         "perfsim plan --model bert-base --dataset 1000000samples --epochs 3 \\\n"
         "    --nets 10gbe,ib100 --methods ssgd,powersgd --deadline 2h",
+        "perfsim plan --model our_model.json --gpu h100 --gpus-per-node 8 --batch 4 \\\n"
+        "    --nets 100gbe,ib400 --methods ssgd,fsdp --counts 8..64 \\\n"
+        "    --dataset 2441406samples --epochs 1 --deadline 24h",
     ),
     "list": ("perfsim list methods", "perfsim list networks --json"),
-    "show": ("perfsim show method dgc", "perfsim show net 10gbe --html 10gbe.html"),
+    "show": (
+        "perfsim show method dgc",
+        "perfsim show net 10gbe --html 10gbe.html",
+        "perfsim show model our_model.json",
+    ),
     "pipeline": ("perfsim pipeline two-sites.toml",),
     "calibrate": (
         "perfsim calibrate import all_reduce.log --name our-cluster",

@@ -121,7 +121,7 @@ def _parameter(name: str, field: ScenarioField) -> inspect.Parameter:
         name, flag, kind, default = "set_", "--set", list[str] | None, ""
     elif field.switch:
         no = flag.replace("--", "--no-", 1)
-        default = (flag if field.value else no).removeprefix("--")
+        default = spelled(field.default) or (flag if field.value else no).removeprefix("--")
         flag, kind = f"{flag}/{no}", bool | None
     elif field.repeated:
         kind = list[str] | None
@@ -209,10 +209,10 @@ def scenario_fields(
     fields: dict[str, Any] = {}
     notes = []
     if scenario is not None:
-        from perfsim.scenario_file import read_scenario
+        from perfsim.scenario_file import read_fields
 
         path = catalog.scenario(scenario)
-        fields = dict(read_scenario(path)["scenario"])
+        fields = read_fields(path)
         if "beside" in fields:
             from perfsim.conditions.spec import full_paths
 

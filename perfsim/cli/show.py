@@ -70,7 +70,7 @@ def show_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Its name (`perfsim list` shows them).",
+            help="Its name (`perfsim list` shows them); of a model also a config.json or numbers.",
             autocompletion=complete_shown_name,
         ),
     ],

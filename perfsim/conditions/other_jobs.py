@@ -31,13 +31,13 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     """
     from perfsim.methods import AUTO_METHOD
     from perfsim.scenario import Scenario, make_scenario
-    from perfsim.scenario_file import read_scenario
+    from perfsim.scenario_file import read_fields
 
     try:
         path = catalog.scenario(name)
     except RequestError as error:
         raise RequestError("beside", error.why, value=name, nearest=error.nearest) from None
-    fields = dict(read_scenario(path)["scenario"])
+    fields = read_fields(path)
     own = fields.get("net", Scenario.model_fields["net"].default)
     for field in ("beside", "jitter"):
         if fields.get(field):

@@ -15,6 +15,7 @@ from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError, shown, unknown_option
 from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
@@ -91,8 +92,16 @@ def architecture_of(model: str) -> Architecture:
         return NAMED[model]
     if model.startswith(TRANSFORMER):
         return _parsed(model)
+    return read_config(_config_file(model))
+
+
+def _config_file(model: str) -> Path:
+    """Return a config.json: the file, that of a folder, else one that ships with scenarios."""
     path = Path(model)
-    return read_config(path / "config.json" if path.is_dir() else path)
+    if os.path.isdir(model):
+        return path / "config.json"
+    ships = shipped("scenarios") / model
+    return ships if model == path.name and not os.path.isfile(model) and ships.is_file() else path
 
 
 def canonical_model(model: str) -> str:

@@ -247,8 +247,8 @@ class ClusterPlan:
         notes = [
             "Time for the epochs, not convergence: every method is given the same epochs unless"
             " `epochs_of` says otherwise, and a larger global batch may need more of them.",
-            "Memory is that of weights, gradients, the optimizer and the method; activations are"
-            " not counted.",
+            "What does not fit into a GPU's memory is left out unless `ignore_memory` is given;"
+            " activations count where perfsim has the model's layers.",
         ]
         if self.target.gpu_power_w is None:
             notes.append("For the energy, give the power of a GPU (`gpu_power` 250W).")
@@ -322,9 +322,10 @@ def plan(
     for scenario in scenarios:
         check_one_type(scenario.gpu)
     left: dict[str, str] = {}
+    large: dict[str, tuple[float, float]] = {}
     choices = []
     for done, prediction in enumerate(
-        _predicted(scenarios, catalog, left, ignore_memory=ignore_memory), 1
+        _predicted(scenarios, catalog, left, large, ignore_memory=ignore_memory), 1
     ):
         if tell is not None:
             tell(done, len(scenarios))
@@ -336,8 +337,7 @@ def plan(
                 left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
         choices = [one for one in choices if one.cost is not None]
     if not choices:
-        reasons = "; ".join(sorted({why.removesuffix(".") for why in left.values()}))
-        raise RequestError("", f"no cluster can be used: {reasons}.")
+        raise RequestError("", f"no cluster can be used: {_reasons(left, large)}.")
     result = ClusterPlan(target, choices, left, prices)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
@@ -377,14 +377,31 @@ def _check_budget(target: Target, prices: Prices) -> None:
         )
 
 
+def _reasons(left: Mapping[str, str], large: Mapping[str, tuple[float, float]]) -> str:
+    """Say why nothing can be used: each reason once, memory by what needs least."""
+    reasons = {why.removesuffix(".") for name, why in left.items() if name not in large}
+    if large:
+        name = min(large, key=lambda one: large[one][0])
+        needed, memory = map(format_bytes, large[name])
+        reasons.add(
+            f"the training does not fit into memory; {name} needs least, {needed}, and the GPU has"
+            f" {memory} for it (a smaller `batch`, `recompute` full or `ignore_memory` would help)"
+        )
+    return "; ".join(sorted(reasons))
+
+
 def _predicted(
     scenarios: Sequence[Scenario],
     catalog: Catalog,
     left: dict[str, str],
+    large: dict[str, tuple[float, float]],
     *,
     ignore_memory: bool,
 ) -> Iterator[Prediction | None]:
-    """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used."""
+    """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used.
+
+    ``large`` gets the bytes needed and those there where it is for memory.
+    """
     for scenario in scenarios:
         gpu = with_gpu(scenario, catalog)[0].gpu
         name = f"{scenario.method} on {scenario.gpus} {gpu} over {scenario.net}"
@@ -397,6 +414,7 @@ def _predicted(
         needed = sum(prediction.memory_bytes.values())
         memory = usable_bytes(load_device(prediction.scenario.gpu, catalog).memory_bytes)
         if needed > memory and not ignore_memory:
+            large[name] = needed, memory
             left[name] = (
                 f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
                 " it (`ignore_memory` takes it nevertheless)"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import shown_draws
 from perfsim.errors import PerfsimError, spelling
+from perfsim.memory import UNFIT
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
@@ -65,10 +66,12 @@ FULL_SWEEP_COLUMNS = (
     "update_s",
     "other_s",
     "memory_bytes",
+    "fits",
     "bottleneck",
     "reason",
 )
-"""Columns after the values of the axes where rows are whole predictions."""
+"""Columns after the values of the axes where rows are whole predictions; ``fits`` says whether the
+GPU has as much memory."""
 
 _METHOD_FIELDS = (
     "method",
@@ -194,6 +197,7 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
         "speedup": row["baseline"]["speedup"],
         **{f"{part}_s": seconds for part, seconds in row["breakdown_s"].items()},
         "memory_bytes": sum(row["memory_bytes"].values()),
+        "fits": not any(note.startswith(UNFIT) for note in row.get("notes", ())),
         "reason": "",
     }
     return tuple(every[name] for name in columns)

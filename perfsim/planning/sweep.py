@@ -201,8 +201,8 @@ def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
 class SweepResult(NamedTuple):
     """One row of a sweep as a report reads it: the values that vary, and what they lead to.
 
-    The figures are NaN where a ``reason`` says why there is no prediction. The interval is that of
-    whole predictions, NaN in others.
+    The figures are NaN where a ``reason`` says why there is no prediction. Interval and memory are
+    those of whole predictions, NaN in others; there ``fits`` says whether the GPU has the memory.
     """
 
     values: Mapping[str, Any]
@@ -212,6 +212,8 @@ class SweepResult(NamedTuple):
     samples_per_s: float = nan
     scaling_efficiency: float = nan
     sent_bytes_per_gpu: float = nan
+    memory_bytes: float = nan
+    fits: bool = True
     reason: str = ""
 
 

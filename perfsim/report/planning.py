@@ -20,11 +20,13 @@ from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
+    batch_words,
     cluster_words,
     interval_words,
     print_lines,
     print_table,
     question,
+    rate_words,
 )
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
@@ -112,9 +114,10 @@ def print_plan(plan: ClusterPlan) -> None:
     priced = any(one.cost is not None for one in plan.choices)
     unit = plan.prices.currency if priced else "GPU h"
     least = "cheapest" if priced else "least GPU h"
+    epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters"
+            f"{target.samples:,} samples, {target.epochs:g} {epochs}: {len(plan.choices)} clusters"
             f" and methods, {len(plan.meeting)} meet the target",
             "",
             f"{'fastest':{len(least)}} {_choice_words(plan.fastest, unit)}",
@@ -161,8 +164,7 @@ def print_comparison(comparison: Comparison) -> None:
     print_lines(
         [
             f"{first.model}, {cluster_words(first)}",
-            f"batch {first.batch} a GPU, {first.precision}, {overlap}, all-reduce"
-            f" {first.algorithm}",
+            f"{batch_words(first)}, {first.precision}, {overlap}, all-reduce {first.algorithm}",
             *([f"conditions: {conditions}"] if conditions else []),
             "S-SGD with DDP's buckets and overlap takes"
             f" {format_seconds(comparison.baseline.iteration_s)}",
@@ -450,15 +452,19 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     if len(reasons) > _MAX_REASONS:
         print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
     done = [result for result in results if not result.reason]
-    fastest = min(done, key=lambda result: result.iteration_s)
-    most = max(done, key=lambda result: result.samples_per_s)
+    large = sum(not result.fits for result in done)
+    fitting = [result for result in done if result.fits] or done
+    fastest = min(fitting, key=lambda result: result.iteration_s)
+    most = max(fitting, key=lambda result: result.samples_per_s)
+    unfit = f"! {_rows(large)} of a model that does not fit into the GPU's memory"
     print_lines(
         [
             "",
             f"{_rows(len(results))}, {len(results) - len(done):,} of them without a prediction.",
+            *([f"{unfit}{', left out below' if large < len(done) else ''}."] if large else []),
             f"Shortest iteration: {format_seconds(fastest.iteration_s)} with"
             f" {sweep_values(fastest)}.",
-            f"Most samples a second: {most.samples_per_s:,.0f} with {sweep_values(most)}.",
+            f"Most samples a second: {rate_words(most.samples_per_s)} with {sweep_values(most)}.",
         ]
     )
 
@@ -471,13 +477,15 @@ def sweep_values(result: SweepResult) -> str:
 def _shown(result: SweepResult, *, full: bool) -> dict[str, str]:
     known = not result.reason
     interval = interval_words(result.iteration_s_low, result.iteration_s_high) if known else "-"
+    memory = format_bytes(result.memory_bytes, 3) + " !" * (not result.fits) if known else "-"
     return {
         **{name.removeprefix("options."): str(value) for name, value in result.values.items()},
         "iteration": format_seconds(result.iteration_s) if known else "-",
         **({"90 % interval": interval} if full else {}),
-        "samples/s": f"{result.samples_per_s:,.0f}" if known else "-",
+        "samples/s": rate_words(result.samples_per_s) if known else "-",
         "efficiency": f"{result.scaling_efficiency:.1%}" if known else "-",
         "sent a GPU": format_bytes(result.sent_bytes_per_gpu) if known else "-",
+        **({"memory": memory} if full else {}),
     }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PAGE_COLUMNS",
     "PART_NAMES",
+    "batch_words",
     "cluster_words",
     "command_lines",
     "interval_words",
@@ -41,6 +42,7 @@ __all__ = [
     "print_scenarios",
     "print_table",
     "question",
+    "rate_words",
     "table_lines",
     "write_json",
 ]
@@ -167,11 +169,31 @@ def question(prediction: Prediction) -> list[str]:
     return [
         f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         cluster_words(scenario),
-        f"batch {scenario.batch} a GPU, {scenario.precision}, fusion {fusion}, {overlap},"
+        f"{batch_words(scenario)}, {scenario.precision}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario.algorithm}",
         *([f"conditions: {conditions}"] if conditions else []),
         *([f"WARNING: {unfit}"] if unfit else []),
     ]
+
+
+def batch_words(scenario: ResolvedScenario) -> str:
+    """Say what a GPU trains in an iteration, and how, where that was asked for.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, predict
+    >>> asked = Scenario(model="gpt2", gpus=4, seq=512, accumulate=8, recompute="full")
+    >>> batch_words(predict(asked).scenario)
+    'batch 4 a GPU, 512 tokens a sample, 8 micro-batches, recompute full'
+    """
+    asked = scenario.further
+    words = [f"batch {scenario.batch} a GPU"]
+    words += [f"{asked['seq']} tokens a sample"] if asked["seq"] else []
+    words += [f"{asked['accumulate']} micro-batches"] if asked["accumulate"] > 1 else []
+    words += [f"recompute {asked['recompute']}"] if asked["recompute"] != "none" else []
+    words += [asked["optimizer"]] if asked["optimizer"] else []
+    words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
+    return ", ".join(words)
 
 
 def cluster_words(scenario: ResolvedScenario) -> str:
@@ -207,7 +229,7 @@ def _answer(prediction: Prediction) -> list[str]:
     sent = prediction.communication
     return [
         f"iteration            {format_seconds(prediction.iteration_s)}   {interval}",
-        f"throughput           {_count(prediction.samples_per_s)} samples/s"
+        f"throughput           {rate_words(prediction.samples_per_s)} samples/s"
         f"   scaling efficiency {prediction.scaling_efficiency:.1%}",
         *_tokens(prediction.throughput),
         f"against S-SGD        {prediction.speedup:.2f}x"
@@ -234,15 +256,15 @@ def _memory(parts: Mapping[str, float]) -> str:
 _PARTS_NAMED = 3
 """Parts of memory that are named."""
 _WHOLE = 100.0
-"""Samples a second from which they are written without decimals."""
+"""A count a second from which it is written without decimals."""
 
 
-def _count(number: float) -> str:
+def rate_words(number: float) -> str:
     """Write a count a second.
 
     Examples
     --------
-    >>> _count(7579.2), _count(8.2718)
+    >>> rate_words(7579.2), rate_words(8.2718)
     ('7,579', '8.27')
     """
     return f"{number:,.0f}" if number >= _WHOLE else f"{number:.3g}"
@@ -254,9 +276,8 @@ def _tokens(throughput: Throughput) -> list[str]:
     flops, share = throughput.flops_per_gpu(), throughput.mfu()
     if tokens is None or flops is None:
         return []
-    line = (
-        f"tokens               {_count(tokens)} tokens/s, {_count(tokens / throughput.gpus)} a GPU"
-    )
+    each = rate_words(tokens / throughput.gpus)
+    line = f"tokens               {rate_words(tokens)} tokens/s, {each} a GPU"
     line += f"   {flops / 1e12:.3g} TFLOP/s a GPU"
     return [f"{line}, MFU {share:.1%}" if share else line]
 

@@ -1,6 +1,7 @@
 """Fit the constants of ``perfsim/compute/kernel_time.py``, and judge them on what was left out.
 
-    python profiles/build/compute_record.py --data ../shared/data [--fit] [--deviations] [--language]
+    python profiles/build/compute_record.py --data ../shared/data 
+        [--fit] [--deviations] [--language]
 
 Whole iterations come from the shipped anchors, from MLPerf's public logs of one node (derived, not
 verified by MLCommons), from timm's table of one RTX 3090, and from NeuSight's transformers. Errors

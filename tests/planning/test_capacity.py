@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)
     assert len(made.choices) == 1
     refused = make_scenario(fields | {"method": "dgc", "options": {"density": 0.5}, "gpus": 1024})
-    with pytest.raises(RequestError, match="of memory; the GPU has"):
+    with pytest.raises(RequestError, match=r"needs least, .* GB, and the GPU has"):
         plan([refused], Target(1000, 1), Prices("", (), Path()), SHIPPED)
 
 

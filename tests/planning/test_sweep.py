@@ -16,6 +16,7 @@ from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, SweepRows, sweep
 from perfsim.planning.vectorise import BranchTrace, NotVectorisableError, VectorisedRows
 from perfsim.prediction import predict
+from perfsim.report.planning import print_sweep
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 
@@ -160,3 +161,17 @@ def test_full_rows_are_whole_predictions() -> None:
     assert (row["iteration_s_low"], row["iteration_s_high"]) == want.iteration_s_interval
     assert (row["speedup"], row["bottleneck"]) == (want.speedup, want.bottleneck)
     assert sum(row[f"{part}_s"] for part in want.breakdown_s) == pytest.approx(want.iteration_s)
+
+
+def test_rows_that_do_not_fit_are_marked_and_not_advised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = {"model": "llama3-8b", "gpu": "h100", "gpus": 16, "seq": 4096}
+    table = sweep(base, {"method": "ssgd,fsdp"}, full=True)
+    large, small = table.results()
+    assert not large.fits and small.fits and large.memory_bytes > small.memory_bytes
+    assert [row["fits"] for row in table.records()] == [False, True]
+    print_sweep(table)
+    printed = capsys.readouterr().out
+    assert "! 1 row of a model that does not fit into the GPU's memory, left out below." in printed
+    assert printed.count("with method fsdp") == 2 and " GB !" in printed

@@ -22,6 +22,8 @@ RECIPES = dict(re.findall(r"^### Add an? (.+?)$.*?```sh\n(.*?)```", TEXT, re.DOT
 SAYS = {
     "method": ("mymethod (bits 8)", "a template: gradients packed into fewer bits", "8 passed"),
     "collective's algorithm": ("all-reduce linear", "passed"),
+    "language model": ("parameters: ", "our_model.json, ssgd", "tokens/s"),
+    "model_type of config.json": ("parameters: ", "passed"),
     "GPU": ("16 x mygpu",),
     "network": ("mynet: My network (template)", "mynet between nodes"),
     "measurement": ("1 measured values predicted",),

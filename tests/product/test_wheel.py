@@ -14,7 +14,7 @@ from support.installation import run
 from support.paths import ROOT
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DATA = {".csv", ".toml", ".md", ".txt"}
+DATA = {".csv", ".json", ".toml", ".md", ".txt"}
 
 
 def test_every_package_is_listed() -> None:

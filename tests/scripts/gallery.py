@@ -62,6 +62,14 @@ SECTIONS = {
         "how_often_to_average",
         "ring_or_tree_1024",
     ),
+    "And for language models?": (
+        "how_far_does_llama3_scale",
+        "accumulate_or_more_gpus",
+        "which_batch_fits",
+        "bf16_or_fp8",
+        "gpt2_on_10gbe",
+        "plan_our_model",
+    ),
     "What if the cluster is not as it should be?": (
         "what_if_one_gpu_is_slow",
         "what_if_gpus_jitter_1024",

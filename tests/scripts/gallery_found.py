@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perfsim.data.catalog import Catalog
+from perfsim.scenario_file import read_scenario
 from perfsim.units import format_seconds
 from perfsim.validate.cases import Case
 
@@ -33,6 +35,16 @@ def seconds(row: Mapping[str, str]) -> float:
 def rate(row: Mapping[str, str]) -> float:
     """Return the samples a second of a sweep's row."""
     return float(row["samples_per_s"])
+
+
+def fits(row: Mapping[str, str]) -> bool:
+    """Say whether the training of a sweep's row fits into the GPU's memory."""
+    return row["fits"] == "True"
+
+
+def tokens(asked: Any) -> int:
+    """Return the tokens of a sample, as the question's scenario has them."""
+    return int(read_scenario(Catalog().scenario(asked.name))["scenario"]["seq"])
 
 
 def overlap(one: Mapping[str, str], other: Mapping[str, str]) -> bool:

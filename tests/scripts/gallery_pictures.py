@@ -11,10 +11,11 @@ from typing import Any
 
 from perfsim.report.planning import IMPROVEMENT_WORDS
 from perfsim.report.terminal import interval_words
-from perfsim.units import format_seconds
-from scripts.gallery_found import measured_s
+from perfsim.units import format_bytes, format_seconds
+from scripts.gallery_found import fits, measured_s, tokens
 from support.bars import LEGEND, Row, chart, parts_of
 
+UNFIT = "! does not fit into the GPU's memory"
 FIRST = 8
 """Methods of a long comparison that are drawn, with S-SGD and the last."""
 
@@ -108,6 +109,40 @@ more_gpus_or_faster_network = which_batch_size = throughput
 def how_far_does_it_scale(asked: Any) -> str:
     """Return samples a second by GPUs, and bars of what one GPU does."""
     return throughput(asked, each=True)
+
+
+def how_far_does_llama3_scale(asked: Any) -> str:
+    """Return tokens a second of one GPU, by method and GPUs."""
+    rows = []
+    for row in asked.found:
+        each = float(row["samples_per_s"]) * tokens(asked) / int(row["gpus"])
+        cells = (f"{row['method']} {row['gpus']}", f"{each:,.0f}", _held(row))
+        rows.append(Row(cells, [("#", each)]))
+    groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[0])]
+    return chart(["method gpus", "tokens/s a GPU", "memory"], groups, [UNFIT])
+
+
+def which_batch_fits(asked: Any) -> str:
+    """Return samples a second and memory, by recomputation and batch."""
+    rows = []
+    for row in asked.found:
+        rate = float(row["samples_per_s"])
+        cells = (f"{row['recompute']} {row['batch']}", f"{rate:,.0f}", _held(row))
+        rows.append(Row(cells, [("#", rate)]))
+    groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[0])]
+    return chart(["recompute batch", "samples/s", "memory"], groups, [UNFIT])
+
+
+def _held(row: Mapping[str, str]) -> str:
+    return format_bytes(float(row["memory_bytes"]), 3) + (" " if fits(row) else "!")
+
+
+def accumulate_or_more_gpus(asked: Any) -> str:
+    """Return the combinations of one batch an update."""
+    whole = max(int(row["gpus"]) for row in asked.found)
+    same = [row for row in asked.found if int(row["gpus"]) * int(row["accumulate"]) == whole]
+    groups = [[_swept(row, ("gpus", "accumulate"), asked) for row in same]]
+    return chart(_head("gpus accumulate", asked), groups, [LEGEND])
 
 
 def predicted(asked: Any) -> str:

@@ -1,0 +1,116 @@
+"""Language models: scale, batches, memory, precision, compression, and a model of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfsim.units import format_bytes
+from scripts.gallery_found import (
+    against,
+    fits,
+    listed,
+    methods,
+    overlap,
+    rate,
+    ratio,
+    seconds,
+    time,
+    tokens,
+)
+
+
+def how_far_does_llama3_scale(asked: Any) -> str:
+    """Return what a GPU trains with FSDP, and that DDP and Power-SGD do not fit."""
+    of = {(row["method"], int(row["gpus"])): row for row in asked.found}
+    each = {key: rate(row) * tokens(asked) / key[1] for key, row in of.items()}
+    assert all(fits(row) == (method == "fsdp") for (method, _), row in of.items())
+    kept = each["fsdp", 1024] / each["fsdp", 8]
+    slower = {gpus: seconds(of["powersgd", gpus]) / seconds(of["ssgd", gpus]) for gpus in (8, 1024)}
+    assert kept > 0.9 and min(slower.values()) > 1.05
+    held = {one: format_bytes(float(of[one, 8]["memory_bytes"]), 3) for one in ("ssgd", "powersgd")}
+    return (
+        f"By FSDP one H100 trains {each['fsdp', 8]:,.0f} tokens a second among 8 and"
+        f" {each['fsdp', 1024]:,.0f} among 1024: this network costs {1 - kept:.0%}. DDP (ssgd) and"
+        f" Power-SGD do not fit: each GPU would hold {held['ssgd']} and {held['powersgd']}."
+        f" Power-SGD would not pay anyway: it takes {slower[8]:.1f} to {slower[1024]:.1f} times as"
+        " long as DDP, whose messages hide behind the backward pass."
+    )
+
+
+def accumulate_or_more_gpus(asked: Any) -> str:
+    """Return the times of an update of 512 sequences by GPUs."""
+    of = {(int(row["gpus"]), int(row["accumulate"])): row for row in asked.found}
+    assert all(map(fits, of.values()))
+    same = {gpus: seconds(of[gpus, 64 // gpus]) for gpus in (8, 16, 32, 64)}
+    assert same[64] > 0.8 * same[8] and overlap(of[8, 8], of[64, 1])
+    share = {number: float(of[64, number]["scaling_efficiency"]) for number in (1, 8)}
+    return (
+        f"8 that accumulate, by far: an update takes {same[8]:.1f} s on 8 GPUs of one node with 8"
+        f" micro-batches, and {same[64]:.1f} s on 64 GPUs with one, which wait for the network."
+        f" 64 GPUs only pay with a larger batch: of their speed {share[1]:.0%} is left with one"
+        f" micro-batch and {share[8]:.0%} with 8."
+    )
+
+
+def which_batch_fits(asked: Any) -> str:
+    """Return the largest batch that fits, and what recomputation costs."""
+    of = {(row["recompute"], int(row["batch"])): row for row in asked.found}
+    modes = ("none", "selective", "full")
+    largest = {
+        mode: max(batch for (one, batch), row in of.items() if one == mode and fits(row))
+        for mode in modes
+    }
+    best = {mode: rate(of[mode, largest[mode]]) for mode in modes}
+    less = {mode: 1 - best[mode] / best["none"] for mode in modes}
+    assert largest["none"] < largest["selective"] < largest["full"]
+    assert best["none"] > best["selective"] > best["full"]
+    return (
+        f"Of the batches asked for, {largest['none']} without recomputation,"
+        f" {largest['selective']} with selective and {largest['full']} with full. It does not pay"
+        f" here: the largest batch with selective recomputation trains {less['selective']:.0%} and"
+        f" with full {less['full']:.0%} fewer samples a second than batch {largest['none']}"
+        " without. Recompute what would not fit otherwise."
+    )
+
+
+def bf16_or_fp8(asked: Any) -> str:
+    """Return what fp8 gains on either network."""
+    of = {(row["net"], row["precision"]): row for row in asked.found}
+    assert all(map(fits, of.values()))
+    fast, slow = (
+        seconds(of[net, "bf16"]) / seconds(of[net, "fp8"]) for net in ("gcp-a3ultra-roce", "ib400")
+    )
+    assert fast > 1.05 and slow < fast
+    return (
+        f"fp8, where the network keeps up: with 400 Gbit/s a GPU it is {fast:.2f} times as fast as"
+        f" bf16, with 400 Gbit/s a node {slow:.2f} times, since the messages stay as large. Only"
+        " products gain; all else runs in bf16."
+    )
+
+
+def gpt2_on_10gbe(asked: Any) -> str:
+    """Return the fastest, those too close to it, and what S-SGD takes."""
+    by, found = methods(asked), asked.found
+    first, ssgd = by[found["winner"]], by["ssgd"]
+    faster = [one for one in by if one != "ssgd" and against(found, one) == "faster"]
+    assert ratio(ssgd, first) > 3 and "signsgd" not in faster
+    return (
+        f"Nearly any: {listed(faster)} are faster than S-SGD ({time(ssgd)}), whose gradients take"
+        f" most of the iteration. {found['winner']} is first with {time(first)},"
+        f" {ratio(ssgd, first):.1f} times as fast, but too close to call with"
+        f" {listed(found['undecided'])}. fp16, which changes least, is"
+        f" {ratio(ssgd, by['fp16']):.1f} times as fast."
+    )
+
+
+def plan_our_model(asked: Any) -> str:
+    """Return the fastest and the cheapest, and what surely meets the deadline."""
+    fastest, cheapest = asked.found["fastest"], asked.found["cheapest"]
+    sure = {row["gpus"] for row in asked.found["rows"] if row["surely_in_time"]}
+    assert min(sure) >= cheapest["gpus"] and cheapest["gpu_hours"] <= fastest["gpu_hours"]
+    return (
+        f"{cheapest['gpus']} in one node need the fewest GPU hours: {cheapest['gpu_hours']:.0f},"
+        f" in {cheapest['hours']:.1f} h by {cheapest['method']}. {fastest['gpus']} over"
+        f" {fastest['net']} take {fastest['hours']:.1f} h and {fastest['gpu_hours']:.0f} GPU hours."
+        f" To be in time at the slow end of the interval too, take {min(sure)} or more."
+    )
