@@ -225,4 +225,4 @@ def check_fits(setup: Setup, use: MemoryUse) -> None:
     """
     note = memory_note(setup, use)
     if note:
-        raise RequestError("batch", note)
+        raise RequestError("", f"{note} `ignore_memory` takes it nevertheless.")

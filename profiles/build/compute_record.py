@@ -1,6 +1,6 @@
 """Fit the constants of ``perfsim/compute/kernel_time.py``, and judge them on what was left out.
 
-    python profiles/build/compute_record.py --data ../shared/data 
+    python profiles/build/compute_record.py --data ../shared/data
         [--fit] [--deviations] [--language]
 
 Whole iterations come from the shipped anchors, from MLPerf's public logs of one node (derived, not
