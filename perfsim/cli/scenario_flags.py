@@ -121,7 +121,7 @@ def _parameter(name: str, field: ScenarioField) -> inspect.Parameter:
         name, flag, kind, default = "set_", "--set", list[str] | None, ""
     elif field.switch:
         no = flag.replace("--", "--no-", 1)
-        default = (flag if field.value else no).removeprefix("--")
+        default = spelled(field.default) or (flag if field.value else no).removeprefix("--")
         flag, kind = f"{flag}/{no}", bool | None
     elif field.repeated:
         kind = list[str] | None
