@@ -162,11 +162,20 @@ def transfer(
     if software is not None:
         software_era(software)
     inputs = _inputs(profile, device, anchors, tokens, training)
+    plain = inputs._replace(training=training._replace(optimizer=None))
     goal = GpuPrecision(device.name, precision)
-    known = known_iterations(inputs, goal)
+    known = known_iterations(plain, goal)
     era = software or _usual_era(known)
-    total, by_kernels = _total(inputs, goal, batch, era, known)
-    found = _stretched_to(inputs, goal, batch, era, total, by_kernels)
+    total, by_kernels = _total(plain, goal, batch, era, known)
+    own_s = _update_s(plain, goal, by_kernels)
+    update_s = min(own_s, _MAX_OPTIMIZER_SHARE * total.seconds)
+    if training.optimizer is not None:
+        by_kernels = inputs.by_kernels(goal, batch, era)
+        asked_s = _update_s(inputs, goal, by_kernels)
+        if not math.isclose(asked_s, own_s, rel_tol=1e-9):
+            total = _with_update(total, update_s, asked_s, training.optimizer)
+            update_s = asked_s
+    found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
     width = REDUCE_BYTES.get(training.reduce_dtype, 4.0)
     return found if width == _FP32_BYTES else found._replace(profile=found.profile.sent_in(width))
 
@@ -178,8 +187,9 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
     """
     quantity = Quantity(seconds, "s", "measured", "given with the scenario (single_gpu)")
     profile = transferred.profile
+    optimizer_s = min(profile.optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
     return TransferredProfile(
-        _stretched(profile, seconds, profile.optimizer_s),
+        _stretched(profile, seconds, optimizer_s),
         quantity,
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
@@ -745,6 +755,7 @@ def _stretched_to(
     era: str,
     iteration: Estimate,
     by_kernels: ModelTime,
+    update_s: float,
 ) -> TransferredProfile:
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
@@ -758,7 +769,7 @@ def _stretched_to(
         kinds["iteration_ms"] = iteration.kind
         reshaped = profile if same or not inputs.defined else _reshaped(inputs, goal, batch, era)
         scaled = replace(
-            _stretched(reshaped, iteration.seconds, _update_s(inputs, goal, by_kernels)),
+            _stretched(reshaped, iteration.seconds, update_s),
             gpu=goal.gpu,
             precision=goal.precision,
             batch=batch,
@@ -806,6 +817,19 @@ class _InTokens(TypedDict):
 
     header: dict[str, str]
     positions: Mapping[str, int]
+
+
+def _with_update(total: Estimate, own_s: float, asked_s: float, optimizer: str) -> Estimate:
+    """Return an iteration with the update of another optimizer in place of the profile's own."""
+    note = (
+        f"The update of {optimizer} takes {format_seconds(asked_s)}, the profile's own"
+        f" {format_seconds(own_s)}."
+    )
+    return total._replace(
+        seconds=total.seconds - own_s + asked_s,
+        kind=weakest([total.kind, "derived"]),
+        notes=(*total.notes, note),
+    )
 
 
 def _in_tokens(profile: Profile, tokens: int | None) -> _InTokens:
@@ -899,6 +923,5 @@ def _stretched(profile: Profile, iteration_s: float, optimizer_s: float) -> Prof
     rest_s = profile.iteration_s - profile.optimizer_s
     if rest_s <= 0:
         return profile.scaled(iteration_s / profile.iteration_s)
-    optimizer_s = min(optimizer_s, _MAX_OPTIMIZER_SHARE * iteration_s)
     factor = (iteration_s - optimizer_s) / rest_s
     return replace(profile.scaled(factor), iteration_s=iteration_s, optimizer_s=optimizer_s)
