@@ -386,12 +386,11 @@ def _inputs(
             raise RequestError("seq", why, value=tokens)
         build_model(profile.model, tokens)
     tokens = tokens or profile.sequence
+    own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
     if not isinstance(anchors, Catalog):
-        own = tokens == profile.sequence
         return TransferInputs(profile, device, anchors, Catalog(), own, defined, tokens, training)
     total = profile.header.get("source", "").removeprefix("total:").strip()
-    own = owner_of(total) not in anchors.without and tokens == profile.sequence
-    own = own and profile.header.get("kernels") != "alone"
+    own = own and owner_of(total) not in anchors.without
     return TransferInputs(
         profile, device, Anchors(anchors), anchors, own, defined, tokens, training
     )
