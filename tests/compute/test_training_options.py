@@ -286,6 +286,14 @@ def test_half_as_wide_gradients_halve_what_dense_methods_send() -> None:
         assert after / before == pytest.approx(shares.get(name, 0.5), rel=1e-6), name
 
 
+def test_gradients_that_are_made_in_half_precision_are_not_halved_again() -> None:
+    fields = {"model": "resnet50", "gpus": 8, "options": {"gradients": "fp16"}}
+    for word in ("fp32", "bf16"):
+        found = predict(make_scenario(fields | {"reduce_dtype": word}), SHIPPED)
+        expected = pytest.approx(sent_bytes("ssgd", "bf16"), rel=1e-6)
+        assert found.communication["bytes_per_gpu"] == expected, word
+
+
 @pytest.mark.parametrize(
     "method", ["dgc", "topk", "qsgd", "signsgd", "onebit", "terngrad", "gtopk"]
 )
