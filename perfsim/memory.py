@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import (
     Sharding,
@@ -88,7 +89,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
-    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), bool(layers))
+    return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), bool(layers))
 
 
 def _add_activations(
@@ -121,6 +122,12 @@ def _add_activations(
         parts["step"], parts["copies"] = state.step, 0.0
     else:
         parts["activations"] = found.working
+
+
+def _smallest(setup: Setup) -> Device:
+    """Return the type of GPU with the least memory."""
+    devices = [setup.device, *(part.device for part in setup.parts)]
+    return min(devices, key=lambda device: device.memory_bytes)
 
 
 def _year(setup: Setup) -> int:
@@ -158,8 +165,9 @@ def _state(setup: Setup, layers: tuple[ModelLayer, ...], precision: str) -> Stat
         whole = shares["parameters"] == 1.0
         gathered = _fsdp_sharding(layers, copies, regather=not whole)
         sharding = Sharding(*kept, unit=gathered.unit, root=gathered.root)
-    asked = setup.scenario.optimizer or setup.profile.optimizer
-    return state_bytes(setup.profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
+    own = setup.profile.optimizer
+    asked = setup.scenario.optimizer or _OF_PROFILE.get(own, own)
+    return state_bytes(setup.profile.elements, precision, asked, sharding)
 
 
 def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
@@ -176,7 +184,7 @@ def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> st
     without = "" if use.whole else " without activations"
     note = (
         f"{UNFIT}: {format_bytes(use.total)}{without},"
-        f" {setup.device.name} has {format_bytes(use.usable)} for it."
+        f" {_smallest(setup).name} has {format_bytes(use.usable)} for it."
     )
     batch = fitting_batch(setup, gathered_bytes)
     if batch:
