@@ -23,6 +23,7 @@ def test_the_main_command_is_the_contract(capsys: pytest.CaptureFixture[str]) ->
         "iteration_s_interval",
         "samples_per_s",
         "scaling_efficiency",
+        "throughput",
         "baseline",
         "breakdown_s",
         "communication",
