@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import (
     Activations,
@@ -91,7 +92,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
-    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), defined)
+    return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), defined)
 
 
 def _add_activations(
@@ -117,6 +118,12 @@ def _add_activations(
         parts["step"], parts["copies"] = state.step, 0.0
     else:
         parts["activations"] = found.working
+
+
+def _smallest(setup: Setup) -> Device:
+    """Return the type of GPU with the least memory."""
+    devices = [setup.device, *(part.device for part in setup.parts)]
+    return min(devices, key=lambda device: device.memory_bytes)
 
 
 def _year(setup: Setup) -> int:
@@ -184,8 +191,8 @@ def _state(setup: Setup, precision: str, *, defined: bool) -> State:
             whole = shares["parameters"] == 1.0
             root = float(profile.elements) if whole else units[1]
             sharding = Sharding(*kept, unit=units[0], root=root)
-    asked = setup.scenario.optimizer or profile.optimizer
-    return state_bytes(profile.elements, precision, _OF_PROFILE.get(asked, asked), sharding)
+    asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
+    return state_bytes(profile.elements, precision, asked, sharding)
 
 
 def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
@@ -202,7 +209,7 @@ def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> st
     without = "" if use.whole else " without activations"
     note = (
         f"{UNFIT}: {format_bytes(use.total)}{without},"
-        f" {setup.device.name} has {format_bytes(use.usable)} for it."
+        f" {_smallest(setup).name} has {format_bytes(use.usable)} for it."
     )
     batch = fitting_batch(setup, gathered_bytes)
     if batch:

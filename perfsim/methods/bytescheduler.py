@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
 from perfsim.methods.building.layerwise import crossing_jobs
@@ -74,11 +73,12 @@ class Bytescheduler(Method):
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return the collectives of each part; parts do not wait for each other."""
         parts = [one for each in bucket.gradients for one in split_evenly(each, self.partition)]
+        width = bucket.gradients[0].value_bytes
         if self.transport == "ps":
-            sends = push_pull(parts, -rank, self.servers)
+            sends = push_pull(parts, -rank, self.servers, width)
         else:
-            sizes_bytes = [float(FLOAT * part) for part in parts]
+            sizes_bytes = [float(width * part) for part in parts]
             sends = [
                 Send("all_reduce", size, awaited=False, priority=-rank) for size in sizes_bytes
             ]
-        return [one._replace(credit_bytes=float(FLOAT * self.credit)) for one in sends]
+        return [one._replace(credit_bytes=float(width * self.credit)) for one in sends]

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import elementwise
+from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
 from perfsim.methods.building.update_after_wait import UpdateAfterWait
-from perfsim.methods.ssgd import _SHARE, Ssgd
+from perfsim.methods.ssgd import Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
@@ -83,7 +83,7 @@ class Horovod(UpdateAfterWait, Ssgd):
         tensors = len(bucket.gradients)
         if tensors == 1:
             return [send]
-        passes = 2 * _SHARE[self.gradients]
+        passes = 2 * self.dense_bytes(bucket) / (FLOAT * bucket.elements)
         copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]

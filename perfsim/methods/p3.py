@@ -60,4 +60,4 @@ class P3(Method):
             for gradient in bucket.gradients
             for part in split_whole(gradient.elements, self.slice)
         ]
-        return push_pull(parts, -rank, self.servers)
+        return push_pull(parts, -rank, self.servers, bucket.gradients[0].value_bytes)

@@ -10,7 +10,8 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
 
-_SHARE = {"fp32": 1.0, "fp16": 0.5}
+_WIDTHS = {"fp32": 4.0, "fp16": 2.0}
+"""Bytes of a gradient by the type that the backward pass makes; `reduce_dtype` may narrow it."""
 """Bytes of a gradient of each type, relative to fp32."""
 
 
@@ -45,7 +46,7 @@ class Ssgd(Method):
 
     def dense_bytes(self, bucket: Bucket) -> float:
         """Return the bytes of a bucket's gradients."""
-        return _SHARE[self.gradients] * bucket.size_bytes
+        return min(_WIDTHS[self.gradients] * bucket.elements, bucket.size_bytes)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce."""
@@ -53,4 +54,4 @@ class Ssgd(Method):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the gradient."""
-        return _SHARE[self.gradients] * gradient.size_bytes
+        return min(_WIDTHS[self.gradients] * gradient.elements, gradient.size_bytes)

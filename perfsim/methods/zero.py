@@ -55,7 +55,7 @@ class Zero(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job for each bucket of gradients, and one that gathers the parameters."""
-        size_bytes = sum(bucket.size_bytes for bucket in buckets)
+        size_bytes = float(FLOAT * sum(bucket.elements for bucket in buckets))
         gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)
         if not self.overlap_comm:

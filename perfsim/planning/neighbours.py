@@ -86,6 +86,9 @@ _SAME_FIELDS = ("model", "gpu", "batch", "precision", "net", "intra_net", "metho
 _SAME_BYTES = 1e-9
 """Bytes that differ by less than this share are the same."""
 
+_SAME_TRAINING = ("accumulate", "recompute", "optimizer", "reduce_dtype")
+"""The same, of those that nothing fills in."""
+
 _COUNT_COLUMNS = {"gpus": "gpus", "gpus_per_node": "gpus_per_node", "batch": "batch_per_gpu"}
 """Counts of a scenario, and the columns of a measurement that have them."""
 
@@ -426,8 +429,11 @@ def _published(
     """Return a case as a published value; None where it answers another question."""
     try:
         row = make_scenario(fields)
-        known = resolve(row, catalog).resolved_scenario()
+        setup = resolve(row, catalog)
+        known = setup.resolved_scenario()
         if any(getattr(known, name) != getattr(scenario, name) for name in _SAME_FIELDS):
+            return None
+        if any(known.further.get(name) != scenario.further.get(name) for name in _SAME_TRAINING):
             return None
         own, asked = known.options, scenario.options
         others = {name: value for name, value in own.items() if asked.get(name) != value}
@@ -435,7 +441,7 @@ def _published(
             return None
     except PerfsimError:
         return None
-    samples = known.gpus * known.batch
+    samples = known.gpus * setup.samples
     rates = {
         "throughput": case.value,
         "throughput_per_gpu": case.value * known.gpus,

@@ -254,9 +254,14 @@ def issue(
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
     steps = micro_batches if exchange_each else 1
+    before = [[job for job in one if not _follows_update(job)] for one in asked]
     if steps > 1:
-        _check_each(asked, method)
-    repeated = [one for one in asked for _ in range(steps)]
+        _check_each(asked, before, method)
+    repeated = [
+        each
+        for one, early in zip(asked, before, strict=True)
+        for each in [early] * (steps - 1) + [one]
+    ]
     builder = _RoundBuilder(
         profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps
     )
@@ -266,16 +271,26 @@ def issue(
     return builder.costed
 
 
-def _check_each(jobs: Sequence[Sequence[Job]], method: Method) -> None:
+def _follows_update(job: Job) -> bool:
+    """Tell whether a job is of the weights, which are new once an iteration, not of gradients."""
+    return bool(job.stages) and job.stages[0].earliest == "update"
+
+
+def _check_each(
+    jobs: Sequence[Sequence[Job]], each: Sequence[Sequence[Job]], method: Method
+) -> None:
     """Refuse to exchange after each micro-batch where computation goes on without the result.
+
+    ``each`` are the jobs of an iteration that do not wait for its update.
 
     Raises
     ------
     RequestError
         If the method is such a one.
     """
-    later = any(job.holds and job.holds.phase in ("next", "update") for one in jobs for job in one)
-    if later or method.delay():
+    nothing = any(jobs) and not any(each)
+    later = any(job.holds and job.holds.phase in ("next", "update") for one in each for job in one)
+    if nothing or later or method.delay():
         raise RequestError(
             "exchange_each",
             f"{method_words(method)} uses a result after the update that it belongs to; it"
@@ -336,14 +351,13 @@ class _RoundBuilder:
         if first:
             self.costed.begins.append(len(self.graph.tasks))
         self.backward_end = self.update_end = None
-        if other_s > 0:
+        if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
+        held = self.held(index)
         if self.before:
-            # Micro-batches that exchange nothing, together.
-            self.compute(f"forward {index} before", "forward", self.before * self.profile.forward_s)
-            backward_s = self.before * self.profile.backward_s
-            self.compute(f"backward {index} before", "backward", backward_s)
-        self.forward(index, jobs_under_way)
+            self.passes_before(index, held)
+            held = []
+        self.forward(index, jobs_under_way, held)
         self.backward(index, jobs_under_way)
         self.backward_end = self.end
         order = list(jobs_under_way.values())
@@ -361,16 +375,43 @@ class _RoundBuilder:
         if left:
             raise ValueError(f"jobs that wait for each other or for nothing: {', '.join(left)}")
 
-    def forward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
-        """Issue the forward pass, cut where a job begins or is waited for."""
-        total_s, done_s, parts = self.profile.forward_s, 0.0, 0
+    def held(self, index: int) -> list[Job]:
+        """Return the jobs of the iteration before that hold up the forward pass of this one."""
+        before = self.jobs[(index - 1) % len(self.jobs)]
+        return [job for job in before if job.holds and job.holds.phase == "next"]
+
+    def passes_before(self, index: int, held: Sequence[Job]) -> None:
+        """Issue the micro-batches that exchange nothing, together.
+
+        The first of them is issued by itself where jobs of the iteration before hold it up.
+        """
+        forward_s, backward_s, left = self.profile.forward_s, self.profile.backward_s, self.before
+        if held:
+            self.forward(index, {}, held, f"{index} first")
+            self.compute(f"backward {index} first", "backward", backward_s)
+            left -= 1
+        if left:
+            self.compute(f"forward {index} before", "forward", left * forward_s)
+            self.compute(f"backward {index} before", "backward", left * backward_s)
+
+    def forward(
+        self,
+        index: int,
+        jobs_under_way: dict[str, JobProgress],
+        held: Sequence[Job],
+        words: str = "",
+    ) -> None:
+        """Issue a forward pass, cut where a job begins or is waited for.
+
+        ``held`` are those that hold it up; ``words`` names it in place of the iteration's number.
+        """
+        total_s, done_s, parts, words = self.profile.forward_s, 0.0, 0, words or str(index)
         before = (index - 1) % len(self.jobs)
-        held = [job for job in self.jobs[before] if job.holds and job.holds.phase == "next"]
         cuts_at = _cuts(jobs_under_way, "forward", total_s)
         cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds} | cuts_at.keys()
         for cut_s in sorted(cuts):
             if cut_s > done_s:
-                self.pass_over(f"{index}.{parts}", "forward", cut_s - done_s)
+                self.pass_over(f"{words}.{parts}", "forward", cut_s - done_s)
                 done_s, parts = cut_s, parts + 1
             here = [job for job in held if job.holds and _clip(job.holds.seconds, total_s) == cut_s]
             for job in here:
@@ -380,7 +421,7 @@ class _RoundBuilder:
                 self.compute(f"update {before}.{here[0].name}", "update", self.update_s * share)
             self.jobs_at(cuts_at.get(cut_s, []), total_s)
         if total_s > done_s or not parts:
-            name = f"{index}.{parts}" if parts else f"{index}"
+            name = f"{words}.{parts}" if parts else words
             self.pass_over(name, "forward", total_s - done_s)
 
     def backward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:

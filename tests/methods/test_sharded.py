@@ -107,6 +107,20 @@ def test_fsdp_holds_gathered_units_and_one_units_gradients(sharding: str, gather
     assert held == 4.0 * (60 + gathered)
 
 
+@pytest.mark.parametrize(("gather", "width"), [("auto", 4), ("fp32", 4), ("bf16", 2), ("fp8", 1)])
+@pytest.mark.parametrize(("sharding", "gathers"), [("full_shard", 2), ("shard_grad_op", 1)])
+def test_fsdp_gathers_as_wide_as_asked_and_holds_what_it_gathers(
+    gather: str, width: int, sharding: str, gathers: int
+) -> None:
+    # Two layers of 1 MB on 4 GPUs: each gather and each scatter sends three quarters.
+    method = load_method("fsdp", {"gather": gather, "sharding": sharding})
+    found = plan(method)
+    assert found.sent_bytes == pytest.approx(0.75 * 500_000 * (gathers * width + 4))
+    # Both are one block: its gradients in fp32, and it as gathered where it goes after forward.
+    held = method.memory_in(MethodContext(4, profile=model([250_000] * 2, [5.0, 5.0])))
+    assert held == 500_000 * (4 + (width if sharding == "full_shard" else 0))
+
+
 def test_fsdp_on_two_gpus_divides_once() -> None:
     found = plan(load_method("fsdp", {}), cluster=ring_cluster(2, "1GB/s,1ms"))
     assert names(found, "compress") and not names(found, "decompress")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from perfsim import fusion
 from perfsim.compute.profile import Gradient, Layer, Profile
@@ -41,6 +42,7 @@ def plan(
     limit_bytes: float | None = None,
     *,
     overlap: bool = True,
+    **more: Any,
 ) -> CostedGraph:
     """Return the plan, on 4 GPUs at 1 GB/s and 1 ms a hop, of two layers with 1 MB each.
 
@@ -56,6 +58,7 @@ def plan(
         algorithm="ring",
         limit_bytes=limit_bytes,
         overlap=overlap,
+        **more,
     )
     return found
 

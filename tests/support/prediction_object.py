@@ -57,13 +57,30 @@ class Question(Strict):
     beside: list[str] = []
 
 
-class Throughput(Strict):
-    """Tokens and model FLOPs a second, and their share of the peak by convention."""
+class Rates(Strict):
+    """What is trained in a second: None for what is not known or not over text."""
+
+    model_config = ConfigDict(protected_namespaces=())
 
     tokens_per_s: PositiveFloat | None
     tokens_per_s_per_gpu: PositiveFloat | None
     model_tflops_per_gpu: PositiveFloat | None
-    mfu: dict[Literal["products", "causal", "palm", "6n"], PositiveFloat | None]
+    mfu: dict[str, PositiveFloat | None]
+
+
+class Memory(Strict):
+    """What a GPU holds, by part [bytes]."""
+
+    parameters: NonNegativeFloat
+    gradients: NonNegativeFloat
+    optimizer: NonNegativeFloat
+    activations: NonNegativeFloat
+    logits: NonNegativeFloat
+    copies: NonNegativeFloat
+    method: NonNegativeFloat
+    messages: NonNegativeFloat
+    step: NonNegativeFloat
+    overhead: NonNegativeFloat
 
 
 class Baseline(Strict):
@@ -136,11 +153,10 @@ class Light(Strict):
     iteration_s: PositiveFloat
     samples_per_s: PositiveFloat
     scaling_efficiency: PositiveFloat
-    throughput: Throughput
     baseline: Baseline
     breakdown_s: Breakdown
     communication: Communication
-    memory_bytes: dict[str, NonNegativeFloat]
+    memory_bytes: Memory
     beside: Beside | None = None
 
 
@@ -148,6 +164,7 @@ class Row(Light):
     """A prediction object without provenance: a row of compare, and of ``sweep --full``."""
 
     iteration_s_interval: list[PositiveFloat] = Field(min_length=2, max_length=2)
+    throughput: Rates
     bottleneck: Literal[BOTTLENECKS]
     notes: list[str]
 
@@ -173,7 +190,8 @@ def check(found: dict[str, Any], kind: type[Light]) -> None:
     assert one.communication.hidden_s <= one.communication.busy_s * (1 + 1e-9)
     ratio = one.baseline.iteration_s / one.iteration_s
     assert abs(one.baseline.speedup - ratio) <= 1e-9 * ratio
-    rate = one.scenario.batch * one.scenario.gpus / one.iteration_s
+    samples = one.scenario.batch * one.scenario.accumulate * one.scenario.gpus
+    rate = samples / one.iteration_s
     assert abs(one.samples_per_s - rate) <= 1e-9 * rate
     if isinstance(one, Row):
         low, high = one.iteration_s_interval

@@ -66,8 +66,10 @@ def too_many(elements: int, part_values: int, option: str) -> str:
     )
 
 
-def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
-    """Return push and pull of each part, given its number of values.
+def push_pull(
+    parts: Sequence[int], priority: int, servers: int, value_bytes: float = FLOAT
+) -> list[Send]:
+    """Return push and pull of each part, given its number of values, each of ``value_bytes``.
 
     No part waits for another's pull. Both run on one stream: servers on the workers' nodes answer
     pulls over the same NICs that push. A push costs half of both at once (see ``push_sharded``).
@@ -75,7 +77,7 @@ def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
     return [
         Send(
             collective,
-            float(FLOAT * part),
+            float(value_bytes * part),
             awaited=awaited,
             priority=priority,
             servers=servers,

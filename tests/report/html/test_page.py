@@ -144,6 +144,15 @@ def test_another_batch_has_its_own_measured_points_or_none(
     assert not ids(48)
 
 
+@pytest.mark.parametrize("trained", [{"accumulate": 2}, {"recompute": "full"}])
+def test_what_was_trained_otherwise_is_not_compared(
+    prediction: Prediction, trained: dict[str, Any]
+) -> None:
+    scenario = prediction.scenario
+    other = scenario._replace(further={**scenario.further, **trained})
+    assert measured_like(scenario, SHIPPED) and not measured_like(other, SHIPPED)
+
+
 def test_cells_of_the_map_are_won_by_the_least_time(near: ReportContext) -> None:
     assert len(near.cells) >= 9
     for cell in near.cells:

@@ -1,0 +1,312 @@
+"""Gradients added up over micro-batches: iterations by hand, laws of all methods, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from perfsim import fusion
+from perfsim.errors import RequestError
+from perfsim.methods import load_method, method_names
+from perfsim.planning.grid import SweepGrid, axes_of
+from perfsim.planning.sweep import Sweep, SweepRows
+from perfsim.prediction import Prediction, predict
+from perfsim.scenario import make_scenario
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
+from perfsim.schedule.run import run
+from perfsim.simulate.array import simulate
+from perfsim.simulate.events import simulate_events
+from support.builders import hand_device, ring_cluster
+from support.commands import run as command
+from support.dense import MS, planned, took_ms
+from support.layered import milliseconds, model, plan
+from support.what_ships import SHIPPED
+
+PASSES_MS = 40.0
+"""Forward 10 and backward 30 ms: of ``planned`` and of ``plan``'s two layers. Updates take 2 ms."""
+
+
+def seconds_of(made: CostedGraph, kind: str) -> float:
+    """Return what the tasks of a kind take together [s]."""
+    return sum(float(task.duration_s) for task in made.graph.tasks if task.kind == kind)
+
+
+# By hand: two gradients of 1 MB, ready 10 and 30 ms into backward; an all-reduce takes 7.5 ms, of
+# which the second is exposed.
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_what_exchanges_after_the_last_adds_the_passes_of_the_others(count: int) -> None:
+    made = planned("ssgd", fused="none", micro_batches=count)
+    assert took_ms(made) == pytest.approx((count - 1) * PASSES_MS + 40 + 7.5 + 2)
+    assert made.calls == 2
+    assert made.sent_bytes == pytest.approx(2 * 1.5e6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_what_exchanges_after_each_waits_and_sends_each_time(count: int) -> None:
+    made = planned("ssgd", fused="none", micro_batches=count, exchange_each=True)
+    assert took_ms(made) == pytest.approx(count * (40 + 7.5) + 2)
+    assert made.calls == 2 * count
+    assert made.sent_bytes == pytest.approx(count * 2 * 1.5e6)
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_the_update_runs_once_and_the_passes_each_time(each: bool) -> None:
+    made = planned("ssgd", micro_batches=4, exchange_each=each)
+    assert made.graph.iterations == 1
+    assert seconds_of(made, "update") == pytest.approx(2 * MS)
+    assert seconds_of(made, "forward") == pytest.approx(4 * 10 * MS)
+    assert seconds_of(made, "backward") == pytest.approx(4 * 30 * MS)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "fsdp", "zero", "dear", "powersgd"])
+def test_one_micro_batch_is_the_iteration_without_any(method: str) -> None:
+    plain, one = planned(method), planned(method, micro_batches=1)
+    assert one.graph.tasks == plain.graph.tasks
+    assert one.work == plain.work
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_the_host_adds_its_time_once(each: bool) -> None:
+    # 3 ms beside passes and update, on one GPU, which exchanges nothing.
+    of = model([250_000] * 2, [5.0, 5.0])
+    of = replace(of, iteration_s=of.iteration_s + 3 * MS)
+    made = plan(
+        load_method("ssgd", {}),
+        of,
+        ring_cluster(1, "1GB/s,1ms"),
+        micro_batches=3,
+        exchange_each=each,
+    )
+    assert milliseconds(made) == pytest.approx(3 * PASSES_MS + 2 + 3)
+
+
+def test_the_slowdown_of_overlap_is_that_of_the_backward_pass_that_exchanges() -> None:
+    made = planned("ssgd", fused="none", micro_batches=3, overlap_slowdown=1.5)
+    # Two passes of 40 ms, then 10 and 45, the exposed all-reduce and the update.
+    assert took_ms(made) == pytest.approx(2 * PASSES_MS + 10 + 45 + 7.5 + 2)
+
+
+def test_the_first_micro_batch_waits_for_what_the_iteration_before_left() -> None:
+    # DeAR by tests/methods/test_crossing_iterations.py: 30 + 7.5 + 6 + 6. Its gathers hold up the
+    # first forward pass, so that no micro-batch hides more of them.
+    made = plan(load_method("dear", {}), micro_batches=3)
+    assert milliseconds(made) == pytest.approx(2 * PASSES_MS + 49.5)
+    assert made.calls == 4
+
+
+# One layer of 1 MB, forward 10 and backward 30 ms: kernels 0.036 ms, all-reduce 7.5 ms, kernels
+# 0.0105 ms, a quarter of the update 0.5 ms, the gather 3.75 ms.
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "expected_ms"),
+    [
+        ({}, None, 2 * PASSES_MS + 40 + 7.5465 + 0.5 + 3.75),
+        ({"stage": 2}, None, 3 * (40 + 7.5465) + 0.5 + 3.75),
+        ({"stage": 2}, False, 2 * PASSES_MS + 40 + 7.5465 + 0.5 + 3.75),
+        ({}, True, 3 * (40 + 7.5465) + 0.5 + 3.75),
+    ],
+)
+def test_zero_sends_sharded_gradients_each_time_and_gathers_parameters_once(
+    options: dict[str, object], asked: bool | None, expected_ms: float
+) -> None:
+    of = model([250_000], [10.0], 30.0)
+    method = load_method("zero", options)
+    made = plan(method, of, policy="zero", micro_batches=3, exchange_each=asked)
+    assert milliseconds(made) == pytest.approx(expected_ms)
+    sent = [task.name.split()[0] for task in made.graph.tasks if task.kind == "communicate"]
+    assert sent.count("all_gather") == 1
+    assert sent.count("all_reduce") == (3 if method.exchanges_each(asked) else 1)
+
+
+def test_fsdp_gathers_and_scatters_in_each() -> None:
+    # By tests/methods/test_sharded.py: forward 13.75, backward 33.75 with its gathers, then the
+    # exposed sum of 12 us, 3.75 ms and 10.5 us; a quarter of the update.
+    passes_ms = 47.5 + 0.012 + 3.75 + 0.0105
+    method = load_method("fsdp", {})
+    one, three = plan(method), plan(method, micro_batches=3)
+    assert milliseconds(three) == pytest.approx(3 * passes_ms + 0.5)
+    assert three.sent_bytes == pytest.approx(3 * one.sent_bytes)
+    assert three.calls == 3 * one.calls
+
+
+# Laws
+
+
+def period_s(method: str, sizes: list[int], ranks: int, **more: Any) -> float:
+    """Return an iteration of a method on layers with one gradient each [s]."""
+    of = load_method(method, {})
+    plans = schedule(
+        model(sizes, [3.0] * len(sizes), 4.0),
+        of,
+        fusion.load_policy(of.default_fusion()).fuse,
+        hand_device(),
+        ring_cluster(ranks, "1GB/s,50us"),
+        algorithm="ring",
+        **more,
+    )
+    iterations = sum(one.count * one.graph.iterations for one in plans)
+    return float(sum(one.count * run(one).period_s for one in plans) / iterations)
+
+
+SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=5)
+
+
+@given(
+    method=st.sampled_from(method_names()),
+    sizes=SIZES,
+    ranks=st.integers(1, 12),
+    count=st.integers(2, 9),
+    overlap=st.booleans(),
+)
+def test_further_micro_batches_add_their_passes(
+    method: str, sizes: list[int], ranks: int, count: int, overlap: bool
+) -> None:
+    try:
+        one_s = period_s(method, sizes, ranks, overlap=overlap)
+        found_s = period_s(
+            method, sizes, ranks, overlap=overlap, micro_batches=count, exchange_each=False
+        )
+    except RequestError:
+        reject()
+    passes_s = (count - 1) * len(sizes) * 7 * MS
+    if load_method(method, {}).delay() and overlap:
+        # An exchange that an iteration does not wait for hides behind more of them.
+        assert passes_s <= found_s <= (one_s + passes_s) * (1 + 1e-9)
+    else:
+        assert found_s == pytest.approx(one_s + passes_s, rel=1e-9)
+
+
+@given(
+    method=st.sampled_from(method_names()),
+    sizes=SIZES,
+    ranks=st.integers(1, 12),
+    count=st.integers(2, 5),
+)
+def test_to_exchange_each_time_is_never_faster(
+    method: str, sizes: list[int], ranks: int, count: int
+) -> None:
+    try:
+        each_s = period_s(method, sizes, ranks, micro_batches=count, exchange_each=True)
+        last_s = period_s(method, sizes, ranks, micro_batches=count, exchange_each=False)
+    except RequestError:
+        reject()
+    assert each_s >= last_s * (1 - 1e-9)
+
+
+@given(
+    method=st.sampled_from(["ssgd", "wfbp", "fsdp", "zero", "topk", "powersgd", "dear"]),
+    ready=st.lists(st.floats(0.0, 0.05), min_size=1, max_size=5),
+    count=st.integers(1, 5),
+    each=st.booleans(),
+)
+@settings(max_examples=40)
+def test_both_engines_agree_and_the_parts_add_up(
+    method: str, ready: list[float], count: int, each: bool
+) -> None:
+    asked = None if method == "fsdp" else each and method != "dear"
+    moments = tuple(sorted(moment / MS for moment in ready))
+    made = planned(
+        method, ready_ms=moments, backward_ms=50, micro_batches=count, exchange_each=asked
+    )
+    timeline = simulate(made.graph)
+    assert simulate_events(made.graph).period_s == pytest.approx(timeline.period_s, rel=1e-9)
+    assert sum(timeline.breakdown().values()) == pytest.approx(timeline.iteration_s, rel=1e-9)
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize("method", ["dear", "p3", "localsgd", "bytescheduler", "dasgd"])
+def test_a_method_that_computes_without_the_result_is_refused(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = f"predict --model resnet50 --gpus 8 --method {method} --accumulate 4 --exchange-each"
+    left, out, err = command(asked, capsys)
+    assert (left, out) == (2, "")
+    assert err == (
+        f"perfsim: --exchange-each: {method} uses a result after the update that it belongs to; it"
+        " exchanges after the last micro-batch (leave --exchange-each out).\n"
+    )
+
+
+def test_fsdp_cannot_keep_whole_gradients(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "predict --model resnet50 --gpus 8 --method fsdp --accumulate 4 --no-exchange-each"
+    left, out, err = command(asked, capsys)
+    assert (left, out) == (2, "")
+    assert err == (
+        "perfsim: --exchange-each: fsdp gathers and scatters in each micro-batch; leave it out.\n"
+    )
+
+
+@pytest.mark.parametrize("count", [0, -1, 4097])
+def test_micro_batches_are_counted_from_1_to_4096(count: int) -> None:
+    with pytest.raises(RequestError, match="accumulate"):
+        make_scenario({"model": "resnet50", "gpus": 8, "accumulate": count})
+
+
+def test_help_says_what_methods_do_by_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = command("predict --help", capsys)
+    assert (
+        "[default: (as the method's code does: each for fsdp and zero stage 2, else the last)]"
+        in (" ".join(out.split()))
+    )
+
+
+# Whole predictions
+
+
+def ask(**fields: Any) -> Prediction:
+    """Return the prediction of ResNet-50 on 16 GPUs, or as asked."""
+    return predict(make_scenario({"model": "resnet50", "gpus": 16} | fields), SHIPPED)
+
+
+@pytest.mark.parametrize(("method", "each"), [("ssgd", None), ("ssgd", True), ("fsdp", None)])
+def test_samples_of_all_micro_batches_count(method: str, each: bool | None) -> None:
+    found = ask(method=method, accumulate=4, exchange_each=each)
+    assert found.samples_per_s == pytest.approx(4 * 32 * 16 / found.iteration_s)
+    assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
+    assert found.scenario.batch == 32
+
+
+@pytest.mark.parametrize("method", ["ssgd", "fsdp", "dgc", "localsgd"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_one_gpu_scales_to_itself(method: str, count: int) -> None:
+    found = ask(method=method, gpus=1, accumulate=count)
+    assert found.scaling_efficiency == pytest.approx(1.0)
+    assert found.communication["bytes_per_gpu"] == 0
+
+
+def test_gpus_of_two_types_scale_to_their_mean_rate() -> None:
+    found = ask(gpus=8, gpu="v100:4,p100:4", net="1000Gbit/s,1us", accumulate=64)
+    # The slower type sets the pace: its passes, and little beside them.
+    alone_s = ask(gpus=1, gpu="p100", accumulate=64).iteration_s
+    assert found.iteration_s == pytest.approx(alone_s, rel=0.02)
+    fast_s = ask(gpus=1, gpu="v100", accumulate=64).iteration_s
+    assert found.scaling_efficiency == pytest.approx(
+        2 / (1 + alone_s / fast_s) * alone_s / found.iteration_s, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", ["ssgd", "zero", "dear", "dgc", "powersgd", "localsgd"])
+@pytest.mark.parametrize("net", ["1gbe", "ib100"])
+def test_more_micro_batches_never_train_fewer_samples(method: str, net: str) -> None:
+    rates = [ask(method=method, net=net, accumulate=count).samples_per_s for count in (1, 2, 8, 64)]
+    assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "zero", "dgc"])
+def test_a_sweep_over_micro_batches_is_what_predict_says(method: str) -> None:
+    base = {"model": "resnet50", "net": "10gbe", "method": method}
+    asked = Sweep(SweepGrid(base, axes_of({"accumulate": "1,2,8", "gpus": "1,8,64"})))
+    for index, row in enumerate(SweepRows(asked).chunk(0, len(asked.grid))):
+        want = predict(make_scenario(asked.grid.fields(index)), SHIPPED)
+        sent = want.communication["bytes_per_gpu"]
+        assert row == (want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, "")

@@ -1,0 +1,237 @@
+"""What a prediction says of memory: its parts, the warning, the largest batch; plan and tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfsim.compute.memory import usable_bytes
+from perfsim.errors import RequestError
+from perfsim.memory import UNFIT, MemoryUse, check_fits, fitting_batch, memory_note, memory_use
+from perfsim.planning.capacity import Prices, Target, plan
+from perfsim.planning.tune import tune
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import Setup, resolve
+from perfsim.scenario import Scenario, make_scenario
+from support.commands import answer, run
+from support.what_ships import SHIPPED
+
+PARTS = [
+    *("parameters", "gradients", "optimizer", "activations", "logits"),
+    *("copies", "method", "messages", "step", "overhead"),
+]
+NODE = {"gpus": 8, "gpus_per_node": 8, "gpu": "h100", "net": "100gbe"}
+
+
+def asked(model: str = "gpt3-1.3b", **fields: Any) -> Scenario:
+    """Return a scenario on a node of H100."""
+    return make_scenario(NODE | {"model": model} | fields)
+
+
+def setup(model: str = "gpt3-1.3b", **fields: Any) -> Setup:
+    """Return it with all that it names."""
+    return resolve(asked(model, **fields), SHIPPED)
+
+
+def ask(model: str = "gpt3-1.3b", **fields: Any) -> Prediction:
+    """Return its prediction."""
+    return predict(asked(model, **fields), SHIPPED)
+
+
+# Parts
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"model": "gpt3-1.3b"},
+    {"model": "gpt3-1.3b", "method": "fsdp", "recompute": "full"},
+    {"model": "llama3-8b", "method": "zero"},
+    {"model": "resnet50", "method": "dgc", "batch": 64},
+    {"model": "bert-large", "method": "powersgd"},
+    {"model": "gpt2", "gpu": "v100", "method": "topk"},
+    {"model": "generic:params=350M,layers=48,flops=12GFLOP"},
+]
+
+
+@pytest.mark.parametrize("fields", QUESTIONS, ids=lambda fields: str(fields["model"]))
+def test_a_prediction_has_every_part(fields: dict[str, Any]) -> None:
+    found = ask(**fields)
+    assert list(found.memory_bytes) == PARTS
+    assert all(part >= 0 for part in found.memory_bytes.values())
+    assert found.to_dict()["memory_bytes"] == found.memory_bytes
+    # An exchange of compressed messages holds what it gathers; nothing else is known later.
+    use = memory_use(setup(**fields))
+    assert use.total == pytest.approx(sum(use.parts.values()))
+    differing = {name for name in PARTS if use.parts[name] != found.memory_bytes[name]}
+    assert differing <= {"messages", "overhead"}
+
+
+def test_state_is_what_the_optimizer_and_the_method_keep() -> None:
+    n = setup().profile.elements
+    # fp32 AdamW: 4 bytes a weight, 8 of moments; shared by 8 where FSDP or ZeRO share them.
+    for method, parameters, optimizer in (("ssgd", 4, 8), ("zero", 4, 1), ("fsdp", 0.5, 1)):
+        found = ask(method=method, precision="fp32").memory_bytes
+        assert found["parameters"] == pytest.approx(parameters * n, rel=1e-6), method
+        assert found["optimizer"] == pytest.approx(optimizer * n, rel=1e-6), method
+    for optimizer, moments in (("sgd", 0), ("momentum", 4), ("adam", 8), ("adamw", 8)):
+        held = ask(precision="fp32", optimizer=optimizer).memory_bytes["optimizer"]
+        assert held == moments * n, optimizer
+
+
+def test_a_larger_batch_holds_more_and_recomputation_less() -> None:
+    def total(**fields: Any) -> float:
+        return memory_use(setup(**fields)).total
+
+    totals = [total(batch=batch) for batch in (1, 2, 8, 32)]
+    assert totals == sorted(totals)
+    again = [total(batch=8, recompute=word) for word in ("none", "selective", "full")]
+    assert again == sorted(again, reverse=True) and again[0] > 1.2 * again[2]
+    # Micro-batches are held one after the other, but their gradients stay.
+    held = ask(batch=8, accumulate=4).memory_bytes
+    assert held["activations"] == ask(batch=8).memory_bytes["activations"]
+    assert held["gradients"] == 4 * setup().profile.elements
+    assert total(batch=32) > total(batch=8, accumulate=4)
+
+
+def test_what_may_be_used_is_less_than_the_gpu_has() -> None:
+    use = memory_use(setup())
+    memory = setup().device.memory_bytes
+    assert use.usable == usable_bytes(memory) < memory
+    assert MemoryUse({"a": 3.0, "b": 2.0}, 5.0, True).fits
+    assert not MemoryUse({"a": 3.0, "b": 2.5}, 5.0, True).fits
+
+
+def test_of_several_types_the_one_with_the_least_memory_counts() -> None:
+    # The RTX 3090, with 24 GB, is faster than the V100 with 32.
+    types = {"gpu": "v100:4,rtx3090:4", "gpus_per_node": 4, "precision": "fp32"}
+    found = memory_use(setup("gpt2", **types))
+    sizes = {gpu: setup("gpt2", gpu=gpu).device.memory_bytes for gpu in ("v100", "rtx3090")}
+    assert sizes["rtx3090"] < sizes["v100"]
+    assert found.usable == usable_bytes(sizes["rtx3090"])
+    note = memory_note(setup("gpt2", **types, batch=256), found._replace(parts={"a": 1e12}))
+    assert ", rtx3090 has " in note
+
+
+# The largest batch
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"method": "fsdp"},
+        {"recompute": "full"},
+        {"method": "fsdp", "model": "llama3-8b", "seq": 2048, "recompute": "full"},
+        {"model": "resnet50", "gpu": "v100"},
+        {"model": "bert-large", "gpu": "a100-40gb", "method": "zero"},
+    ],
+)
+def test_the_largest_batch_fits_and_one_more_does_not(fields: dict[str, Any]) -> None:
+    found = fitting_batch(setup(**fields))
+    assert found
+    assert memory_use(setup(**fields | {"batch": found})).fits
+    assert not memory_use(setup(**fields | {"batch": found + 1})).fits
+    assert (
+        memory_note(setup(**fields | {"batch": found}), memory_use(setup(**fields), 0, found)) == ""
+    )
+
+
+def test_no_batch_fits_where_the_state_does_not() -> None:
+    assert fitting_batch(setup("llama3-70b")) == 0
+    assert fitting_batch(setup("lstm", gpu="v100", batch=1)) != 0
+
+
+# The warning
+
+
+def test_what_does_not_fit_is_warned_of_first(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(batch=64)
+    best = fitting_batch(setup())
+    first, *others = found.notes
+    assert first.startswith(f"{UNFIT}: ")
+    assert first.endswith(f"The largest `batch` that fits is {best}.")
+    assert not any(note.startswith(UNFIT) for note in others)
+    flags = "predict --model gpt3-1.3b --gpus 8 --gpus-per-node 8 --gpu h100 --net 100gbe"
+    left, out, _ = run(f"{flags} --batch 64", capsys)
+    lines = out.splitlines()
+    assert left == 0
+    warning = next(number for number, line in enumerate(lines) if line.startswith("WARNING: "))
+    assert lines[warning].startswith(f"WARNING: {UNFIT}: ")
+    assert warning < next(n for n, line in enumerate(lines) if line.startswith("iteration "))
+    assert f"--batch that fits is {best}." in " ".join(line.strip() for line in lines)
+    assert answer(f"{flags} --batch 64", capsys)["notes"][0].startswith(UNFIT)
+    _, fits, _ = run(f"{flags} --batch {best}", capsys)
+    assert UNFIT not in fits
+
+
+@pytest.mark.parametrize(
+    ("fields", "ways"),
+    [
+        ({}, "`method` fsdp or `recompute` full"),
+        ({"recompute": "full"}, "`method` fsdp"),
+        ({"method": "fsdp"}, "`recompute` full or more GPUs"),
+        ({"method": "fsdp", "recompute": "full"}, "more GPUs"),
+    ],
+)
+def test_where_no_batch_fits_it_says_what_would_need_less(
+    fields: dict[str, Any], ways: str
+) -> None:
+    note = ask("llama3-70b", **fields).notes[0]
+    assert note.startswith(UNFIT)
+    assert note.endswith(f" No batch does; {ways} would need less.")
+
+
+def test_a_model_without_layers_is_warned_of_by_its_state() -> None:
+    note = memory_note(setup(), MemoryUse({"parameters": 1e12}, 8e10, False))
+    assert note.startswith(f"{UNFIT}: 1 TB without activations, h100 has 80 GB for it.")
+
+
+def test_what_does_not_fit_can_be_refused() -> None:
+    unfit = setup(batch=64)
+    with pytest.raises(RequestError) as caught:
+        check_fits(unfit, memory_use(unfit))
+    assert (caught.value.field, str(caught.value)[:28]) == ("batch", f"batch: {UNFIT}"[:28])
+    check_fits(setup(batch=1), memory_use(setup(batch=1)))
+
+
+# Plan and tune
+
+
+def test_plan_leaves_out_what_does_not_fit_unless_asked() -> None:
+    both = [asked(batch=batch, gpus=8) for batch in (4, 64)]
+    target, prices = Target(1_000_000, 1), Prices("", (), Path())
+    made = plan(both, target, prices, SHIPPED)
+    assert [one.prediction.scenario.batch for one in made.choices] == [4]
+    [reason] = made.left_out.values()
+    assert "`ignore_memory` takes it nevertheless" in reason
+    whole = plan(both, target, prices, SHIPPED, ignore_memory=True)
+    assert [one.prediction.scenario.batch for one in whole.choices] == [4, 64]
+    assert not whole.left_out
+
+
+def test_the_plan_command_takes_what_does_not_fit_when_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = (
+        "plan --model gpt3-1.3b --gpu h100 --gpus 8 --net 100gbe --batch 64 --method ssgd"
+        " --dataset 1000000samples --epochs 1"
+    )
+    left, out, err = run(flags, capsys)
+    assert (left, out) == (2, "")
+    assert "needs" in err and "of memory; the GPU has 84.44 GB for it" in err
+    assert "--ignore-memory" in err
+    found = answer(f"{flags} --ignore-memory", capsys)
+    assert [(row["gpus"], row["method"]) for row in found["rows"]] == [(8, "ssgd")]
+
+
+def test_tune_refuses_what_does_not_fit_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+    unfit = asked(batch=64)
+    with pytest.raises(RequestError, match=UNFIT):
+        tune(unfit, ["bucket"], SHIPPED)
+    assert tune(unfit, ["bucket"], SHIPPED, ignore_memory=True).tuned
+    flags = "tune --model gpt3-1.3b --gpus 8 --gpu h100 --net 100gbe --batch 64 --over bucket"
+    left, out, err = run(flags, capsys)
+    assert (left, out) == (2, "")
+    assert err.startswith(f"perfsim: --batch: {UNFIT}: ")
+    left, _, err = run(f"{flags} --ignore-memory", capsys)
+    assert (left, err) == (0, "")

@@ -1,0 +1,186 @@
+"""Models that nobody measured: by name, by numbers or by a file, and how they are listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfsim.errors import RequestError
+from perfsim.models import NAMED, build_model
+from perfsim.prediction import Prediction, predict
+from perfsim.scenario import make_scenario
+from perfsim.session import Session
+from support.commands import answer, run
+from support.what_ships import SHIPPED
+
+LLAMA = "transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256,seq=8192"
+LLAMA_FILE = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+"""The numbers of Llama 3 8B (Dubey et al., arXiv 2407.21783, table 3)."""
+GENERIC = "generic:params=350M,layers=48,flops=12GFLOP"
+
+
+def ask(model: str, catalog: Session = SHIPPED, **fields: Any) -> Prediction:
+    """Return the prediction of a model on 16 H100."""
+    asked = {"model": model, "gpus": 16, "gpus_per_node": 8, "gpu": "h100", "net": "100gbe"}
+    return predict(make_scenario(asked | fields), catalog)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return a file that states Llama 3 8B."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA_FILE), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("method", ["ssgd", "fsdp", "powersgd"])
+@pytest.mark.parametrize("fields", [{}, {"seq": 2048, "batch": 4, "software": "megatron"}])
+def test_a_model_is_the_same_by_name_by_numbers_and_by_file(
+    method: str, fields: dict[str, Any], config: Path
+) -> None:
+    named = ask("llama3-8b", method=method, **fields)
+    stated = ask(LLAMA, method=method, **fields)
+    for one in (
+        stated,
+        *(ask(str(path), method=method, **fields) for path in (config, config.parent)),
+    ):
+        assert one.iteration_s == pytest.approx(named.iteration_s, rel=1e-12)
+        assert one.breakdown_s == pytest.approx(named.breakdown_s)
+        assert one.communication == pytest.approx(named.communication)
+        assert one.memory_bytes == pytest.approx(named.memory_bytes)
+        assert one.throughput == named.throughput
+    # Only what is printed differs: each keeps the words that were asked for.
+    assert (named.scenario.model, stated.scenario.model) == ("llama3-8b", LLAMA)
+
+
+def test_a_changed_file_is_read_anew_in_one_session(config: Path) -> None:
+    session = Session()
+    before = ask(str(config), session)
+    config.write_text(json.dumps(LLAMA_FILE | {"num_hidden_layers": 16}), encoding="utf-8")
+    after = ask(str(config), session)
+    assert after.iteration_s == pytest.approx(ask(LLAMA.replace("32,h", "16,h", 1)).iteration_s)
+    assert after.memory_bytes["parameters"] < 0.6 * before.memory_bytes["parameters"]
+    assert (
+        after.throughput.flops_per_sample["products"]
+        < (before.throughput.flops_per_sample["products"])
+    )
+
+
+def test_what_is_assumed_of_a_model_is_said() -> None:
+    assumed = [note for note in ask("llama3-8b").notes if "assumptions" in note]
+    assert assumed == [
+        "`batch` 1, `precision` amp-bf16, `seq` 8192: assumptions, as nothing of the model was"
+        " measured."
+    ]
+    given = ask("llama3-8b", batch=1, precision="bf16", seq=8192)
+    assert not any("assumptions" in note for note in given.notes)
+    assert given.iteration_s == ask("llama3-8b").iteration_s
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision"), [("h100", "amp-bf16"), ("v100", "amp-fp16"), ("p100", "fp32")]
+)
+def test_the_usual_precision_is_the_narrowest_that_the_gpu_trains_in(
+    gpu: str, precision: str
+) -> None:
+    assert ask("gpt3-125m", gpu=gpu).scenario.precision == precision
+
+
+def test_tokens_of_a_sample_are_those_of_the_model_or_those_asked_for() -> None:
+    own, asked = ask("llama3-8b"), ask("llama3-8b", seq=2048)
+    assert own.throughput.tokens == 8192 and asked.throughput.tokens == 2048
+    # A quarter of the tokens; attention, which goes with the square, takes less than a quarter.
+    passes = [one.breakdown_s["forward"] + one.breakdown_s["backward"] for one in (own, asked)]
+    assert 0.15 < passes[1] / passes[0] < 0.26
+    assert own.communication["bytes_per_gpu"] == asked.communication["bytes_per_gpu"]
+
+
+def test_learned_positions_that_are_not_there_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left, out, err = run("predict --model gpt3-1.3b --gpus 8 --gpu h100 --seq 4096", capsys)
+    assert (left, out) == (2, "")
+    assert err == "perfsim: --seq: the model learns 2048 positions, found 4096.\n"
+    left, out, err = run(f"predict --model {GENERIC} --gpus 8 --gpu h100 --seq 128", capsys)
+    assert (left, out) == (2, "")
+    assert err == "perfsim: --seq: a generic model takes no tokens.\n"
+
+
+def test_an_iteration_of_the_users_own_pins_a_stated_model() -> None:
+    for model in ("llama3-8b", LLAMA, GENERIC):
+        found = ask(model, gpus=1, gpus_per_node=1, single_gpu="400ms", batch=2)
+        assert found.iteration_s == pytest.approx(0.4)
+        assert found.samples_per_s == pytest.approx(5.0)
+        shares = [found.breakdown_s[part] for part in ("forward", "backward", "update")]
+        assert all(share > 0 for share in shares)
+
+
+def test_a_generic_model_sends_its_parameters_and_does_its_work() -> None:
+    found = ask(GENERIC, algorithm="ring", gpus=8, batch=4)
+    assert found.communication["bytes_per_gpu"] == pytest.approx(2 * 7 / 8 * 4 * 350e6)
+    # 12 GFLOP forward, twice that backward.
+    assert found.throughput.flops_per_sample["products"] == pytest.approx(36e9)
+    assert found.throughput.tokens_per_s is None
+    twice = ask(GENERIC.replace("12G", "2400G"), algorithm="ring", gpus=8, batch=4)
+    assert twice.breakdown_s["forward"] > found.breakdown_s["forward"]
+
+
+def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    ways = (
+        " Or give one's numbers: a Hugging Face config.json,"
+        " transformer:layers=..,hidden=..,heads=..,vocab=.., or"
+        " generic:params=..,layers=..,flops=..; `perfsim calibrate compute` measures one."
+    )
+    for command in ("predict --gpus 8 --model llama3-8c", "show model llama3-8c"):
+        left, out, err = run(command, capsys)
+        assert (left, out) == (2, "")
+        assert "no 'llama3-8c'; did you mean 'llama3-8b'?" in err
+        assert err.endswith(f"{ways}\n")
+    with pytest.raises(RequestError) as caught:
+        ask("resnet5")
+    assert "'resnet50'" in str(caught.value) and ways in str(caught.value)
+
+
+# In the inventory
+
+
+def test_every_model_is_listed_with_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = answer("list models", capsys)["rows"]
+    alone = {row["model"]: row for row in rows if row["batch"] is None}
+    assert set(alone) == set(NAMED)
+    assert not {row["model"] for row in rows if row["batch"]} & set(alone)
+    for name, row in alone.items():
+        assert row["parameters"] == sum(layer.elements for layer in build_model(name))
+        assert (row["gpu"], row["precision"], row["total"]) == ("any", "any", "derived")
+        assert row["iteration_ms"] is None and row["profile"] == ""
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", LLAMA])
+def test_a_stated_model_is_shown(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(f"show model {model}", capsys)
+    assert "parameters: 8,030,261,248" in out
+    assert "sample: 8192 tokens" in out
+    assert "its numbers alone: times are those of its kernels on the GPU asked for" in out
+    # 128256 x 4096 values of 4 bytes.
+    assert "model.embed_tokens.weight" in out and "2.101 GB" in out
+
+
+def test_a_file_and_a_generic_model_are_shown(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(f"show model {config}", capsys)
+    assert "parameters: 8,030,261,248" in out
+    _, out, _ = run(f"show model {GENERIC}", capsys)
+    assert "forward: 12 GFLOP a sample" in out and "sample: not over text" in out
