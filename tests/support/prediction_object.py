@@ -153,6 +153,7 @@ class Light(Strict):
     iteration_s: PositiveFloat
     samples_per_s: PositiveFloat
     scaling_efficiency: PositiveFloat
+    throughput: Rates
     baseline: Baseline
     breakdown_s: Breakdown
     communication: Communication
@@ -164,7 +165,6 @@ class Row(Light):
     """A prediction object without provenance: a row of compare, and of ``sweep --full``."""
 
     iteration_s_interval: list[PositiveFloat] = Field(min_length=2, max_length=2)
-    throughput: Rates
     bottleneck: Literal[BOTTLENECKS]
     notes: list[str]
 
