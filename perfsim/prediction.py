@@ -28,7 +28,7 @@ from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
-from perfsim.throughput import Throughput, throughput_of
+from perfsim.throughput import Throughput, setup_throughput
 from perfsim.what_if import (
     bottleneck,
     era_move,
@@ -184,7 +184,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
-        throughput=throughput_of(setup, iteration.samples_per_s),
+        throughput=setup_throughput(setup, iteration.samples_per_s),
         meeting=contention,
     )
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from perfsim.compute.device import Device
 from perfsim.models import is_defined, model_flops, takes_tokens
 from perfsim.resolve import Setup
 
-__all__ = ["CONVENTIONS", "Throughput", "throughput_of"]
+__all__ = ["CONVENTIONS", "Throughput", "setup_throughput", "throughput_of"]
 
 CONVENTIONS = {
     "products": "3 x the forward pass, attention whole, no embedding (torchtitan, nanotron)",
@@ -62,14 +63,22 @@ class Throughput(NamedTuple):
         }
 
 
-def throughput_of(setup: Setup, samples_per_s: float) -> Throughput:
-    """Return what a setup trains in a second, in samples, tokens and model FLOPs."""
-    profile, device = setup.profile, setup.device
-    text = is_defined(profile.model) and takes_tokens(profile.model)
+def throughput_of(
+    model: str, tokens: int | None, device: Device, precision: str, samples_per_s: float, gpus: int
+) -> Throughput:
+    """Return what is trained in a second, in samples, tokens and model FLOPs."""
+    text = is_defined(model) and takes_tokens(model)
     return Throughput(
         samples_per_s,
-        setup.scenario.gpus,
-        profile.sequence if text else None,
-        model_flops(profile.model, profile.sequence),
-        device.peaks.get(profile.precision, 0.0),
+        gpus,
+        tokens if text else None,
+        model_flops(model, tokens),
+        device.peaks.get(precision, 0.0),
     )
+
+
+def setup_throughput(setup: Setup, samples_per_s: float) -> Throughput:
+    """Return what a setup trains in a second."""
+    profile, gpus = setup.profile, setup.scenario.gpus
+    tokens, precision = profile.sequence, profile.precision
+    return throughput_of(profile.model, tokens, setup.device, precision, samples_per_s, gpus)

@@ -190,7 +190,7 @@ def test_what_does_not_fit_can_be_refused() -> None:
     unfit = setup(batch=64)
     with pytest.raises(RequestError) as caught:
         check_fits(unfit, memory_use(unfit))
-    assert (caught.value.field, str(caught.value)[:28]) == ("batch", f"batch: {UNFIT}"[:28])
+    assert str(caught.value).startswith(UNFIT) and "ignore_memory" in str(caught.value)
     check_fits(setup(batch=1), memory_use(setup(batch=1)))
 
 
@@ -218,7 +218,7 @@ def test_the_plan_command_takes_what_does_not_fit_when_told(
     )
     left, out, err = run(flags, capsys)
     assert (left, out) == (2, "")
-    assert "needs" in err and "of memory; the GPU has 84.44 GB for it" in err
+    assert "does not fit into memory" in err and "the GPU has 84.44 GB for it" in err
     assert "--ignore-memory" in err
     found = answer(f"{flags} --ignore-memory", capsys)
     assert [(row["gpus"], row["method"]) for row in found["rows"]] == [(8, "ssgd")]
@@ -232,6 +232,6 @@ def test_tune_refuses_what_does_not_fit_unless_told(capsys: pytest.CaptureFixtur
     flags = "tune --model gpt3-1.3b --gpus 8 --gpu h100 --net 100gbe --batch 64 --over bucket"
     left, out, err = run(flags, capsys)
     assert (left, out) == (2, "")
-    assert err.startswith(f"perfsim: --batch: {UNFIT}: ")
+    assert err.startswith(f"perfsim: {UNFIT}: ")
     left, _, err = run(f"{flags} --ignore-memory", capsys)
     assert (left, err) == (0, "")

@@ -14,15 +14,13 @@ from perfsim.fusion.policies import block_units
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
 from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
+    GatherType,
     Prefetch,
     backward_gathers,
     forward_gathers,
+    gathered_bytes,
     scattered,
 )
-
-_WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
-"""Bytes of a gathered parameter, by its type."""
-_HALF = ("amp-fp16", "amp-bf16", "fp8")
 
 
 class Fsdp(Method):
@@ -81,15 +79,13 @@ class Fsdp(Method):
         0, ge=0, le=10**6, description="ranks that share one copy (hybrid sharding); 0: all"
     )
 
-    gather: Literal["auto", "fp32", "bf16", "fp8"] = Field(
+    gather: GatherType = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
 
     def gathered_bytes(self, world: MethodContext) -> float:
         """Return the width of a gathered parameter [bytes]."""
-        half = world.profile is not None and world.profile.precision in _HALF
-        width = ("bf16" if half else "fp32") if self.gather == "auto" else self.gather
-        return _WIDTHS[width]
+        return gathered_bytes(self.gather, world)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""

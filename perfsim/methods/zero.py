@@ -13,6 +13,7 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
+from perfsim.methods.building.sharded_parameters import GatherType, gathered_bytes
 
 REDUCE_BUCKET = 500_000_000
 """Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
@@ -30,10 +31,12 @@ class Zero(Method):
     (use_multi_rank_bucket_allreduce). "reduce" sends each owner its part, one reduce after the
     other, as DeepSpeed does with that off. "reduce_scatter" is the paper's.
 
+    In half precision parameters are gathered in bf16.
+
     Bytes a rank: 3 (P-1)/P x 4 a parameter; 2 (P-1)/P x 4 unless gradients are all-reduced. Memory:
     1/P of the optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with
-    overlap) and this rank's master copy. Stages 1 and 2 send alike. Left out: half precision; the
-    norm and the check for overflow; offloading; a bucket's parts that straddle owners.
+    overlap) and this rank's master copy. Stages 1 and 2 send alike. Left out: the norm and
+    the check for overflow; offloading; a bucket's parts that straddle owners.
     """
 
     summary: ClassVar[str] = "optimizer (and gradients) sharded, parameters gathered (ZeRO-1, -2)"
@@ -48,6 +51,9 @@ class Zero(Method):
     lossy: ClassVar[bool] = False
 
     stage: int = Field(1, ge=1, le=2, description="1: optimizer state sharded; 2: gradients too")
+    gather: GatherType = Field(
+        "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
+    )
     overlap_comm: bool = Field(False, description="reduce while the backward pass goes on")
     reduction: Literal["all_reduce", "reduce", "reduce_scatter"] = Field(
         "all_reduce", description="DeepSpeed's all-reduce or reduces, or the paper's reduce-scatter"
@@ -55,7 +61,8 @@ class Zero(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job for each bucket of gradients, and one that gathers the parameters."""
-        size_bytes = float(FLOAT * sum(bucket.elements for bucket in buckets))
+        width = gathered_bytes(self.gather, world)
+        size_bytes = width * sum(bucket.elements for bucket in buckets)
         gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)
         if not self.overlap_comm:

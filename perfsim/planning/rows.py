@@ -22,7 +22,7 @@ from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
-from perfsim.throughput import throughput_of
+from perfsim.throughput import setup_throughput
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
     --------
     >>> row = timing_only_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
     >>> [name for name in row if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
-    ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
+    ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'throughput', 'baseline', ...]
     >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
     '`gpus`: 0 is not allowed: it must be 1 or more.'
     """
@@ -156,7 +156,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         "iteration_s": iteration_s,
         "samples_per_s": samples_per_s,
         "scaling_efficiency": efficiency,
-        "throughput": throughput_of(setup, samples_per_s).to_dict(),
+        "throughput": setup_throughput(setup, samples_per_s).to_dict(),
         "baseline": {
             "method": "ssgd",
             "iteration_s": baseline_s,
