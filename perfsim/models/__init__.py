@@ -83,7 +83,7 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
         return MODELS[name]()
     if name not in TEXT_MODELS:
         raise RequestError(
-            "seq", f"{name} takes no tokens; models over text: {', '.join(TEXT_MODELS)}."
+            "seq", f"{name} takes no tokens: it is not over text, as bert-large or llama3-8b are."
         )
     return MODELS[name](tokens=tokens)
 

@@ -428,7 +428,9 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         source: a median of many
           runs
     """
-    columns = {name: [str(row[name]) for row in rows] for name in rows[0]}
+    columns = {
+        name: ["-" if row[name] is None else str(row[name]) for row in rows] for name in rows[0]
+    }
     notes = {} if _gap(_widths(columns), width) else _shared(columns)
     for name, long in notes.items():
         marks = {text: f"[{number}]" for number, text in enumerate(long, 1)}

@@ -276,6 +276,10 @@ def _follows_update(job: Job) -> bool:
     return bool(job.stages) and job.stages[0].earliest == "update"
 
 
+_ONCE_AN_ITERATION = ("second order", "fewer exchanges", "beyond one cluster")
+"""Families that precondition gradients or average weights: not after each micro-batch."""
+
+
 def _check_each(
     jobs: Sequence[Sequence[Job]], each: Sequence[Sequence[Job]], method: Method
 ) -> None:
@@ -294,6 +298,12 @@ def _check_each(
         raise RequestError(
             "exchange_each",
             f"{method_words(method)} uses a result after the update that it belongs to; it"
+            " exchanges after the last micro-batch (leave `exchange_each` out).",
+        )
+    if method.family in _ONCE_AN_ITERATION:
+        raise RequestError(
+            "exchange_each",
+            f"{method_words(method)} ({method.family}) does its work once an iteration; it"
             " exchanges after the last micro-batch (leave `exchange_each` out).",
         )
 

@@ -224,7 +224,7 @@ def test_both_engines_agree_and_the_parts_add_up(
 # What cannot be asked
 
 
-@pytest.mark.parametrize("method", ["dear", "p3", "localsgd", "bytescheduler", "dasgd"])
+@pytest.mark.parametrize("method", ["dear", "p3", "bytescheduler", "dasgd"])
 def test_a_method_that_computes_without_the_result_is_refused(
     method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,3 +310,13 @@ def test_a_sweep_over_micro_batches_is_what_predict_says(method: str) -> None:
         want = predict(make_scenario(asked.grid.fields(index)), SHIPPED)
         sent = want.communication["bytes_per_gpu"]
         assert row == (want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, "")
+
+
+@pytest.mark.parametrize("method", ["kaisa", "d_kfac", "dpsgd", "localsgd"])
+def test_what_is_done_once_an_iteration_is_refused_each_micro_batch(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = f"--model resnet50 --gpu v100 --gpus 8 --accumulate 2 --exchange-each --method {method}"
+    left, out, err = command(f"predict {flags}", capsys)
+    assert (left, out) == (2, "")
+    assert err.startswith(f"perfsim: --exchange-each: {method} (") and err.count("\n") == 1
