@@ -42,7 +42,9 @@ def plan_command(
     json: bool,
     dataset: Annotated[
         str,
-        typer.Option(help="Training set: imagenet, cifar10, squad, or its size: 1281167samples."),
+        typer.Option(
+            help="Training set: imagenet, cifar10, squad, or its size: 1281167samples, 3e9tokens."
+        ),
     ],
     epochs: Annotated[str, typer.Option(metavar="N", help="Epochs of every method.")],
     epochs_of: Annotated[
@@ -84,7 +86,8 @@ def plan_command(
     from perfsim.planning.capacity import find_prices, plan
     from perfsim.session import Session
 
-    target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power)
+    tokens = _tokens(asked) if dataset.rstrip().endswith("tokens") else None
+    target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power, tokens)
     catalog = Session(asked.profiles)
     given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
     if counts is None and asked.flags.get("gpus") is None:
@@ -108,6 +111,18 @@ def plan_command(
     print_answer(best.to_dict(), out, json, show)
 
 
+def _tokens(asked: ScenarioFlags) -> int | None:
+    """Return the tokens a sample of the model that is asked for; None where it takes none."""
+    from perfsim.models import is_defined, own_tokens, takes_tokens
+    from perfsim.models.specification import canonical_model
+
+    fields, _ = asked.fields()
+    model = canonical_model(str(fields.get("model", "")))
+    if not is_defined(model) or not takes_tokens(model):
+        return None
+    return int(fields["seq"]) if fields.get("seq") else own_tokens(model)
+
+
 def _target(
     dataset: str,
     epochs: str,
@@ -115,6 +130,7 @@ def _target(
     deadline: str | None,
     budget: str | None,
     gpu_power: str | None,
+    tokens: int | None = None,
 ) -> Target:
     """Return what the plan has to reach, in SI units."""
     from perfsim.planning.capacity import (
@@ -130,7 +146,7 @@ def _target(
     amount, currency = parse_budget(budget) if budget else (None, "")
     limit_s = parse_seconds(deadline, "deadline") if deadline else None
     power_w = parse_power(gpu_power) if gpu_power else None
-    return Target(parse_samples(dataset), every, single, limit_s, amount, currency, power_w)
+    return Target(parse_samples(dataset, tokens), every, single, limit_s, amount, currency, power_w)
 
 
 def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:

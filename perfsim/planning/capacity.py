@@ -87,7 +87,7 @@ class PriceFile(TomlModel):
         return self
 
 
-_SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*samples\s*")
+_SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(samples|tokens)\s*")
 _POWER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(kW|W)\s*")
 _MONEY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3})\s*")
 
@@ -462,18 +462,22 @@ def _span(seconds: float) -> str:
     return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / 60.0:.4g} min"
 
 
-def parse_samples(text: str) -> int:
+def parse_samples(text: str, tokens: int | None = None) -> int:
     """Return the samples of a data set: a name, or a number with its unit.
+
+    Parameters
+    ----------
+    tokens : those of a sample, for a number of tokens; None for a model that takes none
 
     Raises
     ------
     RequestError
-        If it is neither.
+        If it is neither, or a number of tokens where the model takes none.
 
     Examples
     --------
-    >>> parse_samples("imagenet"), parse_samples("3e6 samples")
-    (1281167, 3000000)
+    >>> parse_samples("imagenet"), parse_samples("3e6 samples"), parse_samples("3e6tokens", 2048)
+    (1281167, 3000000, 1465)
     """
     if text.lower() in DATASETS:
         return DATASETS[text.lower()][0]
@@ -484,9 +488,13 @@ def parse_samples(text: str) -> int:
         raise RequestError(
             "dataset",
             f"no {shown(text)}{hint} allowed: {', '.join(DATASETS)}, or a number of"
-            " samples such as '1281167samples'.",
+            " samples such as '1281167samples', or of tokens such as '3e9tokens'.",
         )
-    return int(float(match[1]))
+    if match[2] == "samples":
+        return int(float(match[1]))
+    if tokens is None:
+        raise RequestError("dataset", f"{shown(text)}: the model is not over text; give samples.")
+    return math.ceil(float(match[1]) / tokens)
 
 
 def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, float]]:

@@ -26,6 +26,7 @@ from perfsim.planning.capacity import (
 )
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario, make_scenario
+from support.commands import answer, run
 from support.what_ships import SHIPPED
 
 ASKED = ["plan", "--model", "resnet50", "--dataset", "imagenet", "--epochs", "90"]
@@ -204,3 +205,17 @@ def test_wrong_requests_are_one_sentence(
     assert code(asked if "--counts" in wrong else [*asked, "--counts", "8"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("perfsim: ") and told.count("\n") == 1
+
+
+def test_a_data_set_of_tokens_is_so_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 2048 tokens a sample, 2,048,001 tokens are 1001 samples; other lengths, other samples."""
+    assert parse_samples("2048001tokens", 2048) == 1001
+    with pytest.raises(RequestError, match="not over text; give samples"):
+        parse_samples("2048001tokens")
+    asked = "plan --model gpt3-125m --gpu h100 --gpus 8 --net 100gbe --epochs 1"
+    for more, samples in (("", 1_000_000), (" --seq 1024", 2_000_000)):
+        found = answer(f"{asked} --dataset 2048000000tokens{more}", capsys)
+        assert found["target"]["samples"] == samples
+    left, out, err = run("plan --model resnet50 --gpus 8 --dataset 3e9tokens --epochs 1", capsys)
+    assert (left, out) == (2, "")
+    assert err == "perfsim: --dataset: '3e9tokens': the model is not over text; give samples.\n"
