@@ -22,10 +22,10 @@ from perfsim.compute.memory import (
     state_bytes,
     usable_bytes,
 )
-from perfsim.compute.profile import Profile
+from perfsim.compute.profile import Profile, matches_definition
 from perfsim.errors import RequestError
 from perfsim.methods.building.sharded_parameters import shards_parameters
-from perfsim.models import build_model, is_defined, takes_tokens
+from perfsim.models import build_model, takes_tokens
 from perfsim.resolve import Setup, kernel_era
 from perfsim.schedule.costs import Costs
 from perfsim.units import format_bytes
@@ -72,7 +72,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     gathered_bytes : messages of other ranks that are held until they are decoded
     batch : samples of a micro-batch; None for the setup's own
     """
-    defined = _is_defined(setup)
+    defined = matches_definition(setup.profile)
     precision, era = _regime(setup), kernel_era(setup.scenario)
     state = _state(setup, precision, defined=defined)
     overhead = overhead_bytes(era, setup.cluster.gpus)
@@ -137,19 +137,6 @@ def _tokens(profile: Profile) -> int | None:
     return profile.sequence if takes_tokens(profile.model) else None
 
 
-def _is_defined(setup: Setup) -> bool:
-    """Tell whether the model has layers of its own, with the parameters of its profile."""
-    profile = setup.profile
-    if not is_defined(profile.model):
-        return False
-    return _elements(profile.model, _tokens(profile)) == profile.elements
-
-
-@cache
-def _elements(model: str, tokens: int | None) -> int:
-    return sum(layer.elements for layer in build_model(model, tokens))
-
-
 @cache
 def _activations(
     model: str, tokens: int | None, precision: str, era: str, recompute: Recompute
@@ -197,7 +184,7 @@ def _state(setup: Setup, precision: str, *, defined: bool) -> State:
 
 def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
     """Return the largest micro-batch that fits, 0 if none does; None where it is not known."""
-    if not _is_defined(setup):
+    if not matches_definition(setup.profile):
         return None
     return largest_batch(lambda batch: memory_use(setup, gathered_bytes, batch).fits)
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
-from perfsim.errors import DataError, newer, shown, unknown
+from perfsim.errors import DataError, RequestError, newer, shown, unknown
+from perfsim.models import is_defined, model_elements, takes_tokens
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
+    "HALF_PRECISIONS",
     "POSITIONS_COLUMNS",
     "POSITIONS_SCHEMA",
     "POSITIONS_SUFFIX",
@@ -29,6 +31,7 @@ __all__ = [
     "Gradient",
     "Layer",
     "Profile",
+    "matches_definition",
     "precision_named",
     "preconditioned_layers",
     "read_positions",
@@ -36,6 +39,8 @@ __all__ = [
 ]
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8")
+HALF_PRECISIONS = ("amp-fp16", "amp-bf16", "fp8")
+"""Those whose values take 2 bytes; in fp8 the operands of dense products alone are narrower."""
 _TODAYS_WORDS = {"fp16": "amp-fp16", "bf16": "amp-bf16"}
 
 
@@ -212,6 +217,17 @@ class Profile:
             ),
             gradients=tuple(gradient.at(gradient.ready_s * factor) for gradient in self.gradients),
         )
+
+
+def matches_definition(profile: Profile) -> bool:
+    """Tell whether perfsim has layers of a profile's model, with the parameters of the profile."""
+    if not is_defined(profile.model):
+        return False
+    tokens = profile.sequence if takes_tokens(profile.model) else None
+    try:
+        return model_elements(profile.model, tokens) == profile.elements
+    except RequestError:  # more tokens than the model learns positions
+        return False
 
 
 PROFILE_SCHEMA = "perfsim/profile/1"

@@ -37,7 +37,7 @@ from perfsim.compute.kernel_time import (
     layer_times,
     model_time,
 )
-from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.compute.profile import Gradient, Layer, Profile, matches_definition
 from perfsim.compute.residuals import Place, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
@@ -411,7 +411,7 @@ def _inputs(
     tokens: int | None,
     training: Training = USUAL_TRAINING,
 ) -> TransferInputs:
-    defined = is_defined(profile.model) and _matches(profile)
+    defined = matches_definition(profile)
     if tokens is not None and tokens != profile.sequence:
         if not defined:
             why = f"{profile.model} has no definition in perfsim; its profile has its own tokens."
@@ -426,11 +426,6 @@ def _inputs(
     return TransferInputs(
         profile, device, Anchors(anchors), anchors, own, defined, tokens, training
     )
-
-
-def _matches(profile: Profile) -> bool:
-    """Tell whether a profile has the parameters of the network definition of its name."""
-    return sum(layer.elements for layer in build_model(profile.model)) == profile.elements
 
 
 class KnownIteration(NamedTuple):

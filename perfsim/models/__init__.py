@@ -26,6 +26,7 @@ __all__ = [
     "build_model",
     "defined_models",
     "is_defined",
+    "model_elements",
     "model_flops",
     "own_tokens",
     "takes_tokens",
@@ -86,6 +87,12 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
             "seq", f"{name} takes no tokens: it is not over text, as bert-large or llama3-8b are."
         )
     return MODELS[name](tokens=tokens)
+
+
+@cache
+def model_elements(model: str, tokens: int | None) -> int:
+    """Return the parameters of a defined network; those of learned positions go by its tokens."""
+    return sum(layer.elements for layer in build_model(model, tokens))
 
 
 _PASSES = 3.0
