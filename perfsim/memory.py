@@ -23,8 +23,8 @@ from perfsim.compute.memory import (
     usable_bytes,
 )
 from perfsim.compute.profile import Profile, matches_definition
+from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
-from perfsim.methods.building.sharded_parameters import shards_parameters
 from perfsim.models import build_model, takes_tokens
 from perfsim.resolve import Setup, kernel_era
 from perfsim.schedule.costs import Costs
@@ -78,7 +78,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     overhead = overhead_bytes(era, setup.cluster.gpus)
     works = setup.cluster.gpus > 1 or setup.method.works_alone
     method = 0.0
-    if works and not shards_parameters(setup.method):
+    if works and not setup.method.shards_parameters:
         scenario = setup.scenario
         costs = Costs(setup.device, setup.cluster, scenario.algorithm, scenario.protocol)
         method = setup.method.memory_in(costs.context(setup.profile))
@@ -107,7 +107,7 @@ def _add_activations(
     again = setup.scenario.recompute
     one = _activations(profile.model, _tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))
-    old = _year(setup) < _NEW_GRADIENTS or setup.scenario.accumulate > 1
+    old = software_era(era).year < _NEW_GRADIENTS or setup.scenario.accumulate > 1
     during = found.peak + state.copies + (state.gradients if old else 0.0)
     after = state.gradients + max(found.working + state.copies, state.step)
     if during >= after:
@@ -126,12 +126,6 @@ def _smallest(setup: Setup) -> Device:
     return min(devices, key=lambda device: device.memory_bytes)
 
 
-def _year(setup: Setup) -> int:
-    from perfsim.compute.software import software_era
-
-    return software_era(setup.carried.era).year
-
-
 def _tokens(profile: Profile) -> int | None:
     """Return the tokens a sample that choose a model's layers."""
     return profile.sequence if takes_tokens(profile.model) else None
@@ -142,10 +136,7 @@ def _activations(
     model: str, tokens: int | None, precision: str, era: str, recompute: Recompute
 ) -> Activations:
     """Return the activations of one sample; they grow with the batch."""
-    layers = build_model(model, tokens)
-    attends = any(layer.kind == "attention" for layer in layers)
-    again: Recompute = recompute if attends else "none"
-    return activation_bytes(layers, 1, precision, execution_of(era), again)
+    return activation_bytes(build_model(model, tokens), 1, precision, execution_of(era), recompute)
 
 
 @cache
@@ -161,7 +152,7 @@ def _units(model: str, tokens: int | None) -> tuple[float, float] | None:
 def _regime(setup: Setup) -> str:
     """Return how half precision is kept: by autocast, or as 16-bit parameters where sharded."""
     precision = setup.profile.precision
-    if shards_parameters(setup.method) and precision.startswith("amp-"):
+    if setup.method.shards_parameters and precision.startswith("amp-"):
         return precision.removeprefix("amp-")
     return precision
 
@@ -172,7 +163,7 @@ def _state(setup: Setup, precision: str, *, defined: bool) -> State:
     shares = method.kept_share(setup.cluster.gpus)
     kept = shares["parameters"], shares["gradients"], shares["optimizer"]
     sharding = Sharding(*kept)
-    if shards_parameters(method) and defined:
+    if method.shards_parameters and defined:
         units = _units(profile.model, _tokens(profile))
         if units is not None:
             whole = shares["parameters"] == 1.0
@@ -202,9 +193,9 @@ def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> st
     if batch:
         return f"{note} The largest `batch` that fits is {batch}."
     if batch == 0:
-        ways = [] if shards_parameters(setup.method) else ["`method` fsdp"]
+        ways = [] if setup.method.shards_parameters else ["`method` fsdp"]
         ways += [] if setup.scenario.recompute == "full" else ["`recompute` full"]
-        ways += ["more GPUs"] if shards_parameters(setup.method) else []
+        ways += ["more GPUs"] if setup.method.shards_parameters else []
         return f"{note} No batch does; {' or '.join(ways)} would need less."
     return note
 

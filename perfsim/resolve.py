@@ -19,6 +19,7 @@ from perfsim.compute.attention import ATTENTION, usual_kernel
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.profile import (
+    HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
     preconditioned_layers,
@@ -649,7 +650,7 @@ def _is_transformer(carried: TransferredProfile, device: Device) -> bool:
     profile, execution = carried.profile, execution_of(carried.era)
     if not is_defined(profile.model) or not takes_tokens(profile.model):
         return False
-    half = profile.precision not in ("fp32", "tf32")
+    half = profile.precision in HALF_PRECISIONS
     kernel = execution.attention or usual_kernel(device.architecture)
     known = (kernel, device.architecture) in ATTENTION
     return half and execution.flash and not execution.unpadded and known

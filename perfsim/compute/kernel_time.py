@@ -16,6 +16,7 @@ from typing import NamedTuple
 from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
+from perfsim.compute.profile import HALF_PRECISIONS
 from perfsim.compute.work import ModelWork, Work, model_work
 
 __all__ = [
@@ -74,7 +75,6 @@ _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
-_HALF = ("amp-fp16", "amp-bf16", "fp8")
 UPDATE_PASSES = {
     "plain-sgd": 3.0,
     "sgd": 5.0,
@@ -207,7 +207,7 @@ def kernel_rates(
         If the GPU does not compute at that precision or there is no such era.
     """
     execution = execution_of(era)
-    half, eight = precision in _HALF, precision == "fp8"
+    half, eight = precision in HALF_PRECISIONS, precision == "fp8"
     large = device.matrix_rate("amp-bf16" if eight else precision).value
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))

@@ -21,7 +21,7 @@ from perfsim.compute.attention import ATTENTION, BACKWARD_WORK, attention_rate, 
 from perfsim.compute.device import ANY_GPU, Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import FITTED, UPDATE_PASSES
-from perfsim.compute.profile import OPTIMIZER_LAUNCHES, PRECISIONS
+from perfsim.compute.profile import HALF_PRECISIONS, OPTIMIZER_LAUNCHES, PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table
 from perfsim.errors import DataError, RequestError, shown, unknown
@@ -59,7 +59,6 @@ _GAP_S = 2.8e-6
 """How a product's computation and data movement add, and its least time [s]: fitted to 13,179 bf16
 products of seven GPUs (ai-dynamo/aiconfigurator@095f58a, Apache-2.0)."""
 _RATIO_LIMIT = NumberLimit(0.05, 20.0, "a ratio from 0.05 to 20")
-_HALF = ("amp-fp16", "amp-bf16", "fp8")
 
 
 class KernelTime(NamedTuple):
@@ -470,7 +469,7 @@ def _table_of(precision: str) -> str:
 
 
 def _width(precision: str) -> float:
-    return 2.0 if precision in _HALF else 4.0
+    return 2.0 if precision in HALF_PRECISIONS else 4.0
 
 
 def _check(**numbers: float) -> None:

@@ -18,7 +18,7 @@ from perfsim.methods.building.sharded_parameters import (
     Prefetch,
     backward_gathers,
     forward_gathers,
-    gathered_bytes,
+    gathered_width,
     scattered,
 )
 
@@ -68,6 +68,7 @@ class Fsdp(Method):
     )
     fusion: ClassVar[str] = "block"
     lossy: ClassVar[bool] = False
+    shards_parameters: ClassVar[bool] = True
 
     sharding: Literal["full_shard", "shard_grad_op"] = Field(
         "full_shard", description="whether parameters are freed after the forward pass"
@@ -82,10 +83,6 @@ class Fsdp(Method):
     gather: GatherType = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
-
-    def gathered_bytes(self, world: MethodContext) -> float:
-        """Return the width of a gathered parameter [bytes]."""
-        return gathered_bytes(self.gather, world)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""
@@ -109,7 +106,7 @@ class Fsdp(Method):
             )
             for number, unit in enumerate(buckets)
         ]
-        width = self.gathered_bytes(world)
+        width = gathered_width(self.gather, world)
         jobs = forward_gathers(buckets, starts, group, width)
         if self.sharding == "shard_grad_op":
             return jobs + sums
@@ -127,7 +124,7 @@ class Fsdp(Method):
             return 0.0
         units = [unit.size_bytes for unit in block_units(world.profile.in_ready_order())]
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
-        gathered *= self.gathered_bytes(world) / 4.0
+        gathered *= gathered_width(self.gather, world) / 4.0
         return max(units) + (gathered if self.sharding == "full_shard" else 0.0)
 
     def exchanges_each(self, asked: bool | None) -> bool:

@@ -13,7 +13,7 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.sharded_parameters import GatherType, gathered_bytes
+from perfsim.methods.building.sharded_parameters import GatherType, gathered_width
 
 REDUCE_BUCKET = 500_000_000
 """Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
@@ -61,7 +61,7 @@ class Zero(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job for each bucket of gradients, and one that gathers the parameters."""
-        width = gathered_bytes(self.gather, world)
+        width = gathered_width(self.gather, world)
         size_bytes = width * sum(bucket.elements for bucket in buckets)
         gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)

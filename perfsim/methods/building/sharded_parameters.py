@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import HALF_PRECISIONS
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     Compute,
     Group,
     Job,
     JobStage,
-    Method,
     MethodContext,
     PassPoint,
     Send,
@@ -32,9 +32,8 @@ __all__ = [
     "backward_gathers",
     "divisor",
     "forward_gathers",
-    "gathered_bytes",
+    "gathered_width",
     "scattered",
-    "shards_parameters",
 ]
 
 Prefetch = Literal["pre", "post", "none"]
@@ -46,22 +45,16 @@ GatherType = Literal["auto", "fp32", "bf16", "fp8"]
 """Type of gathered parameters; auto: bf16 in half precision, else fp32."""
 _WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of a gathered parameter, by its type."""
-_HALF = ("amp-fp16", "amp-bf16", "fp8")
 
 
-def gathered_bytes(gather: GatherType, world: MethodContext) -> float:
+def gathered_width(gather: GatherType, world: MethodContext) -> float:
     """Return the width of a gathered parameter [bytes]."""
-    half = world.profile is not None and world.profile.precision in _HALF
+    half = world.profile is not None and world.profile.precision in HALF_PRECISIONS
     return _WIDTHS[("bf16" if half else "fp32") if gather == "auto" else gather]
 
 
 ALIVE = 2
 """Units that may have gathered parameters at once (limit_all_gathers)."""
-
-
-def shards_parameters(method: Method) -> bool:
-    """Tell whether a method gathers the parameters of a unit when it runs."""
-    return {"gather", "prefetch"} <= set(type(method).model_fields)
 
 
 def forward_gathers(
