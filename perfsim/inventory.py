@@ -112,9 +112,9 @@ class ProfileRow(InventoryItem):
 
 
 def _models(catalog: Catalog) -> list[ProfileRow]:
-    """Return the profiles of all models, and the models that have none but their numbers."""
+    """Return the profiles of all models, and the models that have none but their layers."""
     from perfsim.compute.profile import read_profile
-    from perfsim.models import NAMED, build_model
+    from perfsim.models import MODELS, NAMED, build_model
 
     rows = []
     for stem, path in catalog.files("models").items():
@@ -134,7 +134,7 @@ def _models(catalog: Catalog) -> list[ProfileRow]:
             )
         )
     have = {row.model for row in rows}
-    for name in NAMED:
+    for name in (*MODELS, *NAMED):
         if name in have:
             continue
         layers = build_model(name)
@@ -498,10 +498,10 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     files = catalog.files("models")
     names = model_names(files)
     if name not in names:
-        from perfsim.models.specification import is_specified
+        from perfsim.models import is_defined
 
-        if is_specified(name):
-            return _stated_model(name, catalog)
+        if is_defined(name):
+            return _defined_model(name, catalog)
         from perfsim.resolve import unknown_model
 
         raise unknown_model(name, names)
@@ -512,7 +512,7 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
         model=name,
         parameters=format_count(first.elements),
         sample=_sample(first),
-        forward=_forward_work(first),
+        forward=_forward_work(first.model),
         gradients=f"{len(first.gradients)}, {format_bytes(first.size_bytes)} in fp32",
         matrices=sum(1 for gradient in first.gradients if len(gradient.shape) > 1),
         largest_gradients=[
@@ -531,10 +531,10 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     )
 
 
-def _stated_model(name: str, catalog: Catalog) -> ModelDescription:
-    """Describe a model that is known by its numbers alone."""
-    from perfsim.models import build_model, takes_tokens
-    from perfsim.models.specification import architecture_of, canonical_model
+def _defined_model(name: str, catalog: Catalog) -> ModelDescription:
+    """Describe a model of which perfsim has the layers and no profile."""
+    from perfsim.models import build_model, own_tokens, takes_tokens
+    from perfsim.models.specification import canonical_model
 
     model = canonical_model(name)
     layers = build_model(model)
@@ -543,15 +543,14 @@ def _stated_model(name: str, catalog: Catalog) -> ModelDescription:
     elements = sum(sizes.values())
     shapes = dict(tensors)
     largest = sorted(sizes, key=lambda tensor: -sizes[tensor])[:_MAX_TENSORS_NAMED]
-    flops = sum(layer.flops for layer in layers)
     sample = "not over text"
     if takes_tokens(model):
-        sample = f"{architecture_of(model).seq} tokens; `seq` chooses others"
+        sample = f"{own_tokens(model)} tokens; `seq` chooses others"
     return ModelDescription(
         model=name,
         parameters=format_count(elements),
         sample=sample,
-        forward=f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)",
+        forward=_forward_work(model),
         gradients=f"{len(tensors)}, {format_bytes(4.0 * elements)} in fp32",
         matrices=sum(1 for _, shape in tensors if len(shape) > 1),
         largest_gradients=[
@@ -562,7 +561,7 @@ def _stated_model(name: str, catalog: Catalog) -> ModelDescription:
         ],
         profiles=[],
         measured_iterations=_anchors(name, catalog),
-        sources=["its numbers alone: times are those of its kernels on the GPU asked for"],
+        sources=["its layers alone: times are those of its kernels on the GPU asked for"],
     )
 
 
@@ -576,13 +575,13 @@ def _sample(profile: Profile) -> str:
     return f"{profile.sequence} tokens" + ("; `seq` chooses others" if free else "")
 
 
-def _forward_work(profile: Profile) -> str:
+def _forward_work(model: str) -> str:
     """Return the work of a sample's forward pass, by the network's definition."""
     from perfsim.models import build_model, is_defined
 
-    if not is_defined(profile.model):
+    if not is_defined(model):
         return "not known: perfsim has no definition of this network"
-    flops = sum(layer.flops for layer in build_model(profile.model))
+    flops = sum(layer.flops for layer in build_model(model))
     return f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)"
 
 

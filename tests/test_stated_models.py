@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.models import NAMED, build_model
+from perfsim.models import MODELS, NAMED, build_model
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -159,7 +159,7 @@ def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[s
 def test_every_model_is_listed_with_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     rows = answer("list models", capsys)["rows"]
     alone = {row["model"]: row for row in rows if row["batch"] is None}
-    assert set(alone) == set(NAMED)
+    assert set(alone) == {*MODELS, *NAMED} - {row["model"] for row in rows if row["batch"]}
     assert not {row["model"] for row in rows if row["batch"]} & set(alone)
     for name, row in alone.items():
         assert row["parameters"] == sum(layer.elements for layer in build_model(name))
@@ -167,12 +167,20 @@ def test_every_model_is_listed_with_its_parameters(capsys: pytest.CaptureFixture
         assert row["iteration_ms"] is None and row["profile"] == ""
 
 
+def test_a_network_without_a_profile_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, _ = run("show model gpt2-xl", capsys)
+    assert left == 0
+    # Radford et al. 2019, table 2: 1542 M; with tied embeddings as Hugging Face counts them.
+    assert "parameters: 1,557,611,200" in out
+    assert "sample: 1024 tokens; --seq chooses others" in out
+
+
 @pytest.mark.parametrize("model", ["llama3-8b", LLAMA])
 def test_a_stated_model_is_shown(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(f"show model {model}", capsys)
     assert "parameters: 8,030,261,248" in out
     assert "sample: 8192 tokens" in out
-    assert "its numbers alone: times are those of its kernels on the GPU asked for" in out
+    assert "its layers alone: times are those of its kernels on the GPU asked for" in out
     # 128256 x 4096 values of 4 bytes.
     assert "model.embed_tokens.weight" in out and "2.101 GB" in out
 

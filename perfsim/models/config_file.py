@@ -446,6 +446,7 @@ def _opt(config: _Config) -> Architecture:
     return made._replace(
         vocab=config.count("vocab_size"),
         positions=positions + _OPT_SHIFT,
+        spare=_OPT_SHIFT,
         seq=min(positions, _MAX_TOKENS),
         bias="all" if config.switch("enable_bias", True) else "none",
         tied=config.switch("tie_word_embeddings", True),
@@ -507,6 +508,7 @@ def _encoder(config: _Config, types: int, shift: int) -> Architecture:
         positions=positions,
         seq=min(positions - shift, _MAX_TOKENS),
         types=types,
+        spare=shift,
     )
 
 

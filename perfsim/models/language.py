@@ -33,12 +33,13 @@ class Architecture(NamedTuple):
     """The numbers of a transformer, by the names that a specification has them.
 
     ``kv`` are heads of keys and values (grouped heads), ``head`` values of a head. ``positions``
-    are learned ones: 0 for none (rotary, relative), -1 for as many as tokens. ``seq`` are tokens a
-    sample if nothing else is asked. ``norms`` are normalisations a block. Layers from ``dense`` on
-    have ``experts``, of which ``topk`` work for a token, ``expert_ffn`` wide, and ``shared`` ones
-    that work for all. ``window`` is the reach of attention in every ``window_every``-th layer (0:
-    all tokens). ``kv_rank`` and ``q_rank`` are the widths to which latent attention projects keys
-    with values, and queries; ``rope`` is the width of a head that carries the position there.
+    are learned ones: 0 for none (rotary, relative), -1 for as many as tokens; ``spare`` ones of
+    them no token has. ``seq`` are tokens a sample if nothing else is asked. ``norms`` are
+    normalisations a block. Layers from ``dense`` on have ``experts``, of which ``topk`` work for a
+    token, ``expert_ffn`` wide, and ``shared`` ones that work for all. ``window`` is the reach of
+    attention in every ``window_every``-th layer (0: all tokens). ``kv_rank`` and ``q_rank`` are the
+    widths to which latent attention projects keys with values, and queries; ``rope`` is the width
+    of a head that carries the position there.
     """
 
     layers: int
@@ -72,6 +73,7 @@ class Architecture(NamedTuple):
     head_bias: bool = False
     shared_gate: bool = False
     types: int = 2
+    spare: int = 0
 
     @property
     def active_share(self) -> float:
@@ -101,8 +103,8 @@ def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple
             raise RequestError("seq", "a vision transformer takes no tokens.", value=tokens)
         return tuple(_vision(shape))
     tokens = tokens or shape.seq
-    if shape.positions > 0 and tokens > shape.positions:
-        why = f"the model learns {shape.positions} positions, found {tokens}."
+    if shape.positions > 0 and tokens > shape.positions - shape.spare:
+        why = f"the model learns {shape.positions - shape.spare} positions, found {tokens}."
         raise RequestError("seq", why, value=tokens)
     if shape.family == "encoder-decoder":
         return tuple(_encoder_decoder(shape, tokens))
@@ -353,6 +355,9 @@ def _gpt3(layers: int, hidden: int, heads: int, **more: Any) -> Architecture:
     return learned._replace(**more)
 
 
+_OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2}
+
+
 def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architecture:
     made = Architecture(layers, hidden, heads, heads, head, ffn, 32128, family="encoder-decoder")
     return made._replace(seq=512, gated=False, tied=True)
@@ -371,13 +376,13 @@ NAMED: dict[str, Architecture] = {
     "gpt3-175b": _gpt3(96, 12288, 96),
     # Zhang et al., arXiv 2205.01068, table 1; 50272 words and two more positions: facebook/opt-*
     # config.json. OPT-350M is missing: it alone normalises afterwards and projects its embedding.
-    "opt-125m": _gpt3(12, 768, 12, vocab=50272, positions=2050),
-    "opt-1.3b": _gpt3(24, 2048, 32, head=64, vocab=50272, positions=2050),
-    "opt-2.7b": _gpt3(32, 2560, 32, vocab=50272, positions=2050),
-    "opt-6.7b": _gpt3(32, 4096, 32, vocab=50272, positions=2050),
-    "opt-13b": _gpt3(40, 5120, 40, vocab=50272, positions=2050),
-    "opt-30b": _gpt3(48, 7168, 56, vocab=50272, positions=2050),
-    "opt-66b": _gpt3(64, 9216, 72, vocab=50272, positions=2050),
+    "opt-125m": _gpt3(12, 768, 12, **_OPT),
+    "opt-1.3b": _gpt3(24, 2048, 32, head=64, **_OPT),
+    "opt-2.7b": _gpt3(32, 2560, 32, **_OPT),
+    "opt-6.7b": _gpt3(32, 4096, 32, **_OPT),
+    "opt-13b": _gpt3(40, 5120, 40, **_OPT),
+    "opt-30b": _gpt3(48, 7168, 56, **_OPT),
+    "opt-66b": _gpt3(64, 9216, 72, **_OPT),
     # mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking/README.md: learned positions, biases.
     **{
         f"mpt-{size}": _gpt3(layers, hidden, heads, vocab=50368, positions=-1)

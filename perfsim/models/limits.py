@@ -37,6 +37,7 @@ _NEEDS = {
     **dict.fromkeys(("topk", "expert_ffn", "shared", "dense"), "experts"),
     **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
     "shared_gate": "shared",
+    "spare": "positions",
 }
 """Numbers that mean nothing without another."""
 
@@ -83,8 +84,9 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
     )
     yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
     yield (
-        0 < shape.positions < shape.seq,
-        f"seq={shape.seq} is above positions={shape.positions}",
+        0 < shape.positions < shape.seq + shape.spare,
+        f"seq={shape.seq} is above positions={shape.positions}"
+        + (f" less spare={shape.spare}" if shape.spare else ""),
     )
     vision = family == "vit"
     yield (

@@ -211,7 +211,7 @@ def _checked(shape: Architecture, text: str) -> Architecture:
 
 _MAY_BE_ZERO = (
     *("positions", "experts", "topk", "expert_ffn", "shared", "dense"),
-    *("window", "kv_rank", "q_rank", "rope"),
+    *("window", "kv_rank", "q_rank", "rope", "spare"),
 )
 
 

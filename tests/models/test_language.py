@@ -260,9 +260,11 @@ def test_heads_of_keys_and_values_are_shared() -> None:
     assert shapes["model.layers.31.self_attn.k_proj.weight"] == (1024, 4096)
 
 
-def test_tokens_beyond_the_positions_are_refused() -> None:
+@pytest.mark.parametrize("model", ["gpt3-1.3b", "opt-125m"])
+def test_tokens_beyond_the_positions_are_refused(model: str) -> None:
+    # OPT learns 2050 positions, of which two are of no token (modeling_opt.py).
     with pytest.raises(RequestError, match="seq: the model learns 2048 positions, found 2049"):
-        architecture_layers(NAMED["gpt3-1.3b"], 2049)
+        architecture_layers(NAMED[model], 2049)
 
 
 def test_a_vision_transformer_takes_no_tokens() -> None:
