@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import prod
+from math import exp, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
-from perfsim.units import format_bytes, format_count, format_rate, format_seconds
+from perfsim.units import (
+    format_bit_rate,
+    format_bytes,
+    format_count,
+    format_rate,
+    format_seconds,
+)
 
 if TYPE_CHECKING:
     from perfsim.compute.profile import Profile
     from perfsim.network.link import Link
     from perfsim.network.measured import CollectiveCurve
+    from perfsim.network.node_network import DerivedCollectives
+    from perfsim.network.node_type import NodeType
     from perfsim.network.tuner_fit import TunedChoice
     from perfsim.report.network_drawing import Picture
     from perfsim.validate.claims import Claim
@@ -247,6 +255,49 @@ def _networks(catalog: Catalog) -> list[LinkRow]:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRow(InventoryItem):
+    """One node type: its GPUs, what joins them, and its NICs."""
+
+    node: str
+    gpu: str
+    gpus: int
+    inside: str
+    nics: str
+    transport: str
+    title: str
+
+
+def _nodes(catalog: Catalog) -> list[NodeRow]:
+    from perfsim.network.node_type import read_node_type
+
+    rows = []
+    for name, path in catalog.files("nodes").items():
+        node = read_node_type(path)
+        nics = node.nics
+        rows.append(
+            NodeRow(
+                node=name,
+                gpu=node.gpu or "any",
+                gpus=node.gpus,
+                inside=_inside_words(node),
+                nics=f"{nics.number} x {format_bit_rate(nics.rate)}" if nics else "none",
+                transport=nics.transport if nics else "-",
+                title=node.title,
+            )
+        )
+    return rows
+
+
+def _inside_words(node: NodeType) -> str:
+    """Say what joins the GPUs of a node, as data sheets do."""
+    inside = node.inside
+    if inside.link == "none":
+        return "one GPU"
+    through = ", switch" if inside.switch else "" if inside.peer_access else ", through the host"
+    return f"{inside.link} {format_rate(inside.rate)}{through}"
+
+
+@dataclass(frozen=True, slots=True)
 class MethodRow(InventoryItem):
     """One method, and how wrong its predictions have been."""
 
@@ -403,6 +454,7 @@ LISTED_KINDS: dict[str, Callable[[Catalog], Sequence[InventoryItem]]] = {
     "models": _models,
     "gpus": _gpus,
     "networks": _networks,
+    "nodes": _nodes,
     "methods": _methods,
     "collectives": _collectives,
     "fusion": _fusion,
@@ -708,10 +760,10 @@ class NetworkDescription(InventoryItem):
 
 
 def _network(name: str, catalog: Catalog) -> NetworkDescription:
-    from perfsim.network.network_file import load_network
+    from perfsim.network.node_network import load_any_network
     from perfsim.network.self_check import self_check
 
-    network = load_network(name, catalog, "net")
+    network = load_any_network(name, catalog, "net")
     known = network.known
     return NetworkDescription(
         network=network.name,
@@ -736,6 +788,111 @@ def _network(name: str, catalog: Catalog) -> NetworkDescription:
         ],
         warnings=self_check(network),
         notes=list(network.notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRate(InventoryItem):
+    """What one collective is predicted to take on nodes of a type."""
+
+    JSON_KEYS: ClassVar = {"bus_bandwidth": "bus bandwidth", "within": "90 % within"}
+
+    collective: str
+    nodes: int
+    gpus: int
+    size: str
+    time: str
+    bus_bandwidth: str
+    within: str
+    algorithm: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription(InventoryItem):
+    """One node type: what its data sheet says, and what collectives reach of it."""
+
+    JSON_KEYS: ClassVar = {"gpus_per_node": "GPUs a node", "measured_like_it": "measured like it"}
+
+    node: str
+    title: str
+    gpu: str
+    gpus_per_node: int
+    library: str
+    inside: str
+    nics: str
+    rates: list[DerivedRate]
+    measured_like_it: list[str]
+    sources: list[str]
+    notes: list[str]
+
+
+_SHOWN_NODES = (1, 2, 16)
+"""Numbers of nodes for which `show node` says what collectives take."""
+_SHOWN_SIZES = (1e6, 64e6, 1e9)
+_SHOWN_COLLECTIVES = ("all_reduce", "all_gather")
+
+
+def _node(name: str, catalog: Catalog) -> NodeDescription:
+    from perfsim.compute.device import load_device
+    from perfsim.network.node_network import DerivedCollectives
+    from perfsim.network.node_type import generation_of, load_node_type
+    from perfsim.scenario import DEFAULT_GPU
+    from perfsim.validate.node_clusters import measured_nodes
+
+    node = load_node_type(name, catalog, "node")
+    gpu = node.gpu or DEFAULT_GPU
+    facts = node.facts(generation_of(load_device(gpu, catalog).architecture))
+    derived = DerivedCollectives(node.name, facts)
+    sources = [f"GPUs: {node.source}", f"inside: {node.inside.source}"]
+    if node.nics is not None:
+        sources.append(f"NICs: {node.nics.source}")
+    return NodeDescription(
+        node=node.name,
+        title=node.title,
+        gpu=node.gpu or f"any; below {gpu}",
+        gpus_per_node=node.gpus,
+        library=node.library,
+        inside=_inside_words(node),
+        nics=_nics_words(node),
+        rates=[
+            _derived_rate(derived, node, collective, nodes, size)
+            for collective in _SHOWN_COLLECTIVES
+            for nodes in (_SHOWN_NODES if node.nics else (1,))
+            for size in _SHOWN_SIZES
+            if nodes * node.gpus > 1
+        ],
+        measured_like_it=[
+            network for network, there in measured_nodes().items() if there.node == node.name
+        ],
+        sources=sources,
+        notes=list(node.notes),
+    )
+
+
+def _nics_words(node: NodeType) -> str:
+    nics = node.nics
+    if nics is None:
+        return "none"
+    direct = "GPUDirect" if nics.gpudirect else "no GPUDirect"
+    return f"{nics.number} x {format_bit_rate(nics.rate)} {nics.transport}, {direct}"
+
+
+def _derived_rate(
+    derived: DerivedCollectives, node: NodeType, collective: str, nodes: int, size: float
+) -> DerivedRate:
+    cost = derived.cost(collective, size, (node.gpus,) * nodes, node.library)
+    assert cost is not None
+    gpus = nodes * node.gpus
+    volume = (2 if collective == "all_reduce" else 1) * (gpus - 1) / gpus * size
+    return DerivedRate(
+        collective=collective,
+        nodes=nodes,
+        gpus=gpus,
+        size=format_bytes(size, 3),
+        time=format_seconds(cost.seconds, 3),
+        bus_bandwidth=format_rate(volume / cost.seconds, 3),
+        within=f"x{exp(-(cost.spread or 0.0)):.2g} to x{exp(cost.spread or 0.0):.2g}",
+        algorithm=cost.terms[0].quantity.source.rpartition("; ")[2],
     )
 
 
@@ -909,6 +1066,7 @@ DESCRIBED_KINDS: dict[str, Callable[[str, Catalog], InventoryItem]] = {
     "model": _model,
     "gpu": _gpu,
     "net": _network,
+    "node": _node,
     "method": _method,
     "scenario": _scenario,
 }
@@ -923,10 +1081,10 @@ def network_picture(name: str, catalog: Catalog) -> Picture:
     RequestError
         If there is no such network.
     """
-    from perfsim.network.network_file import load_network
+    from perfsim.network.node_network import load_any_network
     from perfsim.report.network_drawing import DrawnLink, Picture
 
-    network = load_network(name, catalog, "net")
+    network = load_any_network(name, catalog, "net")
     wires = {
         link_class: DrawnLink(
             format_rate(link.rate.value), f"{format_seconds(link.ring.at(1e3), 3)} a hop"

@@ -37,7 +37,7 @@ from perfsim.compute.transfer import (
 )
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
-from perfsim.errors import DataError, RequestError, unknown, unknown_option
+from perfsim.errors import DataError, RequestError, shown, unknown, unknown_option
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
 from perfsim.models import (
@@ -51,7 +51,8 @@ from perfsim.models import (
 )
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
-from perfsim.network.network_file import Network, load_network
+from perfsim.network.network_file import Network
+from perfsim.network.node_network import load_any_network
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -62,10 +63,12 @@ from perfsim.scenario import (
     parse_types,
 )
 from perfsim.session import RememberingCluster, RememberingDevice
-from perfsim.units import parse_bytes, parse_iteration, parse_seconds
+from perfsim.units import parse_bytes, parse_iteration, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
+    from perfsim.network.node_network import DerivedCollectives
+    from perfsim.network.node_type import NodeType
 
 __all__ = [
     "Platform",
@@ -183,20 +186,24 @@ _USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
 def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
     """Return the scenario with a GPU, and a note where none was asked for.
 
-    It is the GPU that the network was measured on, else that of the model's only profile.
+    It is the GPU of the node type, that the network was measured on, or of the model's only
+    profile, the first of these that there is.
     """
     if scenario.gpu is not None:
         return scenario, []
     stems = model_names(catalog.files("models")).get(scenario.model, [])
     profiled = {(*stem.split("."), "")[1] for stem in stems}
-    gpu = _measured_on(_network(scenario.net, "net", catalog), catalog)
+    node = _node_type(scenario, catalog)
+    gpu = node.gpu if node else ""
+    if not gpu and scenario.net != scenario.node:
+        gpu = _measured_on(_network(scenario.net, "net", catalog), catalog) or ""
     if gpu:
-        why = f"that of {scenario.net}"
+        why = f"that of {scenario.node or scenario.net}"
     elif len(profiled) == 1 and (gpu := profiled.pop()):
         why = f"that of the only profile of {scenario.model}"
     else:
         gpu, why = DEFAULT_GPU, "an assumption"
-    note = f"`gpu` {gpu}, {why}; name yours."
+    note = f"`gpu` {gpu}, {why}" + ("." if node and node.gpu else "; name yours.")
     return scenario.model_copy(update={"gpu": gpu}), [note]
 
 
@@ -208,7 +215,45 @@ def _measured_on(network: Network, catalog: Catalog) -> str | None:
 
 def _network(name: str, field: str, catalog: Catalog) -> Network:
     """Return a network by its name, or by what the user writes for one."""
-    return catalog.once(("network", field, name), lambda: load_network(name, catalog, field))
+    return catalog.once(("network", field, name), lambda: load_any_network(name, catalog, field))
+
+
+def _node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
+    """Return the node type that a scenario names as `node`, or as its network; None if neither."""
+    if scenario.node is None:
+        of = catalog.files("networks"), catalog.files("nodes")
+        if scenario.net in of[0] or scenario.net not in of[1]:
+            return None
+    from perfsim.network.node_type import load_node_type
+
+    name, field = (scenario.node, "node") if scenario.node else (scenario.net, "net")
+    node = catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
+    rate = None if scenario.nic is None else parse_rate(scenario.nic, "nic")
+    return node.with_nics(scenario.nics_per_node, rate)
+
+
+def _check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
+    """Refuse a GPU that nodes of a type do not have, and more GPUs a node than they have.
+
+    Raises
+    ------
+    RequestError
+        If the scenario contradicts the node type.
+    """
+    types = parse_types(scenario.gpu)
+    if node.gpu and (len(types) > 1 or device.name != node.gpu):
+        raise RequestError(
+            "gpu",
+            f"{node.name} has {node.gpu}, found {shown(scenario.gpu or device.name)}; leave one of"
+            " the two out.",
+            value=scenario.gpu,
+        )
+    field = "placement" if scenario.placement else "gpus_per_node"
+    most = max(scenario.placement or (scenario.gpus_per_node or 0,))
+    if most > node.gpus:
+        raise RequestError(
+            field, f"{node.name} has {node.gpus} GPUs a node, found {most}.", value=most
+        )
 
 
 def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
@@ -340,8 +385,16 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
 
     growth_errors()
     notes: list[str] = []
-    network = _network(scenario.net, "net", catalog)
-    intra_network, intra_notes = _intra_network(scenario, network, catalog)
+    node, derived = _node_type(scenario, catalog), None
+    if node is None:
+        network = _network(scenario.net, "net", catalog)
+        if scenario.nics_per_node is not None:
+            network = network._replace(nics_per_node=scenario.nics_per_node)
+        intra_network, intra_notes = _intra_network(scenario, network, catalog)
+    else:
+        _check_node(scenario, node, device)
+        network, intra_network, derived = _of_nodes(scenario, node, device, catalog)
+        intra_notes = _node_notes(node, network)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
     if len(types) > 1 and each is None and scenario.placement is None:
         from perfsim.compute.gpu_types import gpus_per_node
@@ -357,11 +410,56 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         scenario.oversubscription,
         measured=scenario.intra_net in (None, network.inside or None),
         background=scenario.background,
+        derived=derived,
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += intra_notes if cluster.intra is not None else []
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
+
+
+def _of_nodes(
+    scenario: Scenario, node: NodeType, device: Device, catalog: Catalog
+) -> tuple[Network, Network | None, DerivedCollectives | None]:
+    """Return the networks between and inside nodes of a type, and what their data sheet says.
+
+    The second is None where the first has the link inside too. A network that is named besides the
+    node type joins such nodes: each of their NICs is one of that network.
+
+    Raises
+    ------
+    RequestError
+        If the network was measured on nodes of another size, or is another node type.
+    """
+    from perfsim.network.node_network import DerivedCollectives, node_network
+    from perfsim.network.node_type import generation_of
+
+    own, inside = node_network(node), None
+    if scenario.intra_net is not None:
+        inside, _ = _intra_network(scenario, own, catalog)
+    if scenario.net in (scenario.node, node.name):
+        facts = node.facts(generation_of(device.architecture))
+        return own, inside, None if inside else DerivedCollectives(node.name, facts)
+    network = _network(scenario.net, "net", catalog)
+    size = network.gpus_per_node
+    if network.node_type is not None or size not in (None, node.gpus):
+        why = "is a node type itself" if network.node_type else f"has nodes of {size} GPUs"
+        raise RequestError(
+            "net", f"{network.name} {why}, `node` {node.name} {node.gpus}; give one of the two."
+        )
+    if network.nics_per_node == 1:
+        network = network._replace(nics_per_node=own.nics_per_node)
+    return network._replace(gpus_per_node=node.gpus), inside or own, None
+
+
+def _node_notes(node: NodeType, network: Network) -> list[str]:
+    """Return what a prediction on a node type says of where its network comes from."""
+    if network.node_type is None:
+        return [f"inside nodes as {node.name}'s data sheet and clusters of other kinds say."]
+    return [
+        f"collectives on {node.name} are derived: by its data sheet, and by what clusters of other"
+        f" kinds reach of theirs (`perfsim show node {node.name}`)."
+    ]
 
 
 def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
@@ -382,7 +480,9 @@ def _network_warnings(
     """Return the warnings on a user's own network files and on the measured curves in use."""
     notes = []
     for used in (network, intra_network):
-        if used is None or not used.path or not (used.known or is_own(used.path)):
+        if used is None or used.node_type or not used.path:
+            continue
+        if not (used.known or is_own(used.path)):
             continue
         from perfsim.network.self_check import self_check
 
@@ -773,6 +873,8 @@ def _own_notes(profile: Profile, device: Device, network: Network, catalog: Cata
     }
     if not network.path:  # a link of the user's own: no file
         del used["networks"]
+    elif network.node_type is not None:
+        used["nodes"] = used.pop("networks")
     owned = (
         (name, catalog.once(("shadowed", kind, name), partial(catalog.shadowed, kind, name)))
         for kind, name in used.items()

@@ -61,6 +61,8 @@ MAX_GPUS = 1_000_000
 MAX_BATCH = 1_000_000
 MAX_MICRO_BATCHES = 4096
 """Micro-batches of an iteration. No source: chosen, above those of public runs (up to 512)."""
+MAX_NICS = 1024
+"""NICs of a node. No source: chosen, above those of any rack of today."""
 MAX_BACKGROUND = 0.99
 MAX_SEED = 2**32 - 1
 
@@ -78,8 +80,8 @@ class ScenarioField(NamedTuple):
     metavar : how its value is written in ``--help``
     default : its default in words, where no fixed value is the default
     flag : False where only scenario files have it
-    complete : the things whose names complete it: models, gpus, networks, methods, fusions,
-        scenarios
+    complete : the things whose names complete it: models, gpus, networks, nodes, methods,
+        fusions, scenarios
     min, max : the limits of a number
     nonempty : True where an empty text is refused
     read : makes the field's value of what was given, before its type is checked
@@ -202,7 +204,7 @@ class ScenarioFields:
             "GPUs of a node; must divide `gpus`.",
             read_by=("network",),
             metavar="N",
-            default="what the network states, or 4",
+            default="what node type or network states, or 4",
             min=1,
         ),
     ] = None
@@ -224,6 +226,7 @@ class ScenarioFields:
             " rate,latency such as 10Gbit/s,50us (between nodes only).",
             read_by=("network",),
             metavar="NETWORK",
+            default="that of `node`, else 10gbe",
             complete="networks",
             nonempty=True,
             vary="1Gbit/s..100Gbit/s",
@@ -241,6 +244,47 @@ class ScenarioFields:
             vary="4GB/s..32GB/s",
         ),
     ] = None
+    node: Annotated[
+        str | None,
+        ScenarioField(
+            "Node type: a name such as dgx-h100, p5 or a3-mega (`perfsim list nodes`), or a file:"
+            " GPU, GPUs a node, links inside and NICs in one.",
+            read_by=("network",),
+            metavar="NODE|FILE",
+            complete="nodes",
+            nonempty=True,
+            vary="dgx-a100,dgx-h100",
+            always=False,
+            column=False,
+        ),
+    ] = None
+    nics_per_node: Annotated[
+        int | None,
+        ScenarioField(
+            "NICs of a node that serve its GPUs.",
+            read_by=("network",),
+            metavar="N",
+            default="what the node type or network states, or 1",
+            min=1,
+            max=MAX_NICS,
+            always=False,
+            column=False,
+        ),
+    ] = None
+    nic: Annotated[
+        str | None,
+        ScenarioField(
+            "Rate of each NIC of a node type, such as 400Gbit/s.",
+            read_by=("network",),
+            metavar="RATE",
+            default="what the node type states",
+            nonempty=True,
+            check=_check_nic,
+            vary="100Gbit/s,400Gbit/s",
+            always=False,
+            column=False,
+        ),
+    ] = None
     gpu: Annotated[
         str | None,
         ScenarioField(
@@ -248,7 +292,7 @@ class ScenarioFields:
             " in that order: v100:16,p100:16.",
             read_by=("compute", "network"),
             metavar="GPU",
-            default="that of the network, else of the model's only profile, else v100",
+            default="that of node type or network, else of the model's only profile, else v100",
             complete="gpus",
             nonempty=True,
             check=_write_types,
@@ -711,6 +755,16 @@ def _check_iteration(value: str, field: str) -> str:
     return _check_duration(value, field, parse_iteration(value, 1, field))
 
 
+def _check_nic(value: str, field: str) -> str:
+    from perfsim.quantity import RATE_LIMIT
+    from perfsim.units import parse_rate
+
+    if not RATE_LIMIT.holds(parse_rate(value, field)):
+        why = f"{shown(value)} is not allowed: it must be {RATE_LIMIT.words}."
+        raise RequestError(field, why, value=value)
+    return value
+
+
 def _check_time(value: str, field: str) -> str:
     from perfsim.units import parse_seconds
 
@@ -847,7 +901,7 @@ def _model() -> type[Any]:
         @model_validator(mode="before")
         @classmethod
         def _before_types(cls, values: Any) -> Any:
-            values = _counted_gpus(values)
+            values = _node_as_network(_counted_gpus(values))
             wrong = truth_for_number(cls, values)
             if wrong:
                 given = str(values[wrong]).lower()
@@ -862,6 +916,7 @@ def _model() -> type[Any]:
             _check_overlap(self)
             _check_types(self)
             _check_conditions(self)
+            _check_node(self)
             return self
 
     return Scenario
@@ -872,6 +927,13 @@ def _counted_gpus(values: Any) -> Any:
     if isinstance(values, dict) and "gpus" not in values and isinstance(values.get("gpu"), str):
         types = parse_types(values["gpu"])
         return values | {"gpus": sum(count for _, count in types)} if types else values
+    return values
+
+
+def _node_as_network(values: Any) -> Any:
+    """Take the network between nodes from the node type where it is not given."""
+    if isinstance(values, dict) and isinstance(values.get("node"), str) and "net" not in values:
+        return values | {"net": values["node"]}
     return values
 
 
@@ -920,6 +982,13 @@ def _check_types(scenario: ScenarioFields) -> None:
                 " it holds.",
                 value=getattr(scenario, name),
             )
+
+
+def _check_node(scenario: ScenarioFields) -> None:
+    """Refuse the rate of a NIC where nothing says what else the nodes are."""
+    if scenario.nic is not None and scenario.node is None:
+        why = "needs `node`, whose NICs it is the rate of; for a link of your own give `net`"
+        raise RequestError("nic", f"{why} as rate,latency.", value=scenario.nic)
 
 
 def _check_conditions(scenario: ScenarioFields) -> None:

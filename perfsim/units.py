@@ -13,6 +13,7 @@ from decimal import Decimal
 from perfsim.errors import RequestError, shown
 
 __all__ = [
+    "format_bit_rate",
     "format_bytes",
     "format_count",
     "format_rate",
@@ -194,6 +195,17 @@ def format_rate(bytes_per_s: float, digits: int = 4) -> str:
     '1.25 GB/s'
     """
     return format_bytes(bytes_per_s, digits) + "/s"
+
+
+def format_bit_rate(bytes_per_s: float) -> str:
+    """Write the rate of a line as data sheets do, in bits.
+
+    Examples
+    --------
+    >>> format_bit_rate(50e9), format_bit_rate(125e6)
+    ('400 Gbit/s', '1 Gbit/s')
+    """
+    return f"{8.0 * bytes_per_s / 1e9:g} Gbit/s"
 
 
 def format_count(value: float) -> str:

@@ -31,6 +31,12 @@ def _networks(incomplete: str) -> list[str]:
     return _starting(Catalog().files("networks"), incomplete)
 
 
+def _nodes(incomplete: str) -> list[str]:
+    from perfsim.data.catalog import Catalog
+
+    return _starting(Catalog().files("nodes"), incomplete)
+
+
 def _methods(incomplete: str) -> list[str]:
     from perfsim.methods import method_names
 
@@ -53,6 +59,7 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "models": _models,
     "gpus": _gpus,
     "networks": _networks,
+    "nodes": _nodes,
     "methods": _methods,
     "fusions": _fusions,
     "scenarios": _scenarios,

@@ -15,8 +15,14 @@ __all__ = ["Catalog", "is_own", "owner_of", "owners_of", "shipped"]
 
 Made = TypeVar("Made")
 
-_DATA_FOLDERS = "models/, devices/, networks/ or measurements/"
-FILE_SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
+_DATA_FOLDERS = "models/, devices/, networks/, nodes/ or measurements/"
+FILE_SUFFIXES = {
+    "models": ".csv",
+    "devices": ".toml",
+    "networks": ".toml",
+    "nodes": ".toml",
+    "measurements": ".csv",
+}
 _BESIDE_SUFFIXES = {
     "models": (".positions.csv",),
     "devices": (".kernels.csv", ".anchors.csv", ".products.csv"),

@@ -25,6 +25,7 @@ from perfsim.simulate.task import LinkUse
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
+    from perfsim.network.node_network import DerivedCollectives
 
 __all__ = [
     "DEFAULT_GPUS_PER_NODE",
@@ -122,6 +123,7 @@ class Cluster:
     narrowed : whether the fabric is narrower than the one that the links were measured through
     servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
     background : share of every link between nodes that other traffic takes
+    derived : what collectives cost by the data sheet of the nodes, where the network is a node type
     """
 
     gpus: int
@@ -137,6 +139,7 @@ class Cluster:
     narrowed: bool = False
     servers: int = 0
     background: float = 0.0
+    derived: DerivedCollectives | None = None
 
     @property
     def nodes(self) -> int:
@@ -410,19 +413,26 @@ class Cluster:
     def _known(
         self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
     ) -> Cost | None:
-        """Return the cost from measured curves; through a fabric only for measured ranks.
+        """Return the cost from measured curves, or from the nodes' data sheet; None from neither.
+
+        Through a fabric it is from curves of measured ranks alone.
 
         The scaling laws know nothing of a fabric that narrows as it grows. A curve of one fixed
         algorithm also counts for ``auto`` where the library has no other choice.
         """
-        if self.known is None or self.narrowed:
+        if self.narrowed:
+            return None
+        name = route.algorithm.name
+        if self.derived is not None and protocol == AUTO:
+            asked = "" if algorithm == AUTO else name
+            return self.derived.cost(collective, size_bytes, self.placement, self.library, asked)
+        if self.known is None:
             return None
         if self.fabric is not None and not self.known.measured(self.placement):
             return None
         library = find_library(self.library)
         bound = library.choose(collective, size_bytes, self.gpus) is not None
         bound = bound or len(library.considered(collective)) == 1
-        name = route.algorithm.name
         only = bound and name == self.choice(collective, size_bytes, protocol)
         held = ("", name) if only else ("" if algorithm == AUTO else name,)
         return self.known.cost(
@@ -441,7 +451,7 @@ class Cluster:
         The correction for another algorithm, protocol or fabric is the links' formula with it over
         that without. So a worse network is never faster than its own curve.
         """
-        if self.known is None or self.library != self.fitted_on:
+        if (self.known is None and self.derived is None) or self.library != self.fitted_on:
             return None
         plain = self.as_measured()
         usual = plain.route(collective, plain.choice(collective, size_bytes))
@@ -462,7 +472,7 @@ class Cluster:
             seconds=cost.seconds * ratio,
             latency_s=cost.latency_s * ratio,
             terms=(term._replace(quantity=quantity, extrapolated=True),),
-            grade="carried",
+            grade="carried" if cost.grade == "measured" else cost.grade,
         )
 
 
@@ -553,6 +563,7 @@ def make_cluster(
     oversubscription: float | None = None,
     measured: bool = True,
     background: float = 0.0,
+    derived: DerivedCollectives | None = None,
 ) -> Cluster:
     """Return the cluster of ``gpus`` GPUs on a network.
 
@@ -569,6 +580,7 @@ def make_cluster(
     measured : let curves measured on the network come before its links' formulas; those of
         another fabric than asked for, or with other links inside the nodes, do not
     background : share of the network between nodes that other traffic takes
+    derived : what the data sheet of the nodes says of collectives, before the links' formulas
 
     Raises
     ------
@@ -627,6 +639,7 @@ def make_cluster(
         node,
         narrowed=narrowed,
         background=background,
+        derived=derived,
     )
 
 

@@ -53,6 +53,7 @@ from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
+    from perfsim.network.node_type import NodeType
     from perfsim.network.tuner_fit import TunedChoice
 
 __all__ = ["CUSTOM", "NETWORK_SCHEMA", "Network", "load_network", "read_network"]
@@ -308,6 +309,7 @@ class Network(NamedTuple):
     known : curves measured on the network
     library : the one that it was measured with
     fabric, node : switches between the nodes; links inside one
+    node_type : the data sheet of its nodes, where it was made of one
     """
 
     name: str
@@ -323,6 +325,7 @@ class Network(NamedTuple):
     library: str = DEFAULT_LIBRARY
     fabric: Fabric | None = None
     node: NodeFabric | None = None
+    node_type: NodeType | None = None
 
     def link(self, link_class: str, field: str) -> Link:
         """Return the link of a class, ``inter`` or ``intra``.

@@ -19,6 +19,7 @@ NAMES: dict[str, set[str]] = {
     "models": {name.split(".")[0] for name in Catalog().files("models")},
     "gpus": set(Catalog().files("devices")),
     "networks": set(Catalog().files("networks")),
+    "nodes": set(Catalog().files("nodes")),
     "methods": set(method_names()),
     "fusions": set(fusion.policy_names()),
     "scenarios": set(Catalog().scenarios()),

@@ -26,6 +26,7 @@ from perfsim.data.tables import read_table
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.inventory import list_rows
 from perfsim.network import known as growth_errors
+from perfsim.network import node_law
 from perfsim.prediction import predict
 from perfsim.report.validation import claim_rows
 from perfsim.scenario import SCENARIO_FIELDS, make_scenario
@@ -106,6 +107,8 @@ def accuracy() -> str:
     }
     carried = growth_rows()
     found += [(said, *_numbers(carried[which]), "networks") for which, said in words.items()]
+    whole = node_errors()[node_law.ALL, node_law.ALL]
+    found.append(("a collective by the data sheet of nodes alone", *_numbers(whole), "nodes"))
     spread = leave_one_out.spread(leave_one_out.errors())
     found += [("a model on a GPU it was never measured on", *spread, "devices")]
     lines = ["| predicted | how many | median error | 90th percentile |", "|---|---|---|---|"]
@@ -316,6 +319,32 @@ def collectives() -> str:
     return "\n".join(lines)
 
 
+def nodes() -> str:
+    """Return every node type: its GPUs, the links inside and its NICs."""
+    columns = ("node", "gpu", "gpus", "inside", "nics", "transport", "title")
+    return table_of([row.to_dict() for row in list_rows("nodes", SESSION)], columns)
+
+
+@cache
+def node_errors() -> dict[tuple[str, str], dict[str, str]]:
+    """Return the recorded errors of collectives by data sheets, by class and band of sizes."""
+    read = read_table(
+        shipped() / node_law.ERRORS_FILE, node_law.ERRORS_SCHEMA, node_law.ERRORS_COLUMNS
+    )
+    return {(cells["class"], cells["band"]): cells for _, cells in read}
+
+
+def data_sheets() -> str:
+    """Return how wrong collectives by data sheets are, clusters left out."""
+    bands = {"small": "up to 64 KiB", "middle": "to 4 MiB", "large": "above", node_law.ALL: "all"}
+    lines = [f"| network | times | {' | '.join(bands.values())} |", "|---|" + "---|" * 5]
+    for kind in dict.fromkeys(kind for kind, _ in node_errors()):
+        cells = [node_errors()[kind, band] for band in bands]
+        told = [f"{float(one['median']):.1%}, {float(one['p90']):.0%}" for one in cells]
+        lines.append(f"| {kind} | {cells[-1]['count']} | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
 def block(text: str) -> str:
     """Return ``text`` as a block of code."""
     return f"```text\n{text}\n```"
@@ -338,6 +367,7 @@ DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
         "claims": claims,
     },
     "profiles/networks/README.md": {"collectives": collectives, "networks": presets},
+    "profiles/nodes/README.md": {"nodes": nodes, "data_sheets": data_sheets},
     "profiles/devices/README.md": {"carried": carried},
     "scenarios/README.md": {"fields": fields},
 }

@@ -94,6 +94,8 @@ def test_every_question_has_its_limits_and_the_issues_targets() -> None:
         "scale_beyond": {"median": 0.30},
         "other_collective": {"median": 0.15},
         "choice": {"right": 0.90},
+        "data_sheet": {"median": 0.25, "p90": 0.65},
+        "data_sheet_modern": {"median": 0.11, "p90": 0.28},
     }
     assert set(limits) == set(QUESTION_ORDER)
 
@@ -197,7 +199,8 @@ def test_targets_are_reached(report) -> None:
     found = report()
     assert found.misses() == []
     for question in QUESTION_ORDER:
-        assert found.of(question), question  # a question without rows reaches nothing
+        # A question without rows reaches nothing; collected files do not name their node types.
+        assert found.of(question) or (question.startswith("data_sheet") and report is collected)
 
 
 @pytest.mark.parametrize("report", REPORTS)

@@ -37,7 +37,10 @@ __all__ = [
 
 _NCCL_SCHEMA = "perfsim/validation-nccl/1"
 
-QUESTION_ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
+QUESTION_ORDER = (
+    *("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective"),
+    *("data_sheet", "data_sheet_modern", "choice"),
+)
 """Questions in the order of print; those of further files come after them."""
 
 

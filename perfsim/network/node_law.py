@@ -1,0 +1,572 @@
+"""The time of a collective from the data sheet of its nodes and a few numbers that carry over.
+
+A node type says what joins its GPUs and which NICs it has. `NodeLaw` adds what no data sheet says:
+the share of a rate that a collective reaches, and what its start and each of its steps cost. These
+numbers were fitted on all measured clusters together (``profiles/nodes/constants.csv``), and are
+judged on clusters left out (``perfsim validate nccl``).
+
+NCCL runs one of several algorithms under one of several protocols. The law prices each that the
+nodes can run and takes the fastest, as NCCL's tuner means to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, hypot, inf, log2
+from typing import NamedTuple
+
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import cell_number, read_table
+
+__all__ = [
+    "ALL",
+    "CONSTANTS_COLUMNS",
+    "CONSTANTS_SCHEMA",
+    "ERRORS_COLUMNS",
+    "ERRORS_FILE",
+    "ERRORS_SCHEMA",
+    "LEFT_OUT_SCHEMA",
+    "CallTime",
+    "NodeFacts",
+    "NodeLaw",
+    "band_of",
+    "class_of",
+    "domains",
+    "law_without",
+    "node_error",
+    "node_law",
+]
+
+CONSTANTS_FILE = "nodes/constants.csv"
+"""The law's numbers; ``python profiles/build/node_constants.py`` fits and writes them."""
+CONSTANTS_SCHEMA = "perfsim/node-constants/1"
+CONSTANTS_COLUMNS = ("name", "unit", "value", "start", "prior_sd", "sensitivity", "means", "source")
+LEFT_OUT_FILE = "nodes/left_out.csv"
+"""The law's numbers with each family of clusters left out."""
+LEFT_OUT_SCHEMA = "perfsim/node-constants-left-out/1"
+ERRORS_FILE = "nodes/errors.csv"
+"""Errors of the law on clusters left out."""
+ERRORS_SCHEMA = "perfsim/node-errors/1"
+ERRORS_COLUMNS = ("class", "band", "count", "median", "p90", "p90_ln")
+
+ALL = "all"
+"""The class, or the band, of the rows that sum up all of them."""
+BANDS = (("small", 65536.0), ("middle", 4194304.0), ("large", inf))
+"""Bands of message sizes, in which errors differ, by their upper end [B]."""
+
+_US = 1e-6
+_GB = 1e9
+
+_OLD_NCCL = (2, 18)
+"""From this version on NCCL starts a call faster, and has NVLS (NVIDIA/nccl tags v2.18.3-1)."""
+_PAIR_TREE = (2, 22)
+"""From this version on the tree between two nodes runs at the rate of both directions: Polaris has
+36 of 50 GB/s on 2 nodes with 2.18 and 2.21, Alps 158 of 100 with 2.23."""
+_NVLS_GPUS = 8
+"""GPUs of a node from which NVLS wins over a ring: 4 of 8 H100 run at the ring's rate
+(waynehacking8/nccl-collectives-bench @38c093ed), 8 at 1.3 times it (xxrjun/nccl-tests-cluster
+@455de4f8)."""
+_NVLS_GENERATIONS = ("hopper", "blackwell")
+"""GPUs whose NVSwitches add (NVLink SHARP)."""
+_STEP_BYTES = 4096.0
+"""Message size around which a hop gets dearer: NCCL uses more channels, transports leave the eager
+path. Slingshot and TCP double there (TRIALS of 2026: curves of Alps, Polaris, AWS)."""
+_TCP_SHARE = 0.95
+"""Share of an Ethernet line that carries TCP's payload: 1448 of 1538 bytes a frame of 1500."""
+_OLD_EFA = 100 * _GB
+"""EFA below this rate of a node is its first generation (p3dn, p4d, g4dn, g5): it delivers out of
+order, so that NCCL cannot use LL over GPUDirect [B/s]."""
+
+
+class NodeFacts(NamedTuple):
+    """What data sheets say of the nodes of a cluster.
+
+    Parameters
+    ----------
+    generation : of the GPUs: kepler, pascal, volta, turing, ampere, ada, hopper, blackwell, cdna
+    inside : what joins the GPUs of a node: nvlink2 to nvlink5, xgmi, pcie, host (PCIe without peer
+        access), or "" for one GPU
+    inside_rate : of one GPU to all others, one way [B/s]
+    switch : whether a switch joins all GPUs of a node
+    gpus : of a node
+    nics, nic_rate : NICs of a node, and the rate of each one way [B/s]
+    transport : infiniband, roce, efa, slingshot, tcp, tcpx, or "" where nodes have no network
+    gpudirect : whether NICs read the GPUs' memory
+    rccl : whether AMD's library runs
+    version : of the library, () where it is not stated
+    adds_in_network : whether switches between nodes add (SHARP)
+    """
+
+    generation: str
+    inside: str
+    inside_rate: float
+    switch: bool
+    gpus: int
+    nics: int = 0
+    nic_rate: float = 0.0
+    transport: str = ""
+    gpudirect: bool = True
+    rccl: bool = False
+    version: tuple[int, ...] = ()
+    adds_in_network: bool = False
+
+    @property
+    def nvls(self) -> bool:
+        """Whether the switches inside a node add."""
+        new = not self.version or self.version >= _OLD_NCCL
+        able = self.switch and self.generation in _NVLS_GENERATIONS
+        return able and new and not self.rccl and self.gpus >= _NVLS_GPUS
+
+    @property
+    def wire(self) -> str:
+        """The transport, with EFA's first generation told apart as efa1."""
+        old = self.transport == "efa" and self.nics * self.nic_rate < _OLD_EFA
+        return "efa1" if old else self.transport
+
+
+class CallTime(NamedTuple):
+    """The time of one collective [s], the part that no rate shortens [s], and its algorithm."""
+
+    seconds: float
+    latency_s: float
+    algorithm: str
+
+
+class _Nodes(NamedTuple):
+    """What a call on certain ranks sees of the nodes: shares applied, seconds and bytes a second.
+
+    ``hop_s`` grows with the size of a message (see `_STEP_BYTES`). ``net`` and ``nics`` are what a
+    node's NICs reach and what their data sheet says, of those that the ranks in use own.
+    """
+
+    ranks: int
+    nodes: int
+    per_node: float
+    start_s: float
+    simple_s: float
+    net_simple_s: float
+    step_s: float
+    hop_s: float
+    inside: float
+    net: float
+    nics: float
+    low_latency: float
+    ordered: bool = True
+    pair_tree: bool = True
+
+    @property
+    def ring(self) -> float:
+        """Rate of a ring through all of them [B/s]."""
+        if self.nodes == 1:
+            return self.inside
+        return min(self.inside, self.net) if self.per_node > 1 else self.net
+
+    @property
+    def inside_steps(self) -> int:
+        """Steps of a pass around the ring that stay inside a node."""
+        return self.ranks - self.nodes if self.nodes > 1 else self.ranks - 1
+
+    @property
+    def hops(self) -> int:
+        """Steps of a pass around the ring that leave a node."""
+        return self.nodes - 1
+
+
+class _Way(NamedTuple):
+    """One algorithm under one protocol: what it takes before bytes count, and for the bytes [s]."""
+
+    algorithm: str
+    latency_s: float
+    bytes_s: float
+
+
+_OLD_GENERATIONS = ("kepler", "pascal", "volta", "turing")
+"""Generations that share the numbers of a start, ``old``."""
+
+
+@dataclass(frozen=True)
+class NodeLaw:
+    """The law with its numbers.
+
+    Parameters
+    ----------
+    constants : by name as ``profiles/nodes/constants.csv`` has them, in its units
+    """
+
+    constants: Mapping[str, float]
+
+    def call(
+        self,
+        facts: NodeFacts,
+        collective: str,
+        ranks: int,
+        nodes: int,
+        size_bytes: float,
+        held: str = "",
+    ) -> CallTime | None:
+        """Return the time of one collective, None where the law has no such algorithm.
+
+        Parameters
+        ----------
+        facts : of the nodes' data sheets
+        collective : all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or
+            send_recv
+        ranks, nodes : GPUs that take part, two or more, and the nodes they stand on
+        size_bytes : the buffer of one rank; for reduce_scatter, all_gather and all_to_all the
+            blocks of all
+        held : ring, tree, nvls, nvls_tree or collnet_direct where NCCL_ALGO names one
+        """
+        if collective != "all_reduce" and held != "collnet_direct":
+            held = ""  # NCCL gathers over rings whatever NCCL_ALGO says
+        seen = self._nodes(facts, ranks, nodes, size_bytes)
+        ways = [
+            way
+            for way in self._ways(seen, facts, collective, size_bytes, held)
+            if _allowed(way, held)
+        ]
+        if not ways:
+            return None
+        fastest = min(ways, key=lambda way: way.latency_s + way.bytes_s)
+        seconds = fastest.latency_s + fastest.bytes_s
+        sums = fastest.algorithm == "collnet_direct"
+        if seen.nodes > 2 and not sums and collective not in ("send_recv", "all_to_all"):
+            # Nothing is faster than the NICs' data sheet; on two nodes a tree may seem to be.
+            seconds = max(seconds, _ring_volume(collective, ranks, size_bytes) / seen.nics)
+        return CallTime(seconds, fastest.latency_s, fastest.algorithm)
+
+    def one_process_s(self, gpus: int) -> float:
+        """Return what launching takes at least where one process drives all GPUs of a node [s]."""
+        return self.constants["one_process"] * _US * gpus
+
+    def net_link(self, facts: NodeFacts) -> tuple[float, float]:
+        """Return the rate between two nodes [B/s] and the latency of a hop of a ring [s]."""
+        _, net = self._net(facts, facts.gpus, 2)
+        return net, self._hop_s(facts, 0.0) * self.constants["ring_hop"]
+
+    def inside_link(self, facts: NodeFacts) -> tuple[float, float]:
+        """Return the rate of a ring through a whole node [B/s] and the latency of a step [s]."""
+        rate = self._get("inside_share", facts.inside) * facts.inside_rate
+        return self._crowded(facts, facts.gpus) * rate, self._get("step", facts.inside) * _US
+
+    def _crowded(self, facts: NodeFacts, per_node: float) -> float:
+        """Return the share of a rate that is left where GPUs copy through the host at once."""
+        if facts.inside != "host" or per_node <= 2:
+            return 1.0
+        return float((2.0 / per_node) ** self.constants["host_crowding"])
+
+    def _get(self, name: str, word: str) -> float:
+        return self.constants[f"{name}.{word}"]
+
+    def _nodes(self, facts: NodeFacts, ranks: int, nodes: int, size_bytes: float) -> _Nodes:
+        numbers = self.constants
+        per_node = ranks / nodes
+        generation = "old" if facts.generation in _OLD_GENERATIONS else facts.generation
+        start_s = self._get("start", generation) * _US
+        if facts.version and facts.version < _OLD_NCCL:
+            start_s *= numbers["start_old_nccl"]
+        nvlink = facts.inside.startswith("nvlink") or facts.inside == "xgmi"
+        low_latency = numbers["low_latency.nvlink" if nvlink else "low_latency.pcie"]
+        simple_s = step_s = 0.0
+        inside = inf
+        if ranks > nodes:
+            simple_s = self._get("simple", generation) * _US
+            step_s = self._get("step", facts.inside) * _US
+            inside = self._get("inside_share", facts.inside) * facts.inside_rate
+            inside *= self._crowded(facts, per_node)
+        hop_s = net_simple_s = 0.0
+        net = nics = inf
+        if nodes > 1:
+            nics, net = self._net(facts, per_node, nodes)
+            hop_s = self._hop_s(facts, size_bytes)
+            net_simple_s = self._get("net_simple", facts.wire) * _US
+            low_latency = min(low_latency, numbers["low_latency.net"])
+        return _Nodes(
+            ranks,
+            nodes,
+            per_node,
+            start_s,
+            simple_s,
+            net_simple_s,
+            step_s,
+            hop_s,
+            inside,
+            net,
+            nics,
+            low_latency,
+            not (nodes > 1 and facts.wire == "efa1" and facts.gpudirect),
+            not facts.version or facts.version >= _PAIR_TREE,
+        )
+
+    def _net(self, facts: NodeFacts, per_node: float, nodes: int) -> tuple[float, float]:
+        """Return the rate of a node's NICs by their data sheet, and the one reached [B/s]."""
+        numbers, wire = self.constants, facts.wire
+        owned = facts.nics * min(1.0, per_node / facts.gpus)
+        nics = max(1.0, owned) * facts.nic_rate
+        if wire == "tcp":
+            line, most = _TCP_SHARE * nics, numbers["tcp_most"] * _GB
+            net = 1.0 / hypot(1.0 / line, 1.0 / most)
+        else:
+            share = self._get("nic_share", "efa" if wire == "efa1" else wire)
+            net = (
+                share if facts.gpudirect else min(share, numbers["nic_share.no_gpudirect"])
+            ) * nics
+        if nodes > 2:
+            net *= (2.0 / nodes) ** numbers["congestion"]
+        return nics, net
+
+    def _hop_s(self, facts: NodeFacts, size_bytes: float) -> float:
+        """Return what one hop between nodes takes under LL, for a message of this size [s]."""
+        wire = facts.wire
+        hop_s = self._get("hop", wire) * _US
+        if wire != "tcp" and not facts.gpudirect:
+            hop_s *= self.constants["hop_no_gpudirect"]
+        more = self._get("hop_growth", {"efa1": "efa", "tcpx": "tcp"}.get(wire, wire))
+        large = size_bytes**1.5
+        return float(hop_s * (1.0 + more * large / (large + _STEP_BYTES**1.5)))
+
+    def _ways(
+        self, seen: _Nodes, facts: NodeFacts, collective: str, size_bytes: float, held: str
+    ) -> Iterator[_Way]:
+        if collective == "all_reduce":
+            yield from self._ring(seen, 2, _ring_volume(collective, seen.ranks, size_bytes))
+            yield from self._tree(seen, size_bytes)
+            if facts.nvls and (seen.per_node >= facts.gpus or held.startswith("nvls")):
+                yield self._nvls(seen, facts, size_bytes)
+            if seen.nodes > 1 and (facts.adds_in_network or held == "collnet_direct"):
+                yield self._in_network(seen, facts, collective, size_bytes)
+        elif collective in ("all_gather", "reduce_scatter"):
+            yield from self._ring(seen, 1, _ring_volume(collective, seen.ranks, size_bytes))
+            if seen.nodes > 1 and held == "collnet_direct":
+                yield self._in_network(seen, facts, collective, size_bytes)
+        elif collective in ("broadcast", "reduce"):
+            yield from self._chain(seen, facts, size_bytes)
+        elif collective == "all_to_all":
+            yield from self._pairs(seen, facts, size_bytes)
+        elif collective == "send_recv":
+            yield from self._pair(seen, facts, size_bytes)
+
+    def _ring(self, seen: _Nodes, passes: int, volume: float) -> Iterator[_Way]:
+        """Yield a ring that goes round once (gather, scatter) or twice (all-reduce)."""
+        hop = self.constants["ring_hop" if passes == 2 else "gather_hop"]
+        inside_s = passes * seen.inside_steps * seen.step_s
+        net_s = passes * seen.hops * seen.hop_s * hop
+        if seen.ordered:
+            rate = seen.low_latency * seen.ring
+            yield _Way("ring", seen.start_s + inside_s + net_s, volume / rate)
+        yield _Way(
+            "ring",
+            seen.start_s
+            + seen.simple_s
+            + seen.net_simple_s
+            + inside_s * self.constants["simple_step"] / 2.0
+            + net_s * self.constants["simple_hop"],
+            volume / seen.ring,
+        )
+
+    def _tree(self, seen: _Nodes, size_bytes: float) -> Iterator[_Way]:
+        """Yield NCCL's tree: chains inside the nodes, a double binary tree between them."""
+        numbers = self.constants
+        chain_s = 2.0 * max(0.0, seen.per_node - 1.0) * seen.step_s
+        levels_s = 2.0 * log2(seen.nodes) * seen.hop_s
+        volume = _ring_volume("all_reduce", seen.ranks, size_bytes)
+        bytes_s = volume / (numbers["tree_inside"] * seen.inside)
+        if seen.nodes == 2:
+            bytes_s = max(bytes_s, (size_bytes if seen.pair_tree else volume) / seen.net)
+        elif seen.nodes > 1:
+            bytes_s = max(bytes_s, 2.0 * size_bytes / (numbers["tree_net"] * seen.net))
+        if seen.ordered:
+            yield _Way("tree", seen.start_s + chain_s + levels_s, bytes_s / seen.low_latency)
+        latency_s = seen.start_s + seen.simple_s + seen.net_simple_s
+        latency_s += chain_s * numbers["simple_step"] + levels_s * numbers["simple_hop"]
+        yield _Way("tree", latency_s, bytes_s)
+
+    def _nvls(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> _Way:
+        """Return NVLS on one node, NVLSTree on several."""
+        numbers = self.constants
+        volume = _ring_volume("all_reduce", seen.ranks, size_bytes)
+        bytes_s = volume / (self._get("nvls_share", facts.generation) * facts.inside_rate)
+        latency_s = seen.start_s + numbers["nvls_start"] * _US
+        if seen.nodes == 1:
+            return _Way("nvls", latency_s, bytes_s)
+        latency_s += numbers["nvls_tree_start"] * _US
+        latency_s += log2(seen.nodes) * seen.hop_s * numbers["nvls_tree_hop"]
+        net = size_bytes if seen.nodes == 2 else volume / numbers["nvls_tree_net"]
+        return _Way("nvls_tree", latency_s, max(bytes_s, net / seen.net))
+
+    def _in_network(
+        self, seen: _Nodes, facts: NodeFacts, collective: str, size_bytes: float
+    ) -> _Way:
+        """Return a collective that switches between nodes add up (SHARP)."""
+        numbers = self.constants
+        whole = collective == "all_reduce"
+        share = numbers["sharp_share.all_reduce" if whole else "sharp_share.all_gather"]
+        volume = _ring_volume(collective, seen.ranks, size_bytes)
+        fastest = seen.inside
+        if facts.nvls:
+            fastest = self._get("nvls_share", facts.generation) * facts.inside_rate
+        elif facts.switch:
+            fastest = self._get("nvls_share", _NVLS_GENERATIONS[0]) * facts.inside_rate
+        latency_s = seen.start_s + numbers["nvls_start"] * _US + (2 if whole else 1) * seen.hop_s
+        bytes_s = max(volume / fastest, volume / (share * seen.nics))
+        return _Way("collnet_direct", latency_s, bytes_s)
+
+    def _chain(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
+        """Yield a broadcast or reduce: the whole message passes each rank once."""
+        inside_s, net_s = seen.inside_steps * seen.step_s, seen.hops * seen.hop_s
+        if seen.ordered:
+            rate = seen.low_latency * seen.ring
+            yield _Way("chain", seen.start_s + inside_s + net_s, size_bytes / rate)
+        latency_s = seen.start_s + seen.simple_s + seen.net_simple_s
+        latency_s += inside_s * self.constants["simple_step"] / 2.0
+        latency_s += net_s * self.constants["simple_hop"]
+        one_way = self.constants["host_one_way"] if _through_host(seen, facts) else 1.0
+        yield _Way("chain", latency_s, size_bytes / (one_way * seen.ring))
+
+    def _pairs(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
+        """Yield an all-to-all: each rank sends to each other one."""
+        numbers, peers = self.constants, max(0.0, seen.per_node - 1.0)
+        latency_s = seen.start_s + numbers["peer.inside"] * _US * peers
+        bytes_s = size_bytes * peers / seen.ranks / (numbers["pairs_share.inside"] * seen.inside)
+        if seen.nodes > 1:
+            kind = _PAIR_KINDS.get(facts.transport, facts.transport)
+            others = seen.ranks - seen.per_node
+            latency_s += self._get("peer", kind) * _US * others
+            sent = size_bytes * others / seen.ranks * seen.per_node
+            bytes_s = max(bytes_s, sent / (self._get("pairs_share", kind) * seen.net))
+            yield _Way("pairwise", latency_s, bytes_s)
+            return
+        yield _Way("pairwise", latency_s, bytes_s / seen.low_latency)
+        yield _Way("pairwise", latency_s + numbers["pairs_simple"] * seen.simple_s, bytes_s)
+
+    def _pair(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
+        """Yield a send beside a receive; between nodes by the NICs of one rank alone."""
+        rate, step_s = seen.inside, seen.step_s
+        if seen.nodes > 1:
+            own = max(1.0, facts.nics / facts.gpus) * facts.nic_rate
+            rate, step_s = seen.net / seen.nics * own, seen.hop_s
+        latency_s = seen.start_s + step_s
+        simple_s = self.constants["pairs_simple"] * (seen.simple_s + seen.net_simple_s)
+        yield _Way("direct", latency_s, size_bytes / (seen.low_latency * rate))
+        yield _Way("direct", latency_s + simple_s, size_bytes / rate)
+
+
+_PAIR_KINDS = {"roce": "infiniband", "efa": "infiniband", "tcpx": "tcp"}
+"""Transports whose all-to-all nobody measured, and those whose numbers stand in."""
+
+
+def _through_host(seen: _Nodes, facts: NodeFacts) -> bool:
+    return facts.inside == "host" and seen.nodes == 1
+
+
+def _allowed(way: _Way, held: str) -> bool:
+    """Tell whether NCCL_ALGO leaves an algorithm: ``nvls`` leaves NVLSTree too."""
+    return way.algorithm == held or (held in ("", "nvls") and way.algorithm.startswith(held))
+
+
+def _ring_volume(collective: str, ranks: int, size_bytes: float) -> float:
+    """Return the bytes that each rank of a ring sends."""
+    passes = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}.get(collective)
+    return size_bytes if passes is None else passes * (ranks - 1) / ranks * size_bytes
+
+
+@cache
+def node_law() -> NodeLaw:
+    """Return the law with the shipped numbers.
+
+    Raises
+    ------
+    DataError
+        If their file is damaged.
+    """
+    path = shipped() / CONSTANTS_FILE
+    return NodeLaw(
+        {
+            cells["name"]: cell_number(cells["value"], "value", path, row)
+            for row, cells in read_table(path, CONSTANTS_SCHEMA, CONSTANTS_COLUMNS)
+        }
+    )
+
+
+@cache
+def law_without(family: str) -> NodeLaw:
+    """Return the law with numbers fitted without one family of measured clusters.
+
+    Raises
+    ------
+    KeyError
+        If nothing was fitted without that family.
+    DataError
+        If the file is damaged.
+    """
+    return _laws_without()[family]
+
+
+@cache
+def _laws_without() -> dict[str, NodeLaw]:
+    path = shipped() / LEFT_OUT_FILE
+    names = tuple(node_law().constants)
+    return {
+        cells["family"]: NodeLaw(
+            {name: cell_number(cells[name], name, path, row) for name in names}
+        )
+        for row, cells in read_table(path, LEFT_OUT_SCHEMA, ("family", *names))
+    }
+
+
+def band_of(size_bytes: float) -> str:
+    """Return the band of a message: small to 64 KiB, middle to 4 MiB, large."""
+    return next(name for name, end in BANDS if size_bytes <= end)
+
+
+_RDMA = ("infiniband", "roce", "efa")
+
+
+def class_of(facts: NodeFacts, nodes: int) -> str:
+    """Return the class of network in which the law's errors are alike.
+
+    Examples
+    --------
+    >>> dgx = NodeFacts("hopper", "nvlink4", 450e9, True, 8, 8, 50e9, "infiniband")
+    >>> class_of(dgx, 1), class_of(dgx, 4), class_of(dgx._replace(transport="tcpx"), 2)
+    ('nvlink', 'rdma', 'tcp')
+    """
+    if nodes == 1:
+        return "pcie" if facts.inside in ("pcie", "host") else "nvlink"
+    if facts.transport in _RDMA:
+        return "rdma"
+    return "tcp" if facts.transport.startswith("tcp") else facts.transport
+
+
+@cache
+def _node_errors() -> dict[tuple[str, str], float]:
+    path = shipped() / ERRORS_FILE
+    return {
+        (cells["class"], cells["band"]): cell_number(cells["p90_ln"], "p90_ln", path, row)
+        for row, cells in read_table(path, ERRORS_SCHEMA, ERRORS_COLUMNS)
+    }
+
+
+def node_error(facts: NodeFacts, nodes: int, size_bytes: float) -> float:
+    """Return the 90 % half-width of a time by the law, in ln.
+
+    It is the 90th percentile of its errors on clusters left out, of that class and band.
+    """
+    return _node_errors()[class_of(facts, nodes), band_of(size_bytes)]
+
+
+_MOST_GPUS = 16
+"""GPUs that one operating system has at most (DGX-2): a node type with more is a rack."""
+
+
+def domains(facts: NodeFacts, ranks: int, nodes: int) -> int:
+    """Return on how many nodes of that type ranks stand, where a rack's trays are counted as nodes.
+
+    Examples
+    --------
+    >>> rack = NodeFacts("blackwell", "nvlink5", 900e9, True, 72, 72, 50e9, "infiniband")
+    >>> domains(rack, 72, 18), domains(rack, 144, 36), domains(rack._replace(gpus=8), 2, 2)
+    (1, 2, 2)
+    """
+    return ceil(ranks / facts.gpus) if facts.gpus > _MOST_GPUS else nodes

@@ -1,0 +1,150 @@
+"""Measured clusters as node types: what a data sheet says of the nodes that were measured.
+
+``profiles/nodes/clusters.csv`` names the node type of each measured network, and in what its nodes
+differ from it. On these the numbers of `NodeLaw` are fitted and judged.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from perfsim.compute.device import load_device
+from perfsim.data.catalog import Catalog, shipped
+from perfsim.data.tables import cell_number, check_word, read_table
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_law import NodeFacts, NodeLaw, domains
+from perfsim.network.node_type import NodeType, generation_of, load_node_type
+from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
+from perfsim.units import parse_rate
+
+__all__ = [
+    "CLUSTERS_COLUMNS",
+    "CLUSTERS_FILE",
+    "CLUSTERS_SCHEMA",
+    "MeasuredNodes",
+    "family",
+    "measured_nodes",
+    "version_number",
+]
+
+CLUSTERS_FILE = "nodes/clusters.csv"
+CLUSTERS_SCHEMA = "perfsim/node-clusters/1"
+CLUSTERS_COLUMNS = (
+    *("network", "node", "generation", "gpus", "inside_rate", "switch", "peer_access"),
+    *("nics", "nic_rate", "transport", "gpudirect", "in_network", "version"),
+    *("one_process", "stated", "family", "evidence"),
+)
+
+
+class MeasuredNodes(NamedTuple):
+    """The nodes of a measured cluster.
+
+    Parameters
+    ----------
+    node : the node type that they are, or are nearest to
+    facts : of their data sheets
+    one_process : whether one process drove all GPUs of a node, which training does not
+    stated : whether the source states what a data sheet would; else facts are assumed
+    family : clusters that are one machine, or alike in hardware and place, which are left out
+        together
+    """
+
+    node: str
+    facts: NodeFacts
+    one_process: bool
+    stated: bool
+    family: str
+
+    def of(self, curve: CollectiveCurve) -> tuple[NodeFacts, int]:
+        """Return the facts with the version of a curve, and on how many such nodes it ran."""
+        facts = self.facts
+        if curve.version and not facts.version:
+            facts = facts._replace(version=version_number(curve.version))
+        return facts, domains(facts, curve.ranks, curve.nodes)
+
+    def seconds(self, law: NodeLaw, curve: CollectiveCurve, size_bytes: float) -> float:
+        """Return the time by a law of a message of a curve, as its measurement was run [s]."""
+        facts, nodes = self.of(curve)
+        call = law.call(facts, curve.collective, curve.ranks, nodes, size_bytes, curve.algorithm)
+        if call is None:
+            raise ValueError(f"the law has no {curve.name}")
+        if self.one_process:
+            return max(call.seconds, law.one_process_s(curve.ranks))
+        return call.seconds
+
+
+def version_number(text: str) -> tuple[int, ...]:
+    """Return major and minor of a version, () where the text has none.
+
+    Examples
+    --------
+    >>> version_number("v2.18.3-1"), version_number("not stated")
+    ((2, 18), ())
+    """
+    found = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+@cache
+def measured_nodes() -> dict[str, MeasuredNodes]:
+    """Return the nodes of each measured network by its name.
+
+    Raises
+    ------
+    DataError
+        If the table is damaged.
+    """
+    path, catalog = shipped() / CLUSTERS_FILE, Catalog()
+    return {
+        cells["network"]: _read(cells, path, row, catalog)
+        for row, cells in read_table(path, CLUSTERS_SCHEMA, CLUSTERS_COLUMNS)
+    }
+
+
+def _read(cells: dict[str, str], path: Path, row: int, catalog: Catalog) -> MeasuredNodes:
+    node = load_node_type(cells["node"], catalog, "node")
+    generation = cells["generation"] or _generation(node, catalog)
+    facts = node.facts(generation, version_number(cells["version"]))
+    changed: dict[str, object] = {}
+    for column in ("gpus", "nics"):
+        if cells[column]:
+            changed[column] = int(
+                cell_number(cells[column], column, path, row, whole=True, within=COUNT_LIMIT)
+            )
+    for column in ("inside_rate", "nic_rate"):
+        if cells[column]:
+            rate = parse_rate(cells[column], column)
+            assert RATE_LIMIT.holds(rate)
+            changed[column] = rate
+    for column, name in (("switch", "switch"), ("gpudirect", "gpudirect")):
+        if cells[column]:
+            changed[name] = _yes(cells, column, path, row)
+    if cells["transport"]:
+        changed["transport"] = cells["transport"]
+    if cells["peer_access"] and not _yes(cells, "peer_access", path, row):
+        changed["inside"] = "host"
+    changed["adds_in_network"] = _yes(cells, "in_network", path, row)
+    return MeasuredNodes(
+        node.name,
+        facts._replace(**changed),  # type: ignore[arg-type]
+        _yes(cells, "one_process", path, row),
+        _yes(cells, "stated", path, row),
+        family(cells),
+    )
+
+
+def _generation(node: NodeType, catalog: Catalog) -> str:
+    return generation_of(load_device(node.gpu, catalog).architecture)
+
+
+def _yes(cells: dict[str, str], column: str, path: Path, row: int) -> bool:
+    check_word(cells[column] or "no", ("yes", "no"), column, path, row)
+    return cells[column] == "yes"
+
+
+def family(cells: dict[str, str]) -> str:
+    """Return the family of a row, which is the network's own name where none is given."""
+    return cells["family"] or cells["network"]

@@ -1,0 +1,94 @@
+"""The numbers of the law of node types, the clusters that they rest on, and their fit."""
+
+from __future__ import annotations
+
+import csv
+from math import log
+
+import numpy as np
+import pytest
+
+import node_constants as build
+from build_networks import read_clusters
+from perfsim.data.catalog import Catalog, shipped
+from perfsim.network.node_law import law_without, node_law
+from perfsim.validate.node_clusters import measured_nodes
+
+NODES = shipped() / "nodes"
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    lines = (NODES / name).read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def test_the_shipped_numbers_are_those_of_the_list() -> None:
+    found = rows("constants.csv")
+    assert [row["name"] for row in found] == [one.name for one in build.CONSTANTS]
+    for row, one in zip(found, build.CONSTANTS, strict=True):
+        assert float(row["start"]) == one.start
+        assert row["means"] and row["source"].startswith("start: ")
+        # Under its prior no number runs away from where a source puts it.
+        away = abs(log(float(row["value"]) / one.start))
+        assert away <= 2.5 * float(row["prior_sd"]) * 1.01, row
+        assert float(row["sensitivity"]) == pytest.approx(0, abs=0.1)
+
+
+def test_each_family_of_clusters_is_left_out_once() -> None:
+    families = {nodes.family for nodes in measured_nodes().values()}
+    left_out = {row["family"] for row in rows("left_out.csv")}
+    assert left_out == families
+    for family in families:
+        there = law_without(family).constants
+        assert there.keys() == node_law().constants.keys()
+    # What one machine alone shows goes back to its start without it.
+    alps = law_without("alps").constants
+    assert alps["step.nvlink4"] != node_law().constants["step.nvlink4"]
+
+
+def test_each_cluster_of_the_table_is_a_measured_network() -> None:
+    networks, nodes = (
+        read_clusters(shipped() / "networks" / "clusters.csv"),
+        Catalog().files("nodes"),
+    )
+    for row in rows("clusters.csv"):
+        assert row["network"] in networks and row["node"] in nodes, row
+        assert networks[row["network"]].library in ("nccl", "rccl")
+        assert row["stated"] == "yes" or row["evidence"], row
+    left = {name for name, one in networks.items() if one.library in ("nccl", "rccl")}
+    unknown = left - {row["network"] for row in rows("clusters.csv")}
+    # Of these nobody states which link joins the nodes, or at which rate.
+    assert unknown <= {"occl-3090-pcie4-net", "gloo158-v100-tcp"}
+
+
+def test_a_fit_finds_the_numbers_that_made_the_curves() -> None:
+    """Times made by the law with two numbers changed: the fit moves these two towards them."""
+    points = _made_points()
+    truth = build._START.copy()
+    for name, factor in (("nic_share.infiniband", 0.93), ("start.ampere", 1.2)):
+        truth[build._NAMES.index(name)] += log(factor)
+    measured = build._predicted(truth, points)
+    found = build._fit(points, measured, build._weights(points) * 20.0)
+    for name in ("nic_share.infiniband", "start.ampere"):
+        index = build._NAMES.index(name)
+        moved = found[index] - build._START[index]
+        assert moved / (truth[index] - build._START[index]) == pytest.approx(1, abs=0.35), name
+    assert np.abs(build._predicted(found, points) - measured).mean() < 0.02
+
+
+def _made_points() -> list[build._Point]:
+    from perfsim.network.measured import CollectiveCurve
+
+    nodes = measured_nodes()["sophia-a100-ib200"]
+    sizes = tuple(2.0**power for power in range(3, 31, 2))
+    return [
+        build._Point("made", nodes, curve, size, 1.0)
+        for collective in ("all_reduce", "all_gather")
+        for count in (1, 2, 4, 8)
+        for curve in [
+            CollectiveCurve(
+                collective, 8 * count, count, 8, sizes, (1.0,) * len(sizes), "measured", "made"
+            )
+        ]
+        for size in sizes
+    ]

@@ -1,0 +1,150 @@
+"""Scenarios on node types: what they state, what overrides it, and what contradicts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError
+from perfsim.network.node_law import node_law
+from perfsim.network.node_type import load_node_type
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import Setup, resolve
+from perfsim.scenario import make_scenario
+from tests.network.test_node_type import GOOD
+
+
+def setup(**fields: Any) -> Setup:
+    return resolve(make_scenario({"model": "gpt2", "gpus": 64} | fields), Catalog())
+
+
+def ask(**fields: Any) -> Prediction:
+    return predict(make_scenario({"model": "gpt2", "gpus": 64} | fields))
+
+
+def test_a_node_type_says_gpu_nodes_and_network() -> None:
+    made = setup(node="dgx-h100")
+    assert made.device.name == "h100"
+    assert (made.cluster.nodes, made.cluster.gpus_per_node) == (8, 8)
+    assert made.cluster.library == "nccl"
+    shown = made.resolved_scenario().to_dict()
+    assert (shown["net"], shown["intra_net"], shown["node"]) == ("dgx-h100",) * 3
+    facts = load_node_type("dgx-h100", Catalog(), "node").facts("hopper")
+    call = node_law().call(facts, "all_reduce", 64, 8, 1e8)
+    assert call is not None
+    assert made.cluster.seconds("all_reduce", 1e8) == call.seconds
+
+
+def test_its_name_is_a_network_too() -> None:
+    by_net, by_node = setup(net="dgx-h100"), setup(node="dgx-h100")
+    assert by_net.cluster.seconds("all_reduce", 1e8) == by_node.cluster.seconds("all_reduce", 1e8)
+    assert by_net.device.name == "h100"
+
+
+def test_scenarios_without_a_node_type_say_nothing_of_one() -> None:
+    assert (
+        not {"node", "nic", "nics_per_node"}
+        & setup(net="10gbe").resolved_scenario().to_dict().keys()
+    )
+
+
+def test_nics_override_the_data_sheet() -> None:
+    def rate(**fields: Any) -> float:
+        return 1.0 / setup(node="dgx-h100", **fields).cluster.seconds("all_gather", 1e10)
+
+    assert rate(nics_per_node=4) / rate() == pytest.approx(0.5, rel=0.01)
+    assert rate(nic="200Gbit/s") / rate() == pytest.approx(0.5, rel=0.01)
+    assert rate(nic="800Gbit/s", nics_per_node=4) == pytest.approx(rate(), rel=0.01)
+
+
+def test_a_link_inside_overrides_the_data_sheet() -> None:
+    slow = setup(node="dgx-h100", gpus=8, intra_net="pcie5").cluster
+    assert slow.seconds("all_reduce", 1e9) > 5 * setup(node="dgx-h100", gpus=8).cluster.seconds(
+        "all_reduce", 1e9
+    )
+
+
+def test_another_network_joins_such_nodes_by_each_of_their_nics() -> None:
+    made = setup(node="dgx-h100", net="ib400")
+    assert made.cluster.nics_per_node == 8
+    assert (
+        made.network.name == "ib400"
+        and made.intra_network
+        and made.intra_network.name == "dgx-h100"
+    )
+    one = setup(net="ib400", gpu="h100", gpus_per_node=8)
+    assert made.cluster.seconds("all_gather", 1e10) < one.cluster.seconds("all_gather", 1e10) / 6
+
+
+def test_nics_of_a_network_without_a_node_type() -> None:
+    one, eight = (
+        setup(net="ib400", gpu="h100", gpus_per_node=8, **more).cluster
+        for more in ({}, {"nics_per_node": 8})
+    )
+    assert eight.seconds("all_gather", 1e10) < one.seconds("all_gather", 1e10) / 6
+
+
+def test_part_of_a_node_has_part_of_its_nics() -> None:
+    half = setup(node="dgx-h100", gpus_per_node=4, gpus=64).cluster
+    assert (half.nodes, half.gpus_per_node) == (16, 4)
+    whole = setup(node="dgx-h100", gpus=128).cluster
+    assert half.seconds("all_gather", 1e10) > 1.8 * whole.seconds("all_gather", 1e10)
+
+
+@pytest.mark.parametrize(
+    "method", ["ssgd", "dgc", "powersgd", "fsdp", "zero", "localsgd", "adpsgd"]
+)
+def test_methods_run_on_node_types(method: str) -> None:
+    for node in ("dgx-h100", "p4d", "eth-10g", "geforce-pcie4-8"):
+        more = {} if node in ("dgx-h100", "p4d") else {"gpu": "rtx4090" if "4" in node else "v100"}
+        answer = ask(node=node, method=method, gpus=16, **more)
+        low, high = answer.iteration_s_interval
+        assert 0 < low < answer.iteration_s < high
+
+
+def test_what_is_asked_of_links_is_asked_of_node_types_too() -> None:
+    quiet = ask(node="dgx-a100", gpus=32).iteration_s
+    for fields in (
+        {"background": 0.9},
+        {"oversubscription": 8.0},
+        {"library": "gloo"},
+        {"algorithm": "tree"},
+        {"protocol": "simple"},
+        {"placement": (8, 8, 8, 4, 4)},
+    ):
+        assert ask(node="dgx-a100", gpus=32, **fields).iteration_s >= quiet * 0.999, fields
+
+
+def test_a_node_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    made = setup(node=str(path), gpus=8)
+    assert (made.device.name, made.cluster.nodes, made.network.name) == ("a100", 2, "mine")
+    path.write_text(GOOD.replace("100Gbit/s", "10Gbit/s"))
+    slow = setup(node=str(path), gpus=8)
+    assert slow.cluster.seconds("all_gather", 1e10) > 7 * made.cluster.seconds("all_gather", 1e10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"gpus_per_node": 16}, "gpus_per_node: dgx-h100 has 8 GPUs a node, found 16."),
+        ({"placement": (16, 48)}, "placement: dgx-h100 has 8 GPUs a node, found 48."),
+        ({"gpu": "a100"}, "gpu: dgx-h100 has h100, found 'a100'; leave one of the two out."),
+        ({"gpu": "h100:32,a100:32"}, "gpu: dgx-h100 has h100, found 'h100:32,a100:32'"),
+        ({"net": "p5"}, "net: p5 is a node type itself"),
+        ({"net": "alps-gh200-slingshot11"}, "net: alps-gh200-slingshot11 has nodes of 4 GPUs"),
+        ({"nic": "400"}, "nic: '400' is not a rate (a bare number has no unit)"),
+        ({"node": "dgx-h10"}, "node: no 'dgx-h10'; did you mean 'dgx-h100'?"),
+        ({"node": None, "nic": "400Gbit/s"}, "nic: needs node, whose NICs"),
+        ({"nics_per_node": 0}, "nics_per_node: 0 is not allowed"),
+    ],
+)
+def test_a_contradiction_is_refused(fields: dict[str, Any], said: str) -> None:
+    asked = {"node": "dgx-h100", "gpus": 64} | fields
+    with pytest.raises(RequestError) as caught:
+        setup(**{name: value for name, value in asked.items() if value is not None})
+    assert said in str(caught.value)
