@@ -468,7 +468,7 @@ class ScenarioFields:
     library: Annotated[
         str | None,
         ScenarioField(
-            "Communication library: nccl, gloo, mpi.",
+            "Communication library: nccl, rccl, gloo, mpi.",
             read_by=("network",),
             metavar="NAME",
             default="the one that the network was measured with",

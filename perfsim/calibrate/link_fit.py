@@ -40,7 +40,7 @@ from perfsim.calibrate.knots import fit_curve
 from perfsim.collectives import Algorithm, Hops
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
+from perfsim.libraries import AUTO, library
 from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Latency, Link, ProtocolFigures
@@ -174,7 +174,7 @@ def fit_link(
     link_class: str,
     curves: Sequence[CollectiveCurve],
     inside: Link | None,
-    nics: int,
+    nics_per_node: int | None,
     choice: TunedChoice | None,
 ) -> LinkFit:
     """Fit the link of one class to curves.
@@ -184,7 +184,8 @@ def fit_link(
     link_class : "inter" (curves over several nodes) or "intra" (over the GPUs of one)
     curves : measured; those with a protocol held fixed count only where there is no other
     inside : the link within the nodes, whose hops an inter-node ring crosses too
-    nics : that the GPUs of a node share; the rate is that of one in use
+    nics_per_node : NICs that the GPUs of a node share; the rate is that of one in use. None where
+        nobody states them: the rate is that of a whole node
     choice : NCCL's tuner on the cluster, if it was set from the curves
 
     Raises
@@ -201,18 +202,19 @@ def fit_link(
     is that of the link's own formulas at every point of these curves.
     """
     undetermined: list[str] = []
+    nics = nics_per_node or 1
     usual = _without_protocol(curves, undetermined)
     by_ranks = sorted(
         usual, key=lambda curve: (curve.ranks, curve.size_bytes[-1], -curve.nodes, curve.seconds)
     )
     shapes = {(curve.collective, curve.algorithm): curve for curve in by_ranks}
-    reference, rate_fit, bus = _clearest_rate(link_class, shapes, choice)
+    reference, rate_fit, bus = _clearest_rate(link_class, shapes, choice, nics_per_node)
     whole = shapes.get(("all_reduce", "tree")) or shapes.get(("all_reduce", "")) or reference
 
     gamma, gamma_error = _gamma(shapes, reference, bus, undetermined)
 
     def rate_of(curve: CollectiveCurve, slope: FitResult) -> tuple[Quantity, float | None]:
-        used = min(nics, curve.gpus_per_node) if link_class == "inter" else 1
+        used = _nics_crossed(curve, nics) if link_class == "inter" else 1
         return _rate(curve, slope, used, gamma, gamma_error)
 
     rate, rate_error = rate_of(reference, rate_fit)
@@ -293,10 +295,24 @@ def _wiring(
         curve.ranks,
         curve.nodes,
         curve.gpus_per_node,
-        min(nics, curve.gpus_per_node),
+        _nics_crossed(curve, nics),
         link,
         inside if curve.gpus_per_node > 1 else None,
     )
+
+
+def _one_rank_crosses(curve: CollectiveCurve) -> bool:
+    """Tell whether of a node's several ranks one sends to the next node: send_recv on a ring.
+
+    Every rank of nccl-tests' sendrecv sends to the next one, which for all but the last of a node
+    stands beside it.
+    """
+    return curve.collective == "send_recv" and curve.nodes > 1 and curve.gpus_per_node > 1
+
+
+def _nics_crossed(curve: CollectiveCurve, nics: int) -> int:
+    """Return the NICs of a node that carried a curve; a GPU drives at most one at a time."""
+    return 1 if _one_rank_crosses(curve) else min(nics, curve.gpus_per_node)
 
 
 def cluster_of(
@@ -338,7 +354,8 @@ def _residual_p90(
     off: list[float] = []
     for curve in curves:
         usual = replace(curve, protocol="")
-        off += errors_of(usual, cluster_of(usual, inter, intra, nics))
+        crossed = _nics_crossed(usual, nics)
+        off += errors_of(usual, cluster_of(usual, inter, intra, crossed))
     return float(np.quantile(off, 0.9)) if off else None
 
 
@@ -373,13 +390,20 @@ def _serving_algorithm(curve: CollectiveCurve, size_bytes: float, hop_kind: str)
 
 
 def _clearest_rate(
-    link_class: str, shapes: _Shapes, choice: TunedChoice | None
+    link_class: str, shapes: _Shapes, choice: TunedChoice | None, nics_per_node: int | None
 ) -> tuple[CollectiveCurve, FitResult, float]:
     """Return the first curve that shows a rate, its fit, and the bus bandwidth [B/s]."""
     refused: Unidentified | None = None
     for key in _RATE_ORDER:
         if key in shapes:
             try:
+                if nics_per_node is None and _one_rank_crosses(shapes[key]):
+                    raise Unidentified(
+                        f"{shapes[key].name}: one rank of a node sends to the other, which shows"
+                        " the rate of one NIC and not how many a node has; state the NICs a node,"
+                        " or measure all_reduce",
+                        ("rate",),
+                    )
                 slope = _slope(shapes[key], choice)
             except Unidentified as error:
                 refused = refused or error
@@ -421,6 +445,9 @@ def _slope(curve: CollectiveCurve, choice: TunedChoice | None) -> FitResult:
             f" determine a rate; {more}",
             ("b",),
         )
+    if curve.size_bytes[-1] <= SMALL_BYTES:
+        why = f"messages of at most {SMALL_BYTES / 1024:.0f} KiB show a latency and no rate"
+        raise Unidentified(f"{curve.name}: {why}; {more}", ("b",))
     return slope
 
 
@@ -472,11 +499,12 @@ def _rate(
     sums = _SUMS_PER_WIRE_BYTE.get(curve.collective, 0.0)
     bus = 1.0 / slope.values["b"]
     beta = 1.0 / bus - sums * gamma.value
+    alone = "; one rank of a node crosses, over one NIC" if _one_rank_crosses(curve) else ""
     rate = Quantity(
         1.0 / beta / used_nics,
         "B/s",
         "fitted",
-        f"{curve.source}: {curve.name}, large messages",
+        f"{curve.source}: {curve.name}, large messages{alone}",
         slope.p90,
         curve.size_bytes[0],
         curve.size_bytes[-1],
@@ -504,7 +532,7 @@ def _tree_rate(
     large = [(2.0 * size, seconds) for size, seconds in points if size >= _LARGE_BYTES]
     if held is not None and len(large) >= _MIN_LARGE_SIZES:
         return rate_of(held, _large_line(large))
-    if held is None and any(curve.library != "nccl" for curve in shapes.values()):
+    if held is None and not all(library(one.library).compares_times for one in shapes.values()):
         source = f"no double binary tree in this library: taken as the ring's, {rate.source}"
     else:
         undetermined.append(
@@ -589,7 +617,7 @@ def _latencies(
     """
     latencies: dict[str, Latency] = {}
     starts: dict[str, LatencyStart] = {}
-    by_time = reference.library == DEFAULT_LIBRARY
+    by_time = library(reference.library).compares_times
     for hop_kind in _HOP_KINDS:
         source = hop_kind if by_time else "ring"
         curve, links = whole if source == "tree" else reference, wiring[source]
@@ -748,6 +776,8 @@ def _tuner_latencies(link_class: str, curve: CollectiveCurve) -> tuple[Latency, 
         f"{curve.source}: {curve.name} starts above 64 KiB and shows no latency; a Simple hop by"
         f" NCCL {version}'s tuner (src/graph/tuning.cc)"
     )
+    if curve.library != "nccl" and library(curve.library).compares_times:
+        source += f", taken over for {curve.library}, whose tuner has figures of its own"
     ends = (curve.size_bytes[0], curve.size_bytes[-1])
     ring, tree = (
         Latency((1.0,), (hop_us[hop_kind][_SIMPLE] * 1e-6,), "derived", source, None, *ends)

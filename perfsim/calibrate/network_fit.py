@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perfsim.calibrate.fit import Unidentified
 from perfsim.calibrate.knots import CurveFit, fit_curve
 from perfsim.calibrate.link_fit import LinkFit, fit_link
+from perfsim.libraries import library
 from perfsim.network.link import Link
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import TunedChoice, communicator, fit_tuner
@@ -64,7 +65,7 @@ class NetworkFit:
 
 def fit_network(
     curves: Sequence[CollectiveCurve],
-    nics_per_node: int,
+    nics_per_node: int | None,
     load_inside: Callable[[str], Link | None],
 ) -> NetworkFit:
     """Fit a network to measured curves.
@@ -72,7 +73,7 @@ def fit_network(
     Parameters
     ----------
     curves : of one cluster, any collectives and numbers of ranks
-    nics_per_node : NICs that the GPUs of a node share
+    nics_per_node : NICs that the GPUs of a node share; None where nobody states them
     load_inside : preset's name -> its intra-node link, for nodes whose own link is not measured
 
     Raises
@@ -119,7 +120,7 @@ def curve_order(curve: CollectiveCurve) -> tuple[object, ...]:
 
 
 def inside_preset(curve: CollectiveCurve) -> str:
-    """Return the preset of a node's own links, by GPU generation and slot.
+    """Return the preset of a node's own links, by maker, GPU generation and slot.
 
     Examples
     --------
@@ -128,6 +129,9 @@ def inside_preset(curve: CollectiveCurve) -> str:
     'nvlink-a100'
     """
     stated = communicator(curve)
+    if re.search(r"\bMI3\d\d", curve.gpu):
+        family = "mi300x"  # the only one of AMD's whose links were measured
+        return f"{family}-infinity-fabric"
     if stated.intra == "nvlink":
         families = {"volta": "v100", "pascal": "v100", "ampere": "a100"}
         return f"nvlink-{families.get(stated.architecture, 'h100')}"
@@ -141,7 +145,8 @@ def _tuner(across: Sequence[CollectiveCurve]) -> TunedChoice | None:
     groups: dict[int, list[CollectiveCurve]] = {}
     for curve in across:
         own_choice = not curve.algorithm and not curve.protocol
-        if curve.collective == "all_reduce" and curve.library == "nccl" and own_choice:
+        tuned = library(curve.library).compares_times and own_choice
+        if curve.collective == "all_reduce" and tuned:
             groups.setdefault(curve.gpus_per_node, []).append(curve)
     if not groups:
         return None

@@ -264,7 +264,8 @@ def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> st
             "plain_tree": tuner.plain_tree,
             "near_nic": tuner.near_nic,
             "kind": "fitted",
-            "source": "the settings under which NCCL's tuner switches where the curves step",
+            "source": "the settings under which NCCL's tuner switches where the curves step"
+            + (f"; {library} has figures of its own" if library != "nccl" else ""),
         }
     data["link"] = [_link_toml(link) for link in fit.links.values()]
     if knots:

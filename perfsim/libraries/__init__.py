@@ -1,4 +1,4 @@
-"""Communication libraries: NCCL, gloo and Open MPI, one a file, and what each chooses.
+"""Communication libraries: NCCL, RCCL, gloo and Open MPI, one a file, and what each chooses.
 
 A new file with a ``LIBRARY`` (a `Library`) in this folder is a new library, named as its file;
 nothing else lists it. `NOT_LIBRARIES` are files that help one.
@@ -67,6 +67,17 @@ class Library(NamedTuple):
     protocols: bool
     own_links: bool = False
 
+    @property
+    def compares_times(self) -> bool:
+        """Whether it takes the algorithm with the least predicted time: NCCL and its ports.
+
+        Examples
+        --------
+        >>> [name for name in libraries() if library(name).compares_times]
+        ['nccl', 'rccl']
+        """
+        return self.has is None
+
     def names(self, collective: str) -> tuple[str, ...]:
         """Return the algorithms that may be named."""
         known = find_algorithms().get(collective, ())
@@ -126,7 +137,7 @@ def libraries() -> tuple[str, ...]:
     Examples
     --------
     >>> libraries()
-    ('gloo', 'mpi', 'nccl')
+    ('gloo', 'mpi', 'nccl', 'rccl')
     """
     names = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in names if name not in NOT_LIBRARIES))

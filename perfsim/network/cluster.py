@@ -115,7 +115,7 @@ class Cluster:
     inter : link between nodes; None when all GPUs stand on one
     intra : link between the GPUs of a node; None when every node has one GPU
     nics_per_node : NICs that the GPUs of a node share
-    library : nccl, gloo or mpi; it has the algorithms and chooses among them for ``auto``
+    library : nccl, rccl, gloo or mpi; it has the algorithms and chooses among them for ``auto``
     fitted_on : the library with which the links were measured
     known : curves measured on the network; they come before the links' formulas
     fabric, node : switches between the nodes, links inside one; None where only NICs and the fitted
@@ -574,7 +574,7 @@ def make_cluster(
     placement : GPUs on each node, instead of ``gpus_per_node``
     net : its ``inter`` link joins the nodes; its ``intra`` link, if any, the GPUs of a node
     intra_net : its ``intra`` link joins the GPUs of a node instead
-    library : nccl, gloo or mpi; None is the one that the network was measured with
+    library : nccl, rccl, gloo or mpi; None is the one that the network was measured with
     oversubscription : how many times narrower than the nodes' NICs the uplinks are, instead of
         what the network's file says of its fabric
     measured : let curves measured on the network come before its links' formulas; those of

@@ -144,7 +144,7 @@ class MeasuredCollectives:
         Parameters
         ----------
         collective, size_bytes, placement : the message and the GPUs on each node
-        library : nccl, gloo or mpi
+        library : nccl, rccl, gloo or mpi
         held : algorithms that a curve may have been held to; "" is the library's own choice
         protocol : the one that a curve was held to, or ``auto``
         model : the links' time by size; beyond a curve's sizes the time grows in its proportion

@@ -98,7 +98,7 @@ class CollectiveCurve:
     spread : relative half-width that repeats show; None where nothing was repeated
     series : name that curves of one cluster at several node counts share
     algorithm, protocol : what the run was held to ("ring", "simple"); "" is the library's choice
-    library : nccl, gloo or mpi
+    library : nccl, rccl, gloo or mpi
     version : of the library, as stated ("2.18.3")
     gpu, fabric : as stated
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, hypot, inf, log2
+from math import hypot, inf, log2
 from typing import NamedTuple
 
 from perfsim.data.catalog import shipped
@@ -33,7 +33,6 @@ __all__ = [
     "NodeLaw",
     "band_of",
     "class_of",
-    "domains",
     "law_without",
     "node_error",
     "node_law",
@@ -554,19 +553,3 @@ def node_error(facts: NodeFacts, nodes: int, size_bytes: float) -> float:
     It is the 90th percentile of its errors on clusters left out, of that class and band.
     """
     return _node_errors()[class_of(facts, nodes), band_of(size_bytes)]
-
-
-_MOST_GPUS = 16
-"""GPUs that one operating system has at most (DGX-2): a node type with more is a rack."""
-
-
-def domains(facts: NodeFacts, ranks: int, nodes: int) -> int:
-    """Return on how many nodes of that type ranks stand, where a rack's trays are counted as nodes.
-
-    Examples
-    --------
-    >>> rack = NodeFacts("blackwell", "nvlink5", 900e9, True, 72, 72, 50e9, "infiniband")
-    >>> domains(rack, 72, 18), domains(rack, 144, 36), domains(rack._replace(gpus=8), 2, 2)
-    (1, 2, 2)
-    """
-    return ceil(ranks / facts.gpus) if facts.gpus > _MOST_GPUS else nodes

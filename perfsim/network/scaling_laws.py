@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from perfsim.libraries import library
 from perfsim.libraries.nccl_versions import VersionFigures
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import (
@@ -655,7 +656,7 @@ class ScalingLaw:
         self.last = last = self.curves[-1]
         self.call_s = call_seconds(last)
         tuned = (
-            last.library == "nccl"
+            library(last.library).compares_times
             and last.collective == "all_reduce"
             and not last.algorithm
             and last.nodes > 1
@@ -720,7 +721,7 @@ class ScalingLaw:
             shown = self._shown(ranks, size_bytes)
             return more_peers(shown, size_bytes, ranks, shown.gpus_per_node, call_s)
         assert last.collective in ("broadcast", "reduce")
-        if last.library == "nccl":
+        if library(last.library).compares_times:
             return longer_chain(last, size_bytes, ranks, call_s)
         return more_binomial_rounds(last, size_bytes, _rounds(last.ranks), _rounds(ranks))
 
@@ -783,14 +784,14 @@ def _rounds(ranks: int) -> int:
 def call_seconds(curve: CollectiveCurve) -> float:
     """Return what a call costs without a hop between nodes [s]: 0 for gloo and Open MPI.
 
-    For NCCL it is the base latency of LL; on several nodes the chain inside a node and back,
-    2 (g-1) hops, comes on top.
+    For NCCL and RCCL it is the base latency of LL; on several nodes the chain inside a node and
+    back, 2 (g-1) hops, comes on top. The figures are NCCL's.
 
     References
     ----------
     github.com/NVIDIA/nccl, src/graph/tuning.cc, baseLat and hwLat.
     """
-    if curve.library != "nccl":
+    if not library(curve.library).compares_times:
         return 0.0
     known, intra = _figures(curve)
     base_us = known.base_us["tree"][0]

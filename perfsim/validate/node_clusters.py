@@ -15,7 +15,7 @@ from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_law import NodeFacts, NodeLaw, domains
+from perfsim.network.node_law import NodeFacts, NodeLaw
 from perfsim.network.node_type import NodeType, generation_of, load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
 from perfsim.units import parse_rate
@@ -39,6 +39,13 @@ CLUSTERS_COLUMNS = (
 )
 
 
+_HELD = {
+    "nvlstree": "nvls_tree",
+    **dict.fromkeys(("sharp", "collnet_chain", "collnetdirect", "collnetchain"), "collnet_direct"),
+}
+"""Words of NCCL_ALGO and of logs, and the law's own for them."""
+
+
 class MeasuredNodes(NamedTuple):
     """The nodes of a measured cluster.
 
@@ -58,17 +65,17 @@ class MeasuredNodes(NamedTuple):
     stated: bool
     family: str
 
-    def of(self, curve: CollectiveCurve) -> tuple[NodeFacts, int]:
-        """Return the facts with the version of a curve, and on how many such nodes it ran."""
-        facts = self.facts
-        if curve.version and not facts.version:
-            facts = facts._replace(version=version_number(curve.version))
-        return facts, domains(facts, curve.ranks, curve.nodes)
+    def of(self, curve: CollectiveCurve) -> NodeFacts:
+        """Return the facts with the version of a curve."""
+        if not curve.version or self.facts.version:
+            return self.facts
+        return self.facts._replace(version=version_number(curve.version))
 
     def seconds(self, law: NodeLaw, curve: CollectiveCurve, size_bytes: float) -> float:
         """Return the time by a law of a message of a curve, as its measurement was run [s]."""
-        facts, nodes = self.of(curve)
-        call = law.call(facts, curve.collective, curve.ranks, nodes, size_bytes, curve.algorithm)
+        ranks, nodes = curve.ranks, curve.nodes
+        held = _HELD.get(curve.algorithm, curve.algorithm)
+        call = law.call(self.of(curve), curve.collective, ranks, nodes, size_bytes, held)
         if call is None:
             raise ValueError(f"the law has no {curve.name}")
         if self.one_process:

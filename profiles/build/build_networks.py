@@ -1,13 +1,18 @@
 """Build the shipped networks of measured clusters from the collected measurements.
 
-    python profiles/build/build_networks.py --data ../shared/data/nccl
-    python profiles/build/build_networks.py --data ../shared/data/nccl --curves-only
+    python profiles/build/build_networks.py --data ../shared/data/nccl \
+        --data ../shared/data/nccl_modern
+    python profiles/build/build_networks.py --data ../shared/data/nccl \
+        --data ../shared/data/nccl_modern --curves-only
+    python profiles/build/build_networks.py --data ../shared/data/nccl_modern \
+        --only mi300x-roce400 oci-h100-roce200
 
 ``clusters.csv`` holds one row a cluster, software version and transport setting; ``sources.csv``
 one row a repository or page, with the licence that it states itself. Every cluster is fitted and
 written as ``<network>.toml``. Where its source's licence lets measured curves ship, they stand,
 thinned, in ``<network>.curves.csv`` beside it; of other sources the network's file holds the
-fitted knots of each curve.
+fitted knots of each curve. A cluster whose curves determine no link has no file, and the command
+says why. ``--curves-only`` fits nothing: it writes the curves of networks that have a file.
 """
 
 from __future__ import annotations
@@ -15,8 +20,8 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ from perfsim.calibrate.network_report import network_toml
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import named_file, write_text
 from perfsim.data.tables import cell_number, check_word, read_table
-from perfsim.errors import DataError, PerfsimError, shown
+from perfsim.errors import DataError, PerfsimError, RequestError, shown, unknown
 from perfsim.network.measured import CURVE_LIBRARIES, CollectiveCurve, merge, write_curves
 from perfsim.quantity import COUNT_LIMIT
 
@@ -37,6 +42,7 @@ __all__ = [
     "SourceCluster",
     "cluster_curves",
     "condense",
+    "data_files",
     "main",
     "read_clusters",
     "read_sources",
@@ -66,7 +72,7 @@ CLUSTER_TEXTS = (
     "notes",
 )
 CLUSTER_COLUMNS = (*CLUSTER_TEXTS, "data_files", "gpus_per_node", "nics_per_node")
-TRANSPORTS = ("tcp", "ib", "roce", "efa", "slingshot", "nvlink", "pcie", "unknown")
+TRANSPORTS = ("tcp", "ib", "roce", "efa", "slingshot", "nvlink", "xgmi", "pcie", "unknown")
 
 
 # The two tables
@@ -97,6 +103,8 @@ class SourceCluster:
     """One measured network: what it is, and the stems of the data files that were run on it.
 
     ``nics_per_node`` is None where no page states it; ``version`` is empty where not stated.
+    ``domains`` holds how many GPUs make one node of a data file that counts smaller ones: an NVLink
+    domain over several trays.
     """
 
     network: str
@@ -113,6 +121,7 @@ class SourceCluster:
     data_files: tuple[str, ...]
     gpus_per_node: int
     nics_per_node: int | None
+    domains: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_sources(path: Path) -> dict[str, Source]:
@@ -158,7 +167,17 @@ def read_clusters(path: Path) -> dict[str, SourceCluster]:
         check_new_name(cells, "network", clusters, path, row)
         check_word(cells["transport"], TRANSPORTS, "transport", path, row)
         check_word(cells["library"], CURVE_LIBRARIES, "library", path, row)
-        stems = tuple(cells["data_files"].split())
+        files = [name.partition("@") for name in cells["data_files"].split()]
+        stems = tuple(stem for stem, _, _ in files)
+        domains = {
+            stem: int(
+                cell_number(
+                    gpus, "data_files", path, row, positive=True, whole=True, within=COUNT_LIMIT
+                )
+            )
+            for stem, at, gpus in files
+            if at
+        }
         for stem in stems or ("",):
             if stem in owners or not stem:
                 why = f"{shown(stem)} belongs to {owners[stem]}" if stem else "names no file"
@@ -179,6 +198,7 @@ def read_clusters(path: Path) -> dict[str, SourceCluster]:
             data_files=stems,
             gpus_per_node=counts["gpus_per_node"],
             nics_per_node=counts.get("nics_per_node"),
+            domains=domains,
         )
     return clusters
 
@@ -245,17 +265,43 @@ def condense(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:
     return sorted(thinned, key=lambda curve: tuple(getattr(curve, name) for name in order))
 
 
-def cluster_curves(data: Path, cluster: SourceCluster, source: Source) -> list[CollectiveCurve]:
+def data_files(folders: Sequence[Path]) -> dict[str, Path]:
+    """Return the collected tables of several folders: stem -> file.
+
+    Raises
+    ------
+    RequestError
+        If one of the folders is missing, or two of them hold a table of one name.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise RequestError("data", f"{str(folder)!r} is no folder.", value=folder)
+        for path in sorted(folder.glob("*.csv")):
+            if path.stem in found:
+                other = found[path.stem].parent
+                why = f"{path.name!r} is in {str(other)!r} and in {str(folder)!r}; keep one."
+                raise RequestError("data", why, value=path)
+            found[path.stem] = path
+    return found
+
+
+def cluster_curves(
+    data: Mapping[str, Path], cluster: SourceCluster, source: Source
+) -> list[CollectiveCurve]:
     """Return the curves of a cluster's collected files, as its row describes them.
 
     Raises
     ------
     DataError
-        If a file is missing or damaged.
+        If a file is missing or damaged, or the ranks do not fill whole nodes of a domain.
     """
+    for stem in cluster.data_files:
+        if stem not in data:
+            raise DataError(f"{cluster.network}: no {stem}.csv in the folders of the data")
     return [
         replace(
-            curve,
+            in_domains(curve, cluster.domains.get(stem)),
             source=source.citation,
             series=cluster.network,
             library=cluster.library,
@@ -264,14 +310,60 @@ def cluster_curves(data: Path, cluster: SourceCluster, source: Source) -> list[C
             fabric=f"{cluster.intra}; {cluster.inter}",
         )
         for stem in cluster.data_files
-        for curve in read_log(data / f"{stem}.csv").curves
+        for curve in read_log(data[stem]).curves
     ]
 
 
-def write_condensed(data: Path, out: Path) -> dict[str, Path]:
+def in_domains(curve: CollectiveCurve, gpus: int | None) -> CollectiveCurve:
+    """Return a curve with ``gpus`` GPUs of one NVLink domain as a node; None: as it is.
+
+    Raises
+    ------
+    DataError
+        If they do not fill whole domains.
+
+    Examples
+    --------
+    >>> trays = CollectiveCurve("reduce", 144, 36, 4, (8.0,), (1.0,), "measured", "here")
+    >>> in_domains(trays, 72).name
+    'reduce on 144 GPUs (2 x 72)'
+    """
+    if gpus is None:
+        return curve
+    if curve.ranks % gpus or gpus % curve.gpus_per_node:
+        raise DataError(f"{curve.name} does not fill domains of {gpus} GPUs")
+    return replace(curve, nodes=curve.ranks // gpus, gpus_per_node=gpus)
+
+
+def chosen(
+    clusters: Mapping[str, SourceCluster], only: Collection[str]
+) -> dict[str, SourceCluster]:
+    """Return the clusters that are named, all of them where none is.
+
+    Raises
+    ------
+    RequestError
+        If there is no cluster of a name.
+    """
+    for name in only:
+        if name not in clusters:
+            raise unknown("only", name, clusters)
+    return {name: one for name, one in clusters.items() if not only or name in only}
+
+
+def write_condensed(
+    data: Mapping[str, Path], out: Path, only: Collection[str] = (), without: Collection[str] = ()
+) -> dict[str, Path]:
     """Write the condensed curves of every cluster whose source is permissive: network -> file.
 
-    Files of networks that no longer ship are removed.
+    Files of networks that no longer ship are removed, unless only some networks are written.
+
+    Parameters
+    ----------
+    data : stem -> collected table
+    out : folder of the two tables, and of what is written
+    only : networks to write; all if empty
+    without : networks whose curves determine no link, and so have no file
 
     Raises
     ------
@@ -280,12 +372,9 @@ def write_condensed(data: Path, out: Path) -> dict[str, Path]:
     """
     sources = read_sources(out / "sources.csv")
     written: dict[str, Path] = {}
-    for cluster in read_clusters(out / "clusters.csv").values():
-        if cluster.source_id not in sources:
-            why = f"{cluster.network}: source {shown(cluster.source_id)} is not in sources.csv"
-            raise DataError(why, path=out / "clusters.csv")
-        source = sources[cluster.source_id]
-        if not source.permissive:
+    for cluster in chosen(read_clusters(out / "clusters.csv"), only).values():
+        source = source_of(cluster, sources, out)
+        if not source.permissive or cluster.network in without:
             continue
         head = {
             "network": cluster.network,
@@ -304,16 +393,34 @@ def write_condensed(data: Path, out: Path) -> dict[str, Path]:
         write_curves(path, condense(cluster_curves(data, cluster, source)), head, source.source_id)
         written[cluster.network] = path
     for path in out.glob("*.curves.csv"):
-        if path not in written.values():
+        if not only and path not in written.values():
             path.unlink()
     return written
+
+
+def source_of(cluster: SourceCluster, sources: Mapping[str, Source], out: Path) -> Source:
+    """Return the source of a cluster, which ``sources.csv`` must have."""
+    if cluster.source_id not in sources:
+        why = f"{cluster.network}: source {shown(cluster.source_id)} is not in sources.csv"
+        raise DataError(why, path=out / "clusters.csv")
+    return sources[cluster.source_id]
 
 
 # Networks
 
 
-def write_networks(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
+def write_networks(
+    data: Mapping[str, Path], out: Path, only: Collection[str] = ()
+) -> tuple[list[Path], dict[str, str]]:
     """Write the file of every cluster that its curves determine: paths, and why others have none.
+
+    A file of a network that they determine no longer is removed.
+
+    Parameters
+    ----------
+    data : stem -> collected table
+    out : folder of the two tables, and of what is written
+    only : networks to write; all if empty
 
     Raises
     ------
@@ -321,19 +428,22 @@ def write_networks(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
         If a table or data file is missing or damaged.
     """
     sources = read_sources(out / "sources.csv")
+    clusters = chosen(read_clusters(out / "clusters.csv"), only)
+    of = {name: source_of(cluster, sources, out) for name, cluster in clusters.items()}
     written: list[Path] = []
     refused: dict[str, str] = {}
     inside = inside_link(Catalog(out.parent))
-    for cluster in read_clusters(out / "clusters.csv").values():
-        source = sources[cluster.source_id]
+    for cluster in clusters.values():
+        source = of[cluster.network]
         curves = merge(cluster_curves(data, cluster, source))
+        path = named_file(out, cluster.network, ".toml")
         try:
-            fit = fit_network(curves, cluster.nics_per_node or 1, inside)
+            fit = fit_network(curves, cluster.nics_per_node, inside)
         except Unidentified as error:
             refused[cluster.network] = str(error)
+            path.unlink(missing_ok=True)
             continue
         head = network_head(cluster, source, across="inter" in fit.links)
-        path = named_file(out, cluster.network, ".toml")
         write_text(path, network_toml(fit, head, knots=not source.permissive))
         written.append(path)
     return written, refused
@@ -360,18 +470,32 @@ def network_head(cluster: SourceCluster, source: Source, *, across: bool) -> dic
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write what the command line asks for, and list it."""
     parser = ArgumentParser(description="Build the shipped networks from collected measurements.")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the collected files")
-    parser.add_argument("--out", type=Path, default=NETWORKS, help="folder of clusters.csv")
     parser.add_argument(
-        "--curves-only", action="store_true", help="write the condensed curves, fit nothing"
+        "--data",
+        type=Path,
+        required=True,
+        action="append",
+        help="folder of collected files; give it again for another folder",
+    )
+    parser.add_argument("--out", type=Path, default=NETWORKS, help="folder of clusters.csv")
+    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="networks to build")
+    parser.add_argument(
+        "--curves-only",
+        action="store_true",
+        help="write the condensed curves of networks that have a file, fit nothing",
     )
     given = parser.parse_args(arguments)
     refused: dict[str, str] = {}
     try:
-        paths = list(write_condensed(given.data, given.out).values())
-        if not given.curves_only:
-            networks, refused = write_networks(given.data, given.out)
-            paths += networks
+        data = data_files(given.data)
+        paths: list[Path] = []
+        if given.curves_only:
+            clusters = read_clusters(given.out / "clusters.csv")
+            without = {name for name in clusters if not (given.out / f"{name}.toml").is_file()}
+        else:
+            paths, refused = write_networks(data, given.out, given.only)
+            without = set(refused)
+        paths += write_condensed(data, given.out, given.only, without).values()
     except PerfsimError as error:
         raise SystemExit(f"build_networks: {error}") from None
     for path in paths:

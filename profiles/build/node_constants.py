@@ -24,7 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from build_networks import NETWORKS, cluster_curves, condense, read_clusters, read_sources
+from build_networks import (
+    NETWORKS,
+    cluster_curves,
+    condense,
+    data_files,
+    read_clusters,
+    read_sources,
+)
 from perfsim.data.files import write_text
 from perfsim.data.tables import to_csv
 from perfsim.network.measured import CollectiveCurve
@@ -246,24 +253,15 @@ class _Point(NamedTuple):
     seconds: float
 
 
-def _curves(folders, cluster, source):
-    from dataclasses import replace as rep
-
-    out = []
-    for stem in cluster.data_files:
-        folder = next(f for f in folders if (f / (stem + ".csv")).is_file())
-        out += cluster_curves(folder, rep(cluster, data_files=(stem,)), source)
-    return out
-
-
 def _points(folders: Sequence[Path]) -> list[_Point]:
     """Return every measured time of clusters whose node type is known."""
     sources, known = read_sources(NETWORKS / "sources.csv"), measured_nodes()
+    data = data_files(folders)
     found = []
     for name, cluster in read_clusters(NETWORKS / "clusters.csv").items():
         if name not in known or cluster.library not in ("nccl", "rccl"):
             continue
-        curves = _curves(folders, cluster, sources[cluster.source_id])
+        curves = cluster_curves(data, cluster, sources[cluster.source_id])
         found += [
             _Point(name, known[name], curve, size, seconds)
             for curve in condense(curves)
@@ -358,8 +356,8 @@ def _error_rows(points: Sequence[_Point], errors: Any) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[float]] = {}
     for point, error in zip(points, errors, strict=True):
         if point.nodes.stated:
-            facts, nodes = point.nodes.of(point.curve)
-            kind, band = class_of(facts, nodes), band_of(point.size_bytes)
+            kind = class_of(point.nodes.of(point.curve), point.curve.nodes)
+            band = band_of(point.size_bytes)
             for key in ((ALL, ALL), (kind, ALL), (ALL, band), (kind, band)):
                 groups.setdefault(key, []).append(error)
     rows = []

@@ -147,6 +147,8 @@ def test_a_node_that_was_not_measured_is_a_preset() -> None:
         ("RTX PRO 6000 Blackwell", "PCIe 5.0 switches", "pcie5"),
         ("GeForce RTX 2080 Ti", "PCIe 3.0 x16; 10GbE", "pcie3"),
         ("RTX 3090", "PCIe; 10GbE", "pcie4"),
+        ("NVIDIA H20", "NVSwitch; InfiniBand NDR", "nvlink-h100"),
+        ("AMD Instinct MI300X", "Infinity Fabric; RoCE", "mi300x-infinity-fabric"),
     ],
 )
 def test_presets_of_a_node_exist(gpu: str, fabric: str, preset: str) -> None:
@@ -198,6 +200,46 @@ def test_what_is_not_determined_is_refused_with_what_to_measure(
     with pytest.raises(Unidentified) as error:
         fit_network([curve], 1, no_preset)
     assert str(error.value) == sentence
+
+
+def test_small_messages_alone_tell_no_rate() -> None:
+    """By law: what a slow start says of a wire that no message filled is not its rate."""
+    small = measure(flat(2, link(1e9, 1e-6)), RING, SIZES[:14])
+    assert small.size_bytes[-1] == 65536
+    with pytest.raises(Unidentified, match="at most 64 KiB show a latency and no rate"):
+        fit_network([small], 1, no_preset)
+    one_more = measure(flat(2, link(1e9, 1e-6)), RING, SIZES[:15])
+    fit = fit_network([one_more], 1, no_preset)
+    assert fit.links["inter"].link.rate.value == pytest.approx(1e9, rel=0.01)
+
+
+def neighbours(nics: int) -> CollectiveCurve:
+    """Return nccl-tests' sendrecv on 2 nodes of 8, as one rank of each crosses: 40 GB/s."""
+    seconds = tuple(1e-5 + size / 40e9 for size in SIZES)
+    about = {"kind": "measured", "source": "made up", "gpu": "H100"}
+    return CollectiveCurve("send_recv", 8 * nics, 2, 4 * nics, SIZES, seconds, **about)
+
+
+def test_a_message_to_the_neighbour_shows_one_nic() -> None:
+    """By hand: the rate is that of one NIC, however many the node has; all of them carry rings."""
+    fit = fit_network([neighbours(2)], 8, lambda _: link(4e11, 3e-6)).links["inter"]
+    assert fit.link.rate.value == pytest.approx(40e9, rel=0.01)
+    assert fit.link.rate.source.endswith("one rank of a node crosses, over one NIC")
+    assert fit.link.ring.alpha_s[0] == pytest.approx(1e-5, rel=0.05)
+    assert fit.link.ring.spread is not None and fit.link.ring.spread < 0.05
+    ring = Cluster(16, (8, 8), fit.link, link(4e11, 3e-6), 8).cost("all_reduce", 1e10, "ring")
+    assert ring.seconds == pytest.approx(2 * 15 / 16 * 1e10 / (8 * 40e9), rel=0.02)
+
+
+def test_a_message_to_the_neighbour_does_not_tell_a_node_of_unknown_nics() -> None:
+    with pytest.raises(Unidentified, match=r"the rate of one NIC and not how many a node has"):
+        fit_network([neighbours(2)], None, lambda _: link(4e11, 3e-6))
+    whole = measure(Cluster(16, (8, 8), link(3e11, 1e-5), link(4e11, 3e-6)), RING)
+    fit = fit_network([neighbours(2), whole], None, lambda _: link(4e11, 3e-6)).links["inter"]
+    assert fit.link.rate.value == pytest.approx(3e11, rel=0.02)
+    alone = replace(neighbours(2), ranks=2, gpus_per_node=1)
+    one = fit_network([alone], None, no_preset).links["inter"]
+    assert one.link.rate.value == pytest.approx(40e9, rel=0.01)
 
 
 def test_a_collective_without_a_rate_is_refused() -> None:

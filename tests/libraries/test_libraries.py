@@ -33,7 +33,7 @@ def cluster(library_name: str, nodes: int = 8, inside: int = 4) -> Cluster:
 
 
 def test_the_files_are_the_list() -> None:
-    assert LIBRARIES == ("gloo", "mpi", "nccl")
+    assert LIBRARIES == ("gloo", "mpi", "nccl", "rccl")
     with pytest.raises(RequestError, match=r"^library: no 'glo'; did you mean 'gloo'"):
         library("glo")
 
@@ -57,11 +57,44 @@ def test_what_a_library_takes_it_has_and_the_ranks_can_use(
     name: str, collective: str, size_bytes: float, ranks: int
 ) -> None:
     taken = library(name).choose(collective, size_bytes, ranks)
-    if name == "nccl":
+    if library(name).compares_times:
         assert taken is None
         return
     assert taken in library(name).names(collective)
     assert find_algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
+
+
+# RCCL, a port of NCCL
+
+
+def test_rccl_chooses_and_costs_as_nccl() -> None:
+    """By definition; its own links say so where a network was measured with it."""
+    theirs, ours = cluster("rccl"), cluster("nccl")
+    for collective in COLLECTIVES:
+        for size_bytes in (8.0, 1e5, 1e8):
+            choice = theirs.choice(collective, size_bytes)
+            assert choice == ours.choice(collective, size_bytes)
+            assert theirs.seconds(collective, size_bytes) == ours.seconds(collective, size_bytes)
+    assert theirs.seconds("all_reduce", 1e6, protocol="ll") == ours.seconds(
+        "all_reduce", 1e6, protocol="ll"
+    )
+    net = load_network("efa400", Catalog(), "net")
+    inner = load_network("nvlink-a100", Catalog(), "intra_net")
+    over = make_cluster(16, 8, None, net, inner, "rccl").cost("all_reduce", 1e8)
+    assert all(term.quantity.kind == "derived" for term in over.terms)
+    assert any("taken over for rccl from nccl" in term.quantity.source for term in over.terms)
+
+
+def test_a_network_of_rccl_is_its_own() -> None:
+    net = load_network("mi300x-roce400", Catalog(), "net")
+    assert net.library == "rccl"
+    there = make_cluster(16, 8, None, net, load_network("mi300x-infinity-fabric", Catalog(), "net"))
+    cost = there.cost("all_reduce", 2.0**30)
+    assert (there.library, cost.grade) == ("rccl", "measured")
+    longer = make_cluster(
+        32, 8, None, net, load_network("mi300x-infinity-fabric", Catalog(), "net")
+    )
+    assert longer.seconds("all_reduce", 2.0**30) > cost.seconds
 
 
 # gloo, by hand

@@ -36,7 +36,7 @@ def curve(found: list[tuple[int, float]]) -> CollectiveCurve:
     [
         ({"collective": "allreduce"}, "collective is 'allreduce'; allowed: all_reduce"),
         ({"kind": "derived"}, "kind is 'derived'; allowed: measured, published"),
-        ({"library": "rccl"}, "library is 'rccl'; allowed: gloo, mpi, nccl"),
+        ({"library": "xccl"}, "library is 'xccl'; allowed: gloo, mpi, nccl, rccl"),
         ({"source": " "}, "no source"),
         ({"ranks": 9}, "9 ranks on 2 nodes of 4 GPUs cannot be"),
         ({"ranks": 1}, "1 ranks on 2 nodes of 4 GPUs cannot be"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
-from perfsim.network.node_law import NodeFacts, NodeLaw, domains, node_error, node_law
+from perfsim.network.node_law import NodeFacts, NodeLaw, node_error, node_law
 from perfsim.network.node_type import generation_of, load_node_type
 
 COLLECTIVES = (
@@ -71,12 +71,6 @@ def test_a_rank_owns_the_nics_of_its_gpu() -> None:
 
 def test_send_recv_between_nodes_is_one_rank_s_nics() -> None:
     assert bus("dgx-h100", "send_recv", 2, 1e10) * 16 / 15 == pytest.approx(44e9, rel=0.05)
-
-
-def test_a_rack_is_one_node_whatever_its_trays() -> None:
-    rack = facts("gb200-nvl72")
-    assert (domains(rack, 72, 18), domains(rack, 144, 36)) == (1, 2)
-    assert domains(facts("dgx-h100"), 2, 2) == 2
 
 
 # By law

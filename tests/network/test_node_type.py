@@ -36,8 +36,8 @@ source = "its data sheet"
 
 # DESIGN.md, section 6: names that are fixed.
 NAMED = """dgx-1 dgx-2 dgx-a100-40gb dgx-a100 dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 p3dn p4d p4de
-p5 p5en p6-b200 p6-b300 a2 a3-high a3-mega a3-ultra a4 nd40 ndv4 ndv5-h100 ndv5-h200 oci-h100 mi300x-8
-mi325x-8"""
+p5 p5en p6-b200 p6-b300 a2 a3-high a3-mega a3-ultra a4 nd40 ndv4 ndv5-h100 ndv5-h200 oci-h100
+mi300x-8 mi325x-8"""
 
 
 def test_the_named_node_types_ship() -> None:

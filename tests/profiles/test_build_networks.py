@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from build_networks import condense, read_clusters, read_sources, thin, write_condensed
+from build_networks import (
+    condense,
+    data_files,
+    in_domains,
+    read_clusters,
+    read_sources,
+    thin,
+    write_condensed,
+)
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import DataError
@@ -24,10 +33,12 @@ from support.paths import ROOT
 
 NETWORKS = shipped() / "networks"
 CURVES = sorted(NETWORKS.glob("*.curves.csv"))
-DATA = ROOT.parent / "shared" / "data" / "nccl"
+DATA = [ROOT.parent / "shared" / "data" / name for name in ("nccl", "nccl_modern")]
 needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the collected curves are not beside this checkout"
+    not all(folder.is_dir() for folder in DATA),
+    reason="the collected curves are not beside this checkout",
 )
+FITTED = {path.stem for path in NETWORKS.glob("*.toml")}
 HEAD = {
     "network": "mine",
     "title": "a cluster",
@@ -87,7 +98,18 @@ def test_every_cluster_of_a_permissive_source_ships() -> None:
     sources = read_sources(NETWORKS / "sources.csv")
     clusters = read_clusters(NETWORKS / "clusters.csv").values()
     allowed = {one.network for one in clusters if sources[one.source_id].permissive}
+    allowed &= FITTED
     assert allowed == {path.name.removesuffix(".curves.csv") for path in CURVES}
+
+
+def test_the_clusters_without_a_file_are_told() -> None:
+    clusters = read_clusters(NETWORKS / "clusters.csv")
+    text = (NETWORKS.parent / "README.md").read_text()
+    section = text.partition("Clusters with a row and no file")[2].partition("\n\n| column")[0]
+    told = {
+        line.split("|")[1].strip(" `") for line in section.splitlines() if line.startswith("| `")
+    }
+    assert told == clusters.keys() - FITTED
 
 
 def test_every_source_is_used() -> None:
@@ -112,17 +134,36 @@ def test_a_shipped_curve_says_what_the_log_says() -> None:
 def test_every_collected_file_is_of_one_cluster() -> None:
     clusters = read_clusters(NETWORKS / "clusters.csv").values()
     named = sorted(stem for cluster in clusters for stem in cluster.data_files)
-    assert named == sorted(path.stem for path in DATA.glob("*.csv"))
+    assert named == sorted(data_files(DATA))
 
 
 @needs_data
 def test_the_shipped_curves_are_what_the_command_writes(tmp_path: Path) -> None:
     for name in ("sources.csv", "clusters.csv"):
         (tmp_path / name).write_bytes((NETWORKS / name).read_bytes())
-    written = write_condensed(DATA, tmp_path)
+    without = read_clusters(NETWORKS / "clusters.csv").keys() - FITTED
+    written = write_condensed(data_files(DATA), tmp_path, without=without)
     assert {path.name for path in written.values()} == {path.name for path in CURVES}
     for path in CURVES:
         assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+
+
+def test_trays_of_one_domain_are_one_node(tmp_path: Path) -> None:
+    trays = replace(curve(), ranks=144, nodes=36, gpus_per_node=4)
+    racks = in_domains(trays, 72)
+    assert (racks.ranks, racks.nodes, racks.gpus_per_node) == (144, 2, 72)
+    assert in_domains(trays, None) == trays
+    for gpus in (100, 54, 6):
+        with pytest.raises(DataError, match=f"does not fill domains of {gpus} GPUs"):
+            in_domains(trays, gpus)
+    path, rows = tmp_path / "clusters.csv", (NETWORKS / "clusters.csv").read_text()
+    path.write_text(rows.replace("1rack@72", "1rack@many"))
+    with pytest.raises(DataError, match=r"column 'data_files'.*'many'"):
+        read_clusters(path)
+    assert read_clusters(NETWORKS / "clusters.csv")["coreweave-gb200-nvl72"].domains == {
+        "coreweave_gb200_nvl72_1rack": 72,
+        "coreweave_gb200_nvl72_2rack": 72,
+    }
 
 
 @given(
@@ -158,7 +199,7 @@ def test_what_is_written_is_read_again(
         ("0.012", "7", ["line 13", "column 'spread'", "0 % to 300 %"]),
         ("curves/1", "curves/2", ["line 1", "perfsim/curves/2", "# schema: perfsim/curves/1"]),
         ("# licence: MIT\n", "", ["'# licence:' is missing"]),
-        ("# library: nccl", "# library: nickel", ["'nickel'", "gloo, mpi, nccl"]),
+        ("# library: nccl", "# library: nickel", ["'nickel'", "gloo, mpi, nccl, rccl"]),
         ("# network: mine", "# network: yours", ["'yours'", "file's name"]),
         (",time_us,", ",time,", ["line 12", "column 'time_us'"]),
         (",4096,25,0.012,me", ",4096,25", ["line 14", "8 cells", "10"]),

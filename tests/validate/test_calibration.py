@@ -278,7 +278,7 @@ def test_the_prior_is_as_wide_as_its_transport() -> None:
         ("pcie5", "intra"): "pcie",
         ("nvlink-v100", "intra"): "nvlink",
         ("occl-v100", "intra"): "nvlink",  # its file says: unknown
-        ("xxrjun-h100-cluster00", "inter"): "tcp",
+        ("occl-3090-pcie4-net", "inter"): "tcp",  # its file says: unknown
         ("10Gbit/s,50us", "inter"): "tcp",
         ("10Gbit/s,50us", "intra"): "pcie",
     }

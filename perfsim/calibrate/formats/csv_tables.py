@@ -191,7 +191,7 @@ def _gpu_parts(text: str) -> dict[str, str]:
     part = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     stated, tool = part.get("NCCL", ""), part.get("tool", "")
     words = f"{stated} {tool}".lower()
-    library = "mpi" if "mpi" in words else "gloo" if "gloo" in words else "nccl"
+    library = next((name for name in ("mpi", "gloo", "rccl") if name in words), "nccl")
     version = _VERSION_NUMBER.search(re.sub(r"\([^)]{0,200}\)", "", stated).strip())
     held, algorithm = part.get("algo/proto", ""), ""
     first = _HELD_FIRST.match(held)
