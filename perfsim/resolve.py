@@ -412,6 +412,9 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         background=scenario.background,
         derived=derived,
     )
+    inside = intra_network.node_type if intra_network else None
+    if inside is not None and derived is None and cluster.nodes == 1:
+        cluster = replace(cluster, derived=_derived(inside, device))
     notes += _placement_notes(scenario, network, cluster)
     notes += intra_notes if cluster.intra is not None else []
     notes += _network_warnings(network, intra_network, cluster)
@@ -431,15 +434,13 @@ def _of_nodes(
     RequestError
         If the network was measured on nodes of another size, or is another node type.
     """
-    from perfsim.network.node_network import DerivedCollectives, node_network
-    from perfsim.network.node_type import generation_of
+    from perfsim.network.node_network import node_network
 
     own, inside = node_network(node), None
     if scenario.intra_net is not None:
         inside, _ = _intra_network(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
-        facts = node.facts(generation_of(device.architecture))
-        return own, inside, None if inside else DerivedCollectives(node.name, facts)
+        return own, inside, None if inside else _derived(node, device)
     network = _network(scenario.net, "net", catalog)
     size = network.gpus_per_node
     if network.node_type is not None or size not in (None, node.gpus):
@@ -450,6 +451,14 @@ def _of_nodes(
     if network.nics_per_node == 1:
         network = network._replace(nics_per_node=own.nics_per_node)
     return network._replace(gpus_per_node=node.gpus), inside or own, None
+
+
+def _derived(node: NodeType, device: Device) -> DerivedCollectives:
+    """Return what the data sheet of a node with a GPU says of collectives."""
+    from perfsim.network.node_network import DerivedCollectives
+    from perfsim.network.node_type import generation_of
+
+    return DerivedCollectives(node.name, node.facts(generation_of(device.architecture)))
 
 
 def _node_notes(node: NodeType, network: Network) -> list[str]:
@@ -511,7 +520,7 @@ def _intra_network(
         library = None if asked else scenario.library or network.library
         name, why = inside_network(scenario.gpu, catalog, library)
         inside = _network(name, "intra_net", catalog)
-        if asked == _NVLINK and inside.transport != _NVLINK:
+        if asked == _NVLINK and not _is_nvlink(inside):
             raise RequestError(
                 "intra_net",
                 f"the GPUs of a node have no NVLink ({scenario.gpu}: {name}); name a network, such"
@@ -520,6 +529,12 @@ def _intra_network(
             )
         return inside, [f"`intra_net` {name}, after the GPU{why}."]
     return _network(asked, "intra_net", catalog), []
+
+
+def _is_nvlink(network: Network) -> bool:
+    """Tell whether what joins GPUs inside a node is NVLink."""
+    node = network.node_type
+    return (node.inside.link if node else network.transport).startswith(_NVLINK)
 
 
 def inside_network(
@@ -531,7 +546,7 @@ def inside_network(
     Libraries that copy through the host's memory use PCIe whatever else joins the GPUs.
     """
     names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
-    networks, found = catalog.files("networks"), {}
+    networks, found = catalog.files("networks").keys() | catalog.files("nodes").keys(), {}
     for device in (device_in_era(name, NEWEST, catalog) for name in names):
         if library in _HOST_LIBRARIES:
             name = f"pcie{device.pcie}"

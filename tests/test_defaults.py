@@ -93,7 +93,7 @@ def test_a_gpu_that_is_named_needs_no_note() -> None:
         ("h200", "nvlink-h100"),
         ("l40s", "pcie4"),
         ("rtxpro6000", "pcie5"),
-        ("b200", "nvlink-h100"),
+        ("b200", "dgx-b200"),
     ],
 )
 def test_the_link_inside_is_that_of_the_gpu(gpu: str, network: str) -> None:
@@ -101,7 +101,7 @@ def test_the_link_inside_is_that_of_the_gpu(gpu: str, network: str) -> None:
     assert inside(one) == network
     [note] = [note for note in one.notes if note.startswith("`intra_net`")]
     assert note.startswith(f"`intra_net` {network}, after the GPU: ")
-    assert ("assumed" in note) == (gpu == "b200")
+    assert ("by the data sheet" in note) == (gpu == "b200")
     assert predict(make_scenario({"model": "resnet50", "gpus": 8, "gpu": gpu})).iteration_s > 0
 
 

@@ -248,7 +248,7 @@ def test_a_corrected_network_is_the_presets_scaled(table: Path, tmp_path: Path) 
     network = read_network(path)
     start = tomllib.loads((shipped() / "networks" / "sia-2080ti.toml").read_text())
     assert list(network.notes) == start["notes"]  # the note is there once
-    for link_class, preset in (("inter", "50gbe"), ("intra", "rtx2080ti-pcie-8")):
+    for link_class, preset in (("inter", "aws-tcp50"), ("intra", "rtx2080ti-pcie-8")):
         link, theirs = network.links[link_class], NETWORKS[preset].links[link_class]
         factor = link.rate.value / theirs.rate.value
         assert abs(math.log(factor)) < max_log_factor(PRIOR_WIDTHS["pcie"])

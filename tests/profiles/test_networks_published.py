@@ -33,7 +33,7 @@ PUBLISHED = (
         {1024: 276.1, 65536: 1187, 1048576: 2281.1, 16777216: 27692, 134217728: 221878},
     ),
     Published(
-        "50gbe",
+        "aws-tcp50",
         None,
         (2, 1, 1),
         "aws-samples/aws-do-eks@f721602f7389 karpenter/README.md",
