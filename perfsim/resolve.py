@@ -241,7 +241,7 @@ def _check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
         If the scenario contradicts the node type.
     """
     types = parse_types(scenario.gpu)
-    if node.gpu and (len(types) > 1 or device.name != node.gpu):
+    if scenario.node and node.gpu and (len(types) > 1 or device.name != node.gpu):
         raise RequestError(
             "gpu",
             f"{node.name} has {node.gpu}, found {shown(scenario.gpu or device.name)}; leave one of"
@@ -416,6 +416,11 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device))
     notes += _placement_notes(scenario, network, cluster)
+    if _one_nic_assumed(scenario, network, cluster):
+        notes.append(
+            f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none); set"
+            " `nics_per_node`, or name a node type (`node`)."
+        )
     notes += intra_notes if cluster.intra is not None else []
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
@@ -469,6 +474,18 @@ def _node_notes(node: NodeType, network: Network) -> list[str]:
         f"collectives on {node.name} are derived: by its data sheet, and by what clusters of other"
         f" kinds reach of theirs (`perfsim show node {node.name}`)."
     ]
+
+
+_CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
+"""Transports of which nodes with several GPUs often have several NICs."""
+
+
+def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> bool:
+    """Tell whether several GPUs of a node share one NIC that nobody stated."""
+    if scenario.nics_per_node is not None or scenario.node is not None or network.known:
+        return False
+    several = cluster.nodes > 1 and cluster.gpus_per_node > 1
+    return several and network.transport in _CARDS and network.gpus_per_node is None
 
 
 def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:

@@ -37,7 +37,8 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError
 from perfsim.network.link import Link
-from perfsim.network.network_file import Network, load_network
+from perfsim.network.network_file import Network
+from perfsim.network.node_network import load_any_network
 from perfsim.prediction import spent
 from perfsim.quantity import Quantity
 from perfsim.resolve import inside_network, resolve
@@ -201,7 +202,7 @@ def _link(network: str, link_class: str, catalog: Catalog) -> Link:
 
 
 def _network(name: str, catalog: Catalog) -> Network:
-    return catalog.once(("network", "net", name), lambda: load_network(name, catalog, "net"))
+    return catalog.once(("network", "net", name), lambda: load_any_network(name, catalog, "net"))
 
 
 def read_hardware(catalog: Catalog) -> list[HardwareRow]:
