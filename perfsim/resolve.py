@@ -387,7 +387,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     notes: list[str] = []
     node, derived = _node_type(scenario, catalog), None
     if node is None:
-        network = _network(scenario.net, "net", catalog)
+        network = _with_data_sheet(_network(scenario.net, "net", catalog), catalog)
         if scenario.nics_per_node is not None:
             network = network._replace(nics_per_node=scenario.nics_per_node)
         intra_network, intra_notes = _intra_network(scenario, network, catalog)
@@ -418,12 +418,23 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     notes += _placement_notes(scenario, network, cluster)
     if _one_nic_assumed(scenario, network, cluster):
         notes.append(
-            f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none); set"
-            " `nics_per_node`, or name a node type (`node`)."
+            f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none);"
+            " set `nics_per_node`, or name a node type (`node`)."
         )
     notes += intra_notes if cluster.intra is not None else []
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
+
+
+def _with_data_sheet(network: Network, catalog: Catalog) -> Network:
+    """Return a measured network with the data sheet of the nodes that its file says it has."""
+    if not network.stated_node or network.known is None:
+        return network
+    from perfsim.network.node_type import generation_of, load_node_type
+
+    node = load_node_type(network.stated_node, catalog, "node_type")
+    generation = generation_of(load_device(node.gpu or DEFAULT_GPU, catalog).architecture)
+    return network._replace(known=replace(network.known, facts=node.facts(generation)))
 
 
 def _of_nodes(

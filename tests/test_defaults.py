@@ -90,7 +90,7 @@ def test_a_gpu_that_is_named_needs_no_note() -> None:
         ("v100-pcie", "pcie3"),
         ("a100", "nvlink-a100"),
         ("a100-pcie", "pcie4"),
-        ("h200", "nvlink-h100"),
+        ("h200", "dgx-h200"),
         ("l40s", "pcie4"),
         ("rtxpro6000", "pcie5"),
         ("b200", "dgx-b200"),
@@ -101,7 +101,7 @@ def test_the_link_inside_is_that_of_the_gpu(gpu: str, network: str) -> None:
     assert inside(one) == network
     [note] = [note for note in one.notes if note.startswith("`intra_net`")]
     assert note.startswith(f"`intra_net` {network}, after the GPU: ")
-    assert ("by the data sheet" in note) == (gpu == "b200")
+    assert "assumed" not in note
     assert predict(make_scenario({"model": "resnet50", "gpus": 8, "gpu": gpu})).iteration_s > 0
 
 
@@ -147,7 +147,7 @@ def test_libraries_that_copy_through_the_host_take_pcie() -> None:
 
 
 def test_nvlink_is_the_gpus_own() -> None:
-    assert inside(setup(gpu="h200", intra_net="nvlink")) == "nvlink-h100"
+    assert inside(setup(gpu="h200", intra_net="nvlink")) == "dgx-h200"
     for gpu in ("v100-pcie", "l40s", "v100:4,p100:4"):
         with pytest.raises(RequestError, match="no NVLink") as refused:
             setup(gpu=gpu, intra_net="nvlink")

@@ -16,6 +16,8 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_carry import carried_seconds, carries
+from perfsim.network.node_law import NodeFacts, node_law
 from perfsim.network.scaling_laws import (
     FLOOR_BYTES,
     HALVES,
@@ -117,10 +119,11 @@ class MessageOnRanks(NamedTuple):
 
 @dataclass
 class MeasuredCollectives:
-    """The curves of one network, and NCCL's tuner as they show it."""
+    """The curves of one network, NCCL's tuner as they show it, and the data sheet of its nodes."""
 
     curves: tuple[CollectiveCurve, ...]
     tuner: TunedChoice | None = None
+    facts: NodeFacts | None = None
 
     def cost(
         self,
@@ -192,9 +195,15 @@ class MeasuredCollectives:
         if not same:
             return None
         law = self._growth([c for c in same if c.algorithm == same[0].algorithm])
-        seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
         last = law.last
         ratio = message.ranks / last.ranks
+        if self.facts is not None and carries(self.facts, last, message.nodes):
+            seconds = carried_seconds(
+                node_law(), self.facts, last, message.nodes, message.size_bytes
+            )
+            how = " by the data sheet of its nodes"
+            return _cost(message, seconds, last, "fitted", growth_error(ratio), True, how)
+        seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
         how = law.choice(message.ranks, message.nodes, message.size_bytes)
         return _cost(message, seconds, last, "fitted", growth_error(ratio), True, how)
 

@@ -278,6 +278,7 @@ _check_network = table_check(
         "gpus_per_node": whole_number,
         "nics_per_node": whole_number,
         "inside": check_of(Text),
+        "node_type": check_of(Text),
         "library": check_of(Annotated[Text, one_of(CURVE_LIBRARIES)]),
         "notes": check_of(Texts),
         "link": _check_links,
@@ -285,7 +286,7 @@ _check_network = table_check(
         **dict.fromkeys(("curve", "tuner", "fabric", "node"), lambda value: value),
     },
     optional=(
-        *("gpus_per_node", "nics_per_node", "inside", "library", "notes"),
+        *("gpus_per_node", "nics_per_node", "inside", "node_type", "library", "notes"),
         *("curve", "tuner", "fabric", "node"),
     ),
 )
@@ -310,6 +311,7 @@ class Network(NamedTuple):
     library : the one that it was measured with
     fabric, node : switches between the nodes; links inside one
     node_type : the data sheet of its nodes, where it was made of one
+    stated_node : the name of the node type that its file says it has
     """
 
     name: str
@@ -326,6 +328,7 @@ class Network(NamedTuple):
     fabric: Fabric | None = None
     node: NodeFabric | None = None
     node_type: NodeType | None = None
+    stated_node: str = ""
 
     def link(self, link_class: str, field: str) -> Link:
         """Return the link of a class, ``inter`` or ``intra``.
@@ -378,6 +381,7 @@ def read_network(path: Path) -> Network:
         library=table.get("library", DEFAULT_LIBRARY),
         fabric=fabric,
         node=node,
+        stated_node=table.get("node_type", ""),
     )
 
 

@@ -230,10 +230,22 @@ class NodeLaw:
         fastest = min(ways, key=lambda way: way.latency_s + way.bytes_s)
         seconds = fastest.latency_s + fastest.bytes_s
         sums = fastest.algorithm == "collnet_direct"
-        if seen.nodes > 2 and not sums and collective not in ("send_recv", "all_to_all"):
-            # Nothing is faster than the NICs' data sheet; on two nodes a tree may seem to be.
-            seconds = max(seconds, _ring_volume(collective, ranks, size_bytes) / seen.nics)
+        if not sums:
+            seconds = max(seconds, self.least_s(facts, collective, ranks, nodes, size_bytes))
         return CallTime(seconds, fastest.latency_s, fastest.algorithm)
+
+    def least_s(
+        self, facts: NodeFacts, collective: str, ranks: int, nodes: int, size_bytes: float
+    ) -> float:
+        """Return the time that the data sheet of the NICs bounds a collective by [s].
+
+        It is 0 on one node, and on two, where a tree sends each byte once; for sends between pairs;
+        and it does not hold where switches between nodes add.
+        """
+        if nodes <= 2 or collective in ("send_recv", "all_to_all"):
+            return 0.0
+        nics, _ = self._net(facts, ranks / nodes, nodes)
+        return _ring_volume(collective, ranks, size_bytes) / nics
 
     def one_process_s(self, gpus: int) -> float:
         """Return what launching takes at least where one process drives all GPUs of a node [s]."""

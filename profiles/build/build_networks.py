@@ -36,6 +36,7 @@ from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, PerfsimError, RequestError, shown, unknown
 from perfsim.network.measured import CURVE_LIBRARIES, CollectiveCurve, merge, write_curves
 from perfsim.quantity import COUNT_LIMIT
+from perfsim.validate.node_clusters import CLUSTERS_COLUMNS, CLUSTERS_SCHEMA
 
 __all__ = [
     "Source",
@@ -463,8 +464,20 @@ def network_head(cluster: SourceCluster, source: Source, *, across: bool) -> dic
         "transport": cluster.transport,
         "gpus_per_node": cluster.gpus_per_node,
         "nics_per_node": nics,
+        "node_type": node_of(cluster.network),
         "notes": [*notes, f"Source: {source.citation}; licence: {source.licence}."],
     }
+
+
+def node_of(network: str) -> str:
+    """Return the node type that a measured network's nodes are as its data sheet says, or ""."""
+    path = NETWORKS.parent / "nodes" / "clusters.csv"
+    differ = ("generation", "gpus", "inside_rate", "switch", "peer_access", "nics", "nic_rate")
+    differ += ("transport", "gpudirect", "in_network")
+    for _, cells in read_table(path, CLUSTERS_SCHEMA, CLUSTERS_COLUMNS):
+        if cells["network"] == network and cells["stated"] == "yes":
+            return "" if any(cells[column] for column in differ) else cells["node"]
+    return ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.inventory import describe_thing, list_rows
-from perfsim.network.network_file import load_network
+from perfsim.network.node_network import load_any_network
 
 SHIPPED = Catalog()
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
@@ -114,15 +114,15 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
     gpu = GPUS[name]
     assert gpu.architecture and gpu.board and gpu.link
     assert (gpu.power_w is None) == (name in NO_POWER)
-    inside = load_network(gpu.intra_net, SHIPPED, "intra_net")
+    inside = load_any_network(gpu.intra_net, SHIPPED, "intra_net")
     assert inside.link("intra", "intra_net").rate.value > 0
     if gpu.board.startswith("SXM"):
-        assert inside.transport == "nvlink"
+        node = inside.node_type
+        assert (node.inside.link if node else inside.transport).startswith("nvlink")
+        assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
         assert gpu.intra_net == f"pcie{gpu.pcie}"
-    stands_in = not {"NVLink 2", "NVLink 3", "NVLink 4", "PCIe"} & set(
-        re.findall(r"NVLink \d|PCIe", gpu.link)
-    )
+    stands_in = not re.search(r"NVLink|PCIe", gpu.link) and inside.node_type is None
     assert bool(gpu.intra_net_why) == stands_in
 
 
@@ -160,5 +160,5 @@ def test_list_and_show_tell_what_is_derived() -> None:
     assert rows["v100"]["power"] == "300 W" and rows["b300"]["power"] == ""
     shown = describe_thing("gpu", "b200", SHIPPED).to_dict()
     assert shown["architecture"] == "Blackwell"
-    assert shown["network inside a node"].startswith("nvlink-h100 (assumed: ")
+    assert shown["network inside a node"] == "dgx-b200"
     assert shown["derived"] == rows["b200"]["derived"]

@@ -315,7 +315,7 @@ def test_what_is_asked_of_runs(tmp_path: Path) -> None:
         "nvlink-v100",
     )
     found = fields(tmp_path, gpu="V100 (DGX-1)", n_gpus="16", gpus_per_node="")
-    assert (found["net"], found["gpus_per_node"]) == ("dgx1-v100-ib100", 8)
+    assert (found["net"], found["gpus_per_node"]) == ("dgx-1", 8)
     found = fields(tmp_path, gpu="A100-80GB", strategy="ZeRO-2", precision="BF16")
     assert (found["method"], found["options"]) == ("zero", {"stage": 2})
     assert found["precision"] == "amp-bf16"
@@ -332,7 +332,7 @@ def test_one_node_of_a_submitter_sets_the_computation_of_its_nodes(tmp_path: Pat
     assert one.role == other_one.role == "calibration"
     assert one.reason == "calibrates computation (one node)"
     assert several.scenario is not None and several.scenario.single_gpu is not None
-    assert several.scenario.method == "horovod" and several.scenario.net == "sophia-a100-ib200"
+    assert several.scenario.method == "horovod" and several.scenario.net == "dgx-a100"
     own = several.scenario.single_gpu
     (*_, alone) = mapped(tmp_path, ROUND, ROUND | {"n_gpus": "16"})
     assert alone.scenario is not None and alone.scenario.single_gpu == own

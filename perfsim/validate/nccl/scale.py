@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from perfsim.calibrate.knots import fit_curve
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_carry import carried_seconds, carries
+from perfsim.network.node_law import law_without
 from perfsim.network.scaling_laws import ScalingLaw, extrapolate
 from perfsim.validate.nccl.row import NcclRow, PlainRing
+from perfsim.validate.node_clusters import measured_nodes
 
 __all__ = ["LIMITS", "QUESTION", "larger_targets", "predict_rows"]
 
@@ -62,8 +65,14 @@ def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]
         low = min(curve.size_bytes[0] for curve in fitted)
         high = max(curve.size_bytes[-1] for curve in fitted)
         what = f"{target.collective}, {last.nodes} to {target.nodes} nodes"
+        nodes = measured_nodes().get(cluster)
+        facts = nodes.of(last) if nodes is not None and nodes.stated else None
         for size, seconds in zip(target.size_bytes, target.seconds, strict=True):
             if low <= size <= high:
+                predicted_s = growth.seconds(target.ranks, target.nodes, size)
+                if facts is not None and nodes is not None and carries(facts, last, target.nodes):
+                    law = law_without(nodes.family)
+                    predicted_s = carried_seconds(law, facts, last, target.nodes, size)
                 rows.append(
                     NcclRow(
                         question,
@@ -71,7 +80,7 @@ def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]
                         what,
                         size,
                         seconds,
-                        growth.seconds(target.ranks, target.nodes, size),
+                        predicted_s,
                         plain.seconds(target.collective, target.ranks, size),
                         {
                             "unchanged": extrapolate(last, size),

@@ -1,0 +1,81 @@
+"""All-reduces of two nodes carried to more by the data sheet of nodes whose switches add."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.data.catalog import Catalog
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_carry import carried_seconds, carries
+from perfsim.network.node_law import node_law
+from perfsim.network.node_type import load_node_type
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
+
+FACTS = load_node_type("dgx-h100", Catalog(), "node").facts("hopper")
+SIZES = tuple(2.0**power for power in range(3, 34))
+
+
+def curve(factor: float = 1.0, at: float = 0.0, bump: float = 1.0) -> CollectiveCurve:
+    """Return two nodes at ``factor`` times the law; at one size ``bump`` times more."""
+    seconds = []
+    for size in SIZES:
+        call = node_law().call(FACTS, "all_reduce", 16, 2, size)
+        assert call is not None
+        seconds.append(call.seconds * factor * (bump if size == at else 1.0))
+    return CollectiveCurve("all_reduce", 16, 2, 8, SIZES, tuple(seconds), "measured", "made")
+
+
+def law_s(nodes: int, size: float) -> float:
+    call = node_law().call(FACTS, "all_reduce", 8 * nodes, nodes, size)
+    assert call is not None
+    return call.seconds
+
+
+@given(st.floats(1.0, 3.0), st.sampled_from([3, 4, 16, 128]), st.sampled_from(SIZES))
+def test_a_level_over_the_law_is_carried(factor: float, nodes: int, size: float) -> None:
+    found = carried_seconds(node_law(), FACTS, curve(factor), nodes, size)
+    assert found == pytest.approx(factor * law_s(nodes, size), rel=1e-6)
+
+
+def test_an_odd_hump_is_not_multiplied() -> None:
+    humped = curve(at=2.0**19, bump=9.0)
+    found = carried_seconds(node_law(), FACTS, humped, 16, 2.0**19)
+    assert found / law_s(16, 2.0**19) == pytest.approx(1.49, abs=0.01)  # exp(0.4)
+    beside = carried_seconds(node_law(), FACTS, humped, 16, 2.0**22)
+    assert beside == pytest.approx(law_s(16, 2.0**22), rel=1e-6)
+
+
+def test_no_curve_beats_the_nics_data_sheet() -> None:
+    """A log of two nodes at twice the law's rate stays within 8 x 400 Gbit/s on more."""
+    found = carried_seconds(node_law(), FACTS, curve(0.5), 4, 2.0**33)
+    assert found == pytest.approx(2 * 31 / 32 * 2.0**33 / 400e9)
+
+
+def test_only_two_nodes_whose_switches_add_are_carried_so() -> None:
+    made = curve()
+    assert carries(FACTS, made, 4)
+    assert not carries(FACTS, made, 2) and not carries(None, made, 4)
+    assert not carries(FACTS._replace(generation="ampere"), made, 4)
+    assert not carries(FACTS, replace(made, algorithm="ring"), 4)
+    assert not carries(FACTS, replace(made, collective="all_gather"), 4)
+    assert not carries(FACTS, replace(made, nodes=4, ranks=32), 8)
+
+
+def test_a_network_that_states_its_node_type_is_carried_by_it() -> None:
+    """NVLSTree on two nodes runs beyond the NICs; FINDINGS: 316 to 387 GB/s on more."""
+
+    def bus(gpus: int) -> float:
+        asked = {"model": "gpt2", "gpus": gpus, "net": "oci-h100-roce200", "gpu": "h100"}
+        cluster = resolve(make_scenario(asked), Catalog()).cluster
+        cost = cluster.cost("all_reduce", 8e9)
+        if gpus > 16:
+            assert "by the data sheet of its nodes" in cost.terms[0].quantity.source
+        return 2 * (gpus - 1) / gpus * 8e9 / cost.seconds
+
+    assert bus(16) > 440e9
+    assert all(300e9 < bus(gpus) < 400e9 for gpus in (32, 64, 128))
