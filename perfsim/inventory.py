@@ -874,7 +874,7 @@ def _nics_words(node: NodeType) -> str:
     if nics is None:
         return "none"
     direct = "GPUDirect" if nics.gpudirect else "no GPUDirect"
-    return f"{nics.number} x {format_bit_rate(nics.rate)} {nics.transport}, {direct}"
+    return f"{nics.count_words()}, {direct}"
 
 
 def _derived_rate(

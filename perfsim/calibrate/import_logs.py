@@ -32,6 +32,7 @@ def import_files(
     nodes: int | None = None,
     gpus_per_node: int | None = None,
     nics_per_node: int = 1,
+    node: str | None = None,
     skip_bad: bool = False,
     full: bool = False,
     force: bool = False,
@@ -48,6 +49,7 @@ def import_files(
     transport : what carries the bytes (tcp, ib, efa, nvlink, ...)
     collective, ranks, nodes, gpus_per_node : what the files do not say themselves
     nics_per_node : NICs that the GPUs of a node share
+    node : the node type, or its file; the report holds the files beside its data sheet
     skip_bad : leave damaged lines out and list them
     full : let the report hold that of each fit behind it
     force : replace a network of that name
@@ -84,6 +86,7 @@ def import_files(
         source=", ".join(sorted(map(str, files))),
         transport=transport,
         nics_per_node=nics_per_node,
+        node=node,
         skipped=skipped,
         full=full,
         force=force,

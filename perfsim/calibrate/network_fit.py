@@ -12,6 +12,7 @@ from perfsim.calibrate.link_fit import LinkFit, fit_link
 from perfsim.libraries import library
 from perfsim.network.link import Link
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.self_check import contradictions
 from perfsim.network.tuner_fit import TunedChoice, communicator, fit_tuner
 from perfsim.units import format_bytes, format_seconds
 
@@ -60,6 +61,7 @@ class NetworkFit:
                     f"{fit.curve.name}: {format_seconds(seconds)} at {format_bytes(size)} is"
                     f" {abs(off):.0%} off its neighbours; left out of the fit"
                 )
+        sentences += contradictions(self.curves)
         return sentences
 
 

@@ -13,6 +13,7 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from perfsim.calibrate.data_sheet import beside_data_sheet, check_nodes
 from perfsim.calibrate.link_fit import LinkFit, inside_link
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
@@ -20,6 +21,7 @@ from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.measured import CollectiveCurve, write_curves
 from perfsim.network.network_file import _BARE_NUMBER, _CURVES_SUFFIX, read_network
+from perfsim.network.node_type import load_node_type
 
 __all__ = ["MadeNetwork", "check_name", "make_network"]
 
@@ -139,6 +141,7 @@ def make_network(
     source: str = "",
     transport: str = "unknown",
     nics_per_node: int = 1,
+    node: str | None = None,
     date: str = "not stated",
     notes: Sequence[str] = (),
     schema: str = _IMPORT_SCHEMA,
@@ -157,6 +160,7 @@ def make_network(
     title : one line on the cluster; None is that it was measured, and ``source``
     source : the files or the run, for the title
     transport, nics_per_node, date, notes : as the network file holds them
+    node : the node type of its nodes, or a node type's file, where they are as its data sheet says
     schema, skipped : of the answer
     full : let the report hold that of each fit behind it
     force : replace a network of that name
@@ -165,11 +169,18 @@ def make_network(
     Raises
     ------
     RequestError
-        If the folder is not allowed.
+        If the folder is not allowed, or the curves cannot have run on such nodes.
     DataError
         If the data determine no link; nothing is written then.
     """
-    fit = fit_network(curves, nics_per_node, inside_link(Catalog(profiles)))
+    catalog, beside = Catalog(profiles), []
+    if node is not None:
+        kind = load_node_type(node, catalog, "node")
+        check_nodes(kind, curves)
+        beside = beside_data_sheet(kind, curves, catalog)
+        if nics_per_node == 1 and kind.nics is not None:
+            nics_per_node = min(kind.nics.number, kind.gpus)
+    fit = fit_network(curves, nics_per_node, inside_link(catalog))
     first = curves[0]
     gpus = {curve.gpus_per_node for curve in curves if curve.nodes > 1}
     head = {
@@ -178,6 +189,7 @@ def make_network(
         "transport": transport,
         "gpus_per_node": max(gpus) if gpus else max(curve.gpus_per_node for curve in curves),
         "nics_per_node": nics_per_node,
+        "node_type": node,
         "notes": list(notes),
     }
     about = {
@@ -195,7 +207,7 @@ def make_network(
     text = network_toml(fit, head, knots=False)
     folder = folder if folder is not None else _DEFAULT_FOLDER
     network, curves_file = _write_both(folder, text, curves, about, replaces=force)
-    report = network_report(fit, name, full=full)
+    report = "\n".join([network_report(fit, name, full=full), *beside])
     return MadeNetwork(name, network, curves_file, report, fit, tuple(skipped), schema)
 
 

@@ -88,6 +88,12 @@ def import_measurements(
     nics_per_node: Annotated[
         int, typer.Option("--nics-per-node", help="NICs that the GPUs of a node share.")
     ] = 1,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node", metavar="NODE|FILE", help="Node type; shows the files beside its data sheet."
+        ),
+    ] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave damaged lines out and name them.")
     ] = False,
@@ -150,6 +156,7 @@ def import_measurements(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         nics_per_node=nics_per_node,
+        node=node,
         skip_bad=skip_bad,
         full=report == "full",
         force=force,

@@ -27,7 +27,7 @@ from perfsim.errors import RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.network.node_law import NodeFacts
 from perfsim.quantity import RATE_LIMIT, NumberLimit
-from perfsim.units import format_rate, parse_rate
+from perfsim.units import format_bit_rate, format_rate, parse_rate
 
 __all__ = [
     "INSIDE_LINKS",
@@ -95,6 +95,10 @@ class Nics(NamedTuple):
     transport: str
     gpudirect: bool
     source: str
+
+    def count_words(self) -> str:
+        """Say how many there are, of which rate and transport."""
+        return f"{self.number} x {format_bit_rate(self.rate)} {self.transport}"
 
 
 class NodeType(NamedTuple):

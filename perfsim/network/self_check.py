@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perfsim.network.link import Link
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 from perfsim.collectives import find_algorithm
 
-__all__ = ["self_check"]
+__all__ = ["contradictions", "self_check"]
 
 ALL_SHAPES = (0, 0)
 """Stands for every number of ranks and nodes."""
@@ -24,6 +25,18 @@ _SIZES = tuple(4.0**power for power in range(2, 16))
 
 _RANKS = 8
 """Ranks of the ring and the tree that are tried. No source: chosen."""
+
+_NODE_BYTES: dict[str, Callable[[int, int, int], float]] = {
+    "all_reduce": lambda ranks, nodes, gpus: 2.0 * (ranks - 1) / ranks,
+    "all_gather": lambda ranks, nodes, gpus: (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks, nodes, gpus: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks, nodes, gpus: gpus * (ranks - gpus) / ranks,
+}
+"""What leaves a node of a message of one byte, by ranks, nodes and GPUs a node, over rings. A
+send_recv crosses with one rank alone and says nothing of a node."""
+
+_MAX_APART = 2.0
+"""Rates between the same nodes further apart than this contradict each other (issue 21)."""
 
 _MAX_RATIO = 3.0
 """A link and a curve of one network further apart than this factor contradict each other.
@@ -37,7 +50,7 @@ def self_check(network: Network, shape: tuple[int, int] | None = ALL_SHAPES) -> 
     For each link, predicted times are positive, grow with size, and are never shorter than the
     bytes of a ring take at its rate. For each curve, time does not fall by more than 10 % as size
     grows (it is kept and interpolated as measured). Its large messages are within 3 times of what
-    the link says.
+    the link says. Collectives on the same nodes show one rate between them, within twice.
 
     Parameters
     ----------
@@ -56,6 +69,8 @@ def self_check(network: Network, shape: tuple[int, int] | None = ALL_SHAPES) -> 
             if shape in (ALL_SHAPES, (curve.ranks, curve.nodes)):
                 sentences += _falls(curve)
             sentences += _against_link(curve, network)
+        if shape == ALL_SHAPES:
+            sentences += contradictions(network.known.curves)
     return sentences
 
 
@@ -105,6 +120,38 @@ def _falls(curve: CollectiveCurve) -> list[str]:
         f"{curve.name}: {curve.kind} time falls by {worst[2]:.0%} from {format_bytes(worst[0])} to"
         f" {format_bytes(worst[1])}{more}; kept, interpolated as it is"
     ]
+
+
+def contradictions(curves: Sequence[CollectiveCurve]) -> list[str]:
+    """Say where collectives on the same nodes show rates between them over twice apart."""
+    alike: dict[tuple[object, ...], list[CollectiveCurve]] = {}
+    for curve in curves:
+        if curve.nodes > 1 and curve.collective in _NODE_BYTES:
+            shape = (curve.ranks, curve.nodes, curve.gpus_per_node, curve.library)
+            alike.setdefault((*shape, curve.algorithm, curve.protocol), []).append(curve)
+    sentences = []
+    for same in alike.values():
+        fast, slow = max(same, key=_least_rate), min(same, key=_most_rate)
+        ratio = _least_rate(fast) / _most_rate(slow)
+        if ratio > _MAX_APART:
+            sentences.append(
+                f"{fast.name} needs {format_rate(_least_rate(fast))} between nodes,"
+                f" {slow.collective} reaches {format_rate(_most_rate(slow))}: they contradict each"
+                f" other by {ratio:.1f} times; a NIC, a setting or a unit differs"
+            )
+    return sentences
+
+
+def _most_rate(curve: CollectiveCurve) -> float:
+    """Return the rate out of a node that large messages of a curve show at most [B/s]."""
+    share = _NODE_BYTES[curve.collective](curve.ranks, curve.nodes, curve.gpus_per_node)
+    return max(share * size / seconds for size, seconds in curve.large())
+
+
+def _least_rate(curve: CollectiveCurve) -> float:
+    """Return what they need at least: an all-reduce of two nodes may be a tree's, of one byte."""
+    trees = curve.collective == "all_reduce" and curve.nodes == 2
+    return _most_rate(curve) / (2.0 * (curve.ranks - 1) / curve.ranks if trees else 1.0)
 
 
 def _against_link(curve: CollectiveCurve, network: Network) -> list[str]:
