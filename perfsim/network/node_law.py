@@ -48,7 +48,7 @@ LEFT_OUT_SCHEMA = "perfsim/node-constants-left-out/1"
 ERRORS_FILE = "nodes/errors.csv"
 """Errors of the law on clusters left out."""
 ERRORS_SCHEMA = "perfsim/node-errors/1"
-ERRORS_COLUMNS = ("class", "band", "count", "median", "p90", "p90_ln")
+ERRORS_COLUMNS = ("class", "band", "count", "median", "p90", "half_width_ln")
 
 ALL = "all"
 """The class, or the band, of the rows that sum up all of them."""
@@ -554,7 +554,9 @@ def class_of(facts: NodeFacts, nodes: int) -> str:
 def _node_errors() -> dict[tuple[str, str], float]:
     path = shipped() / ERRORS_FILE
     return {
-        (cells["class"], cells["band"]): cell_number(cells["p90_ln"], "p90_ln", path, row)
+        (cells["class"], cells["band"]): cell_number(
+            cells["half_width_ln"], "half_width_ln", path, row
+        )
         for row, cells in read_table(path, ERRORS_SCHEMA, ERRORS_COLUMNS)
     }
 
@@ -562,6 +564,7 @@ def _node_errors() -> dict[tuple[str, str], float]:
 def node_error(facts: NodeFacts, nodes: int, size_bytes: float) -> float:
     """Return the 90 % half-width of a time by the law, in ln.
 
-    It is the 90th percentile of its errors on clusters left out, of that class and band.
+    It is the 95th percentile of its errors on clusters left out, of that class and band: a cluster
+    of another family falls outside more often than those that the percentile is of.
     """
     return _node_errors()[class_of(facts, nodes), band_of(size_bytes)]
