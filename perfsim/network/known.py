@@ -38,6 +38,7 @@ __all__ = [
     "GROWTH_ERRORS_COLUMNS",
     "GROWTH_ERRORS_FILE",
     "GROWTH_ERRORS_SCHEMA",
+    "SENT_AS",
     "MeasuredCollectives",
     "growth_error",
     "growth_errors",
@@ -95,7 +96,7 @@ def interpolation_error() -> float:
     return growth_errors()[0][1]
 
 
-_BYTES_OF = {
+SENT_AS = {
     "all_reduce": "ring",
     "reduce_scatter": "ring",
     "all_gather": "ring",
@@ -292,7 +293,7 @@ def _cost(
 ) -> Cost:
     wire_s = message.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
     hops = Hops(message.ranks, message.nodes, message.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    sent = find_algorithm(message.collective, _BYTES_OF[message.collective]).sent_bytes(
+    sent = find_algorithm(message.collective, SENT_AS[message.collective]).sent_bytes(
         message.size_bytes, hops
     )
     carried = (curve.ranks, curve.nodes) != (message.ranks, message.nodes)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import Catalog
+from perfsim.network.known import SENT_AS
 from perfsim.network.link import Latency, Link
 from perfsim.network.network_file import Network, load_network
 from perfsim.network.node_law import NodeFacts, node_error, node_law
@@ -19,16 +20,6 @@ _LIBRARIES = ("nccl", "rccl")
 """Libraries that the law is of."""
 _HELD = ("ring", "tree", "nvls", "nvls_tree", "collnet_direct")
 """Algorithms that the law can be held to."""
-_SENT_AS = {
-    "all_reduce": "ring",
-    "reduce_scatter": "ring",
-    "all_gather": "ring",
-    "broadcast": "chain",
-    "reduce": "chain",
-    "all_to_all": "pairwise",
-    "send_recv": "direct",
-}
-"""The algorithm that says what a GPU sends."""
 _LAW = "x what measured clusters reach of it (profiles/nodes/constants.csv)"
 
 
@@ -67,7 +58,7 @@ class DerivedCollectives(NamedTuple):
         if call is None:
             return None
         hops = Hops(ranks, nodes, per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        sent = find_algorithm(collective, _SENT_AS[collective]).sent_bytes(size_bytes, hops)
+        sent = find_algorithm(collective, SENT_AS[collective]).sent_bytes(size_bytes, hops)
         spread = node_error(self.facts, nodes, size_bytes)
         source = f"{self.name} by its data sheet and what clusters of other kinds reach of theirs"
         quantity = Quantity(call.seconds, "s", "derived", f"{source}; {call.algorithm}", spread)
