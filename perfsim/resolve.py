@@ -52,7 +52,8 @@ from perfsim.models import (
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network
-from perfsim.network.node_network import load_any_network
+from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
+from perfsim.network.node_type import NodeType, generation_of, load_node_type
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -67,8 +68,6 @@ from perfsim.units import parse_bytes, parse_iteration, parse_rate, parse_second
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
-    from perfsim.network.node_network import DerivedCollectives
-    from perfsim.network.node_type import NodeType
 
 __all__ = [
     "Platform",
@@ -224,8 +223,6 @@ def _node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
         of = catalog.files("networks"), catalog.files("nodes")
         if scenario.net in of[0] or scenario.net not in of[1]:
             return None
-    from perfsim.network.node_type import load_node_type
-
     name, field = (scenario.node, "node") if scenario.node else (scenario.net, "net")
     node = catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
     rate = None if scenario.nic is None else parse_rate(scenario.nic, "nic")
@@ -430,8 +427,6 @@ def _with_data_sheet(network: Network, catalog: Catalog) -> Network:
     """Return a measured network with the data sheet of the nodes that its file says it has."""
     if not network.stated_node or network.known is None:
         return network
-    from perfsim.network.node_type import generation_of, load_node_type
-
     node = load_node_type(network.stated_node, catalog, "node_type")
     generation = generation_of(load_device(node.gpu or DEFAULT_GPU, catalog).architecture)
     return network._replace(known=replace(network.known, facts=node.facts(generation)))
@@ -450,8 +445,6 @@ def _of_nodes(
     RequestError
         If the network was measured on nodes of another size, or is another node type.
     """
-    from perfsim.network.node_network import node_network
-
     own, inside = node_network(node), None
     if scenario.intra_net is not None:
         inside, _ = _intra_network(scenario, own, catalog)
@@ -471,9 +464,6 @@ def _of_nodes(
 
 def _derived(node: NodeType, device: Device) -> DerivedCollectives:
     """Return what the data sheet of a node with a GPU says of collectives."""
-    from perfsim.network.node_network import DerivedCollectives
-    from perfsim.network.node_type import generation_of
-
     return DerivedCollectives(node.name, node.facts(generation_of(device.architecture)))
 
 

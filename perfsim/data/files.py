@@ -25,6 +25,7 @@ __all__ = [
     "escaped",
     "files_changed",
     "forbidden",
+    "is_there",
     "named_file",
     "note",
     "noting",
@@ -270,3 +271,17 @@ def escaped(text: str) -> str:
     no \x1b[2J
     """
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def is_there(text: str) -> bool:
+    """Tell whether a text is the path of a file.
+
+    Examples
+    --------
+    >>> is_there("no such file"), is_there("zero" + chr(0))
+    (False, False)
+    """
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False

@@ -36,7 +36,7 @@ from pydantic import (
     model_validator,
 )
 
-from perfsim.data.files import escaped, forbidden, read_text
+from perfsim.data.files import escaped, forbidden, is_there, read_text
 from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, newer, rule, shown
 from perfsim.quantity import (
     COUNT_LIMIT,
@@ -215,11 +215,7 @@ def _beside(value: str, info: ValidationInfo) -> str:
     name, folder = Path(value), _file(info).parent
     if name.is_absolute() or ".." in name.parts:
         raise WrongValue(f"found {shown(value)}, allowed is a file of the same folder")
-    try:
-        there = (folder / name).is_file()
-    except (OSError, ValueError):  # a name too long, or with a zero byte
-        there = False
-    if not there:
+    if not is_there(str(folder / name)):
         raise WrongValue(f"found {shown(value)}, no such file in {folder}")
     return str(folder / name)
 

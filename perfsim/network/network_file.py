@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import is_there
 from perfsim.data.toml import (
     Check,
     HopSeconds,
@@ -421,17 +422,10 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     'custom'
     """
     if text.endswith(_SUFFIX):
-        if not _there(text):
+        if not is_there(text):
             raise RequestError(field, f"there is no file {shown(text)}.")
         return read_network(Path(text))
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
         return Network(text, text, CUSTOM, None, 1, dict.fromkeys(_LINK_CLASSES, link))
     return read_network(catalog.path("networks", text, field, "networks"))
-
-
-def _there(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # a name too long, or with a zero byte
-        return False

@@ -156,6 +156,11 @@ class _Nodes(NamedTuple):
     pair_tree: bool = True
 
     @property
+    def simple_start_s(self) -> float:
+        """What a call under Simple takes to start [s]."""
+        return self.start_s + self.simple_s + self.net_simple_s
+
+    @property
     def ring(self) -> float:
         """Rate of a ring through all of them [B/s]."""
         if self.nodes == 1:
@@ -229,8 +234,7 @@ class NodeLaw:
             return None
         fastest = min(ways, key=lambda way: way.latency_s + way.bytes_s)
         seconds = fastest.latency_s + fastest.bytes_s
-        sums = fastest.algorithm == "collnet_direct"
-        if not sums:
+        if fastest.algorithm != "collnet_direct":
             seconds = max(seconds, self.least_s(facts, collective, ranks, nodes, size_bytes))
         return CallTime(seconds, fastest.latency_s, fastest.algorithm)
 
@@ -368,9 +372,7 @@ class NodeLaw:
             yield _Way("ring", seen.start_s + inside_s + net_s, volume / rate)
         yield _Way(
             "ring",
-            seen.start_s
-            + seen.simple_s
-            + seen.net_simple_s
+            seen.simple_start_s
             + inside_s * self.constants["simple_step"] / 2.0
             + net_s * self.constants["simple_hop"],
             volume / seen.ring,
@@ -389,7 +391,7 @@ class NodeLaw:
             bytes_s = max(bytes_s, 2.0 * size_bytes / (numbers["tree_net"] * seen.net))
         if seen.ordered:
             yield _Way("tree", seen.start_s + chain_s + levels_s, bytes_s / seen.low_latency)
-        latency_s = seen.start_s + seen.simple_s + seen.net_simple_s
+        latency_s = seen.simple_start_s
         latency_s += chain_s * numbers["simple_step"] + levels_s * numbers["simple_hop"]
         yield _Way("tree", latency_s, bytes_s)
 
@@ -429,7 +431,7 @@ class NodeLaw:
         if seen.ordered:
             rate = seen.low_latency * seen.ring
             yield _Way("chain", seen.start_s + inside_s + net_s, size_bytes / rate)
-        latency_s = seen.start_s + seen.simple_s + seen.net_simple_s
+        latency_s = seen.simple_start_s
         latency_s += inside_s * self.constants["simple_step"] / 2.0
         latency_s += net_s * self.constants["simple_hop"]
         one_way = self.constants["host_one_way"] if _through_host(seen, facts) else 1.0

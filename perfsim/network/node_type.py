@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import is_there
 from perfsim.data.toml import (
     Text,
     Texts,
@@ -295,12 +296,7 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     ('h100', 8, 8, 50000000000.0)
     """
     if text.endswith(".toml"):
-        path = Path(text)
-        try:
-            there = path.is_file()
-        except (OSError, ValueError):  # a name too long, or with a zero byte
-            there = False
-        if not there:
+        if not is_there(text):
             raise RequestError(field, f"there is no file {shown(text)}.")
-        return read_node_type(path)
+        return read_node_type(Path(text))
     return read_node_type(catalog.path("nodes", text, field, "nodes"))

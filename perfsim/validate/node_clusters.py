@@ -126,9 +126,9 @@ def _read(cells: dict[str, str], path: Path, row: int, catalog: Catalog) -> Meas
             rate = parse_rate(cells[column], column)
             assert RATE_LIMIT.holds(rate)
             changed[column] = rate
-    for column, name in (("switch", "switch"), ("gpudirect", "gpudirect")):
+    for column in ("switch", "gpudirect"):
         if cells[column]:
-            changed[name] = _yes(cells, column, path, row)
+            changed[column] = _yes(cells, column, path, row)
     if cells["transport"]:
         changed["transport"] = cells["transport"]
     if cells["peer_access"] and not _yes(cells, "peer_access", path, row):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import law_without, node_law
@@ -60,18 +61,9 @@ def _rows(cluster: str, curve: CollectiveCurve, nodes: MeasuredNodes) -> list[Nc
     ]
     modern = nodes.facts.generation in _MODERN and curve.gpus_per_node == _MODERN_GPUS
     if modern and curve.collective == "all_reduce" and nodes.facts.inside.startswith("nvlink"):
-        rows += [_as_modern(row) for row in rows if row.size_bytes >= _MODERN_BYTES]
+        rows += [
+            replace(row, question="data_sheet_modern", collective="")
+            for row in rows
+            if row.size_bytes >= _MODERN_BYTES
+        ]
     return rows
-
-
-def _as_modern(row: NcclRow) -> NcclRow:
-    return NcclRow(
-        "data_sheet_modern",
-        row.cluster,
-        row.what,
-        row.size_bytes,
-        row.measured_s,
-        row.predicted_s,
-        row.plain_s,
-        row.others,
-    )
