@@ -66,7 +66,7 @@ top on several GPUs.
 - batch: a batch beyond those whose time is known.
 - era: a method's kernels as the software eras before and after run them, where those of the era
   asked for were not measured.
-- node: GPUs of a node that slow each other (input, host, power).
+- node: GPUs of a node that slow each other more, or less, than `perfsim.compute.node_load` says.
 - other: what moves every iteration of several GPUs and no cause explains."""
 
 _COUNT_COLUMNS = ("rows", "sources")
@@ -175,7 +175,7 @@ def extra_moves(
     >>> extra_moves(0.1, {}, (1.0, 1.0), 0.0, 1, 1)
     {}
     >>> extra_moves(0.1, {}, (1.0, 0.5), 0.0, 8, 4)
-    {'node': (0.0, 1.0), 'other': (1.0, 1.0)}
+    {'node': (2.0, 1.0), 'other': (1.0, 1.0)}
     """
     found: dict[str, tuple[float, float]] = {}
     if batch_reach:
@@ -190,7 +190,9 @@ def extra_moves(
         part = f"hidden_{grade if grade == 'modelled' else 'carried'}"
         move = log1p(total_s / iteration_s) * sqrt(part_s / total_s)
         found[part] = 0.0, hypot(found.get(part, (0.0, 0.0))[1], move)
-    return found | {"node": (0.0, compute[1] * log2(gpus_per_node)), "other": (1.0, 1.0)}
+    doublings = log2(gpus_per_node)
+    node = compute[0] * doublings, compute[1] * doublings
+    return found | {"node": node, "other": (1.0, 1.0)}
 
 
 def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perfsim.collectives import find_algorithm
+from perfsim.compute.execution import execution_of
+from perfsim.compute.node_load import INPUTS
 from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
@@ -60,12 +62,32 @@ def notes_of(
             f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long beside"
             " communication (overlap_slowdown)."
         )
+    notes += _node_notes(setup)
     asked = setup.scenario
     notes += condition_notes(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
     )
     interval = known.words() if known else _interval_note(setup, rounds)
     return [*notes, *_network_notes(setup), interval]
+
+
+def _node_notes(setup: Setup) -> list[str]:
+    """Say what the GPUs of a node cost each other, and what unequal samples would."""
+    notes = []
+    if setup.node_load > 1.0:
+        load = INPUTS[setup.input]
+        notes.append(
+            f"Both passes take {setup.node_load - 1.0:.1%} longer than on one GPU:"
+            f" {setup.cluster.gpus_per_node} GPUs of a node share its host (`input` {setup.input}:"
+            f" {load.share:.1%} a doubling, {load.low:.1%} to {load.high:.1%})."
+        )
+    unpadded = execution_of(setup.carried.era).unpadded and setup.input == "tokens"
+    if unpadded and setup.cluster.gpus > 1 and setup.conditions is None:
+        notes.append(
+            "Padding is not computed, so a GPU with longer samples makes the others wait. That is"
+            " not charged: `jitter` 11% does (ByteDance-Seed/StragglerAnalysis@8efcd7f3, 32 ranks)."
+        )
+    return notes
 
 
 def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:

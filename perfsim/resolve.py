@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import log
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from perfsim import fusion
 from perfsim.compute.attention import ATTENTION, usual_kernel
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
@@ -52,8 +53,14 @@ from perfsim.models import (
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network
+from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
-from perfsim.network.node_type import NodeType, generation_of, load_node_type
+from perfsim.network.node_type import (
+    STAND_IN_GENERATION,
+    NodeType,
+    generation_of,
+    load_node_type,
+)
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -79,6 +86,7 @@ __all__ = [
     "find_profile",
     "inside_network",
     "model_names",
+    "node_facts",
     "platform",
     "resolve",
     "unknown_model",
@@ -391,7 +399,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     else:
         _check_node(scenario, node, device)
         network, intra_network, derived = _of_nodes(scenario, node, device, catalog)
-        intra_notes = _node_notes(node, network)
+        intra_notes = _node_notes(node, network, device)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
     if len(types) > 1 and each is None and scenario.placement is None:
         from perfsim.compute.gpu_types import gpus_per_node
@@ -411,14 +419,15 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     )
     inside = intra_network.node_type if intra_network else None
     if inside is not None and derived is None and cluster.nodes == 1:
-        cluster = replace(cluster, derived=_derived(inside, device))
+        cluster = replace(cluster, derived=_derived(inside, device, catalog))
     notes += _placement_notes(scenario, network, cluster)
     if _one_nic_assumed(scenario, network, cluster):
         notes.append(
             f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none);"
             " set `nics_per_node`, or name a node type (`node`)."
         )
-    notes += intra_notes if cluster.intra is not None else []
+    if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
+        notes += intra_notes
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
 
@@ -428,8 +437,41 @@ def _with_data_sheet(network: Network, catalog: Catalog) -> Network:
     if not network.stated_node or network.known is None:
         return network
     node = load_node_type(network.stated_node, catalog, "node_type")
-    generation = generation_of(load_device(node.gpu or DEFAULT_GPU, catalog).architecture)
-    return network._replace(known=replace(network.known, facts=node.facts(generation)))
+    facts = node_facts(node, catalog)
+    return network._replace(known=replace(network.known, facts=facts))
+
+
+def node_facts(
+    node: NodeType,
+    catalog: Catalog,
+    device: Device | None = None,
+    version: tuple[int, ...] = (),
+) -> NodeFacts:
+    """Return what the law of node types needs of a node with its GPU.
+
+    A GPU of an architecture that the law has no numbers of counts as an Ampere; predictions say so.
+
+    Parameters
+    ----------
+    device : its GPU where that is known; else that of the node type, or the default GPU where the
+        node is sold with any
+    version : of the library, () where it is not known
+
+    Raises
+    ------
+    RequestError
+        If there is no such GPU as the node type's.
+
+    Examples
+    --------
+    >>> node_facts(load_node_type("p5en", Catalog(), "node"), Catalog()).generation
+    'hopper'
+    """
+    try:
+        device = device or load_device(node.gpu or DEFAULT_GPU, catalog)
+    except RequestError as error:
+        raise error.within(node.path or node.name) from None
+    return node.facts(generation_of(device.architecture) or STAND_IN_GENERATION, version)
 
 
 def _of_nodes(
@@ -449,7 +491,7 @@ def _of_nodes(
     if scenario.intra_net is not None:
         inside, _ = _intra_network(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
-        return own, inside, None if inside else _derived(node, device)
+        return own, inside, None if inside else _derived(node, device, catalog)
     network = _network(scenario.net, "net", catalog)
     size = network.gpus_per_node
     if network.node_type is not None or size not in (None, node.gpus):
@@ -462,18 +504,28 @@ def _of_nodes(
     return network._replace(gpus_per_node=node.gpus), inside or own, None
 
 
-def _derived(node: NodeType, device: Device) -> DerivedCollectives:
+def _derived(node: NodeType, device: Device, catalog: Catalog) -> DerivedCollectives:
     """Return what the data sheet of a node with a GPU says of collectives."""
-    return DerivedCollectives(node.name, node.facts(generation_of(device.architecture)))
+    return DerivedCollectives(node.name, node_facts(node, catalog, device))
 
 
-def _node_notes(node: NodeType, network: Network) -> list[str]:
+def _node_notes(node: NodeType, network: Network, device: Device) -> list[str]:
     """Return what a prediction on a node type says of where its network comes from."""
+    notes = []
+    if not generation_of(device.architecture):
+        notes.append(
+            f"collectives start on {device.name} as on {STAND_IN_GENERATION.capitalize()} GPUs: of"
+            f" {device.architecture or 'its architecture, which is not stated,'} none was measured."
+        )
     if network.node_type is None:
-        return [f"inside nodes as {node.name}'s data sheet and clusters of other kinds say."]
+        return [
+            *notes,
+            f"inside nodes as {node.name}'s data sheet and clusters of other kinds say.",
+        ]
     return [
+        *notes,
         f"collectives on {node.name} are derived: by its data sheet, and by what clusters of other"
-        f" kinds reach of theirs (`perfsim show node {node.name}`)."
+        f" kinds reach of theirs (`perfsim show node {node.name}`).",
     ]
 
 
@@ -609,6 +661,7 @@ class ResolvedScenario(NamedTuple):
     batch: int
     precision: str
     software: str
+    input: str
     method: str
     options: Mapping[str, Any]
     fusion: str
@@ -643,6 +696,10 @@ class ResolvedScenario(NamedTuple):
         else:
             del plain["beside"]
         return plain | dict(further)
+
+
+_FITTED_ON_FULL_NODES = ("transformer", "tuned")
+"""Evidence for computation that comes from nodes whose GPUs all train (llm-foundry, MLPerf)."""
 
 
 _RESOLVED_KEYS = frozenset(ResolvedScenario._fields)
@@ -691,13 +748,36 @@ class Setup:
         return self.carried.profile
 
     @property
+    def input(self) -> str:
+        """Where samples come from."""
+        model = self.profile.model
+        return self.scenario.input or (
+            "tokens" if is_defined(model) and takes_tokens(model) else "storage"
+        )
+
+    @property
+    def node_load(self) -> float:
+        """How many times as long both passes take as on a GPU whose node trains on no other.
+
+        It is 1 where computation was fitted on nodes whose GPUs all train.
+        """
+        if self.grade in _FITTED_ON_FULL_NODES:
+            return 1.0
+        return node_load(self.input, self.cluster.gpus_per_node)
+
+    @cached_property
+    def profile_in_node(self) -> Profile:
+        """The profile among the other GPUs of the node."""
+        return self.profile.slowed(self.node_load)
+
+    @property
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
         asked = tuple(
             getattr(scenario, name) for name in fields_read_by("compute") if name != "gpu"
         )
-        return (self.device.name, *asked, scenario.single_gpu)
+        return (self.device.name, *asked, scenario.single_gpu, self.node_load)
 
     @property
     def grade(self) -> Grade:
@@ -752,6 +832,7 @@ class Setup:
             batch=self.profile.batch,
             precision=self.profile.precision,
             software=kernel_era(scenario),
+            input=self.input,
             method=method_name(scenario.method),
             options=self.method.in_effect(),
             fusion=self.policy_name,

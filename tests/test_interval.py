@@ -125,7 +125,7 @@ def test_hidden_communication_is_shared_by_evidence_as_variances() -> None:
 
 def test_what_several_gpus_add_by_hand() -> None:
     found = extra_moves(0.1, {}, (0.4, 0.7), 0.0, 32, 8)
-    assert found == {"node": pytest.approx((0.0, 0.7 * 3)), "other": (1.0, 1.0)}
+    assert found == {"node": pytest.approx((0.4 * 3, 0.7 * 3)), "other": (1.0, 1.0)}
     assert extra_moves(0.1, {}, (1.0, 1.0), 0.0, 1, 1) == {}
 
 

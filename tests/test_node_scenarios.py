@@ -12,7 +12,7 @@ from perfsim.errors import RequestError
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import Setup, resolve
+from perfsim.resolve import Setup, node_facts, resolve
 from perfsim.scenario import make_scenario
 from tests.network.test_node_type import GOOD
 
@@ -148,3 +148,33 @@ def test_a_contradiction_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError) as caught:
         setup(**{name: value for name, value in asked.items() if value is not None})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("architecture", ['architecture = "Template"', ""])
+def test_an_architecture_that_the_law_has_no_numbers_of_is_said(
+    architecture: str, tmp_path: Path
+) -> None:
+    """It counts as an Ampere, and no switch adds."""
+    template = Path(__file__).parent / "templates" / "mygpu.toml"
+    (tmp_path / "devices").mkdir()
+    lines = [
+        architecture if line.startswith("architecture") else line
+        for line in template.read_text().splitlines()
+    ]
+    (tmp_path / "devices" / "mygpu.toml").write_text("\n".join(lines))
+    asked = {"model": "resnet50", "gpus": 4, "node": "eth-10g", "gpu": "mygpu"}
+    made = resolve(make_scenario(asked), Catalog(tmp_path))
+    assert made.cluster.derived is not None
+    assert made.cluster.derived.facts.generation == "ampere"
+    notes = " ".join(predict(make_scenario(asked), Catalog(tmp_path)).notes)
+    assert "collectives start on mygpu as on Ampere GPUs" in notes
+    assert "collectives on eth-10g are derived" in notes
+    assert "collectives start" not in " ".join(ask(node="dgx-h100").notes)
+
+
+def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD.replace('gpu = "', 'gpu = "x'))
+    with pytest.raises(RequestError) as caught:
+        node_facts(load_node_type(str(path), Catalog(), "node"), Catalog())
+    assert "mine.toml" in str(caught.value) and "no 'x" in str(caught.value)

@@ -354,8 +354,7 @@ def _residual_p90(
     off: list[float] = []
     for curve in curves:
         usual = replace(curve, protocol="")
-        crossed = _nics_crossed(usual, nics)
-        off += errors_of(usual, cluster_of(usual, inter, intra, crossed))
+        off += errors_of(usual, cluster_of(usual, inter, intra, nics))
     return float(np.quantile(off, 0.9)) if off else None
 
 

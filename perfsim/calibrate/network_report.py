@@ -150,7 +150,7 @@ def network_report(fit: NetworkFit, name: str, *, full: bool = False) -> str:
     if fit.tuner is not None:
         tuner, of = fit.tuner, fit.tuner.of
         lines += [
-            "NCCL's tuner",
+            f"{of.library}'s tuner",
             f"    version            {of.version} ({of.architecture}, {of.intra})",
             f"    bus bandwidth      {tuner.bus_bandwidth:.4g} GB/s between nodes",
             f"    two nodes          {tuner.two_nodes:g} x that",
@@ -255,6 +255,7 @@ def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> st
         data["inside"] = fit.inside
     if fit.tuner is not None:
         tuner = fit.tuner
+        borrowed = library != tuner.of.library.lower()
         data["tuner"] = {
             "version": tuner.of.version,
             "architecture": tuner.of.architecture,
@@ -264,8 +265,8 @@ def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> st
             "plain_tree": tuner.plain_tree,
             "near_nic": tuner.near_nic,
             "kind": "fitted",
-            "source": "the settings under which NCCL's tuner switches where the curves step"
-            + (f"; {library} has figures of its own" if library != "nccl" else ""),
+            "source": f"the settings under which {tuner.of.library}'s tuner switches where the"
+            " curves step" + (f"; {library} has figures of its own" if borrowed else ""),
         }
     data["link"] = [_link_toml(link) for link in fit.links.values()]
     if knots:

@@ -13,7 +13,12 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from perfsim.calibrate.data_sheet import beside_data_sheet, check_nodes
+from perfsim.calibrate.data_sheet import (
+    RateFinding,
+    beside_data_sheet,
+    check_nodes,
+    rate_findings,
+)
 from perfsim.calibrate.link_fit import LinkFit, inside_link
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
@@ -36,7 +41,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class MadeNetwork:
-    """A network that was written, the report of its fit, and the damaged lines left out."""
+    """A network that was written, the report of its fit, and the damaged lines left out.
+
+    ``beside`` is what its largest messages say beside the data sheet of its nodes.
+    """
 
     name: str
     network: Path
@@ -45,6 +53,7 @@ class MadeNetwork:
     fit: NetworkFit
     skipped: tuple[str, ...] = ()
     schema: str = _IMPORT_SCHEMA
+    beside: tuple[RateFinding, ...] = ()
 
     @property
     def use(self) -> str:
@@ -79,6 +88,7 @@ class MadeNetwork:
                 }
                 for curve, knots in zip(self.fit.curves, self.fit.fits, strict=True)
             ],
+            **({"data_sheet": [one.to_dict() for one in self.beside]} if self.beside else {}),
             "not_told": list(self.fit.undetermined),
             "warnings": self.fit.warnings(),
             "skipped": list(self.skipped),
@@ -173,11 +183,12 @@ def make_network(
     DataError
         If the data determine no link; nothing is written then.
     """
-    catalog, beside = Catalog(profiles), []
+    catalog, beside, findings = Catalog(profiles), [], []
     if node is not None:
         kind = load_node_type(node, catalog, "node")
         check_nodes(kind, curves)
         beside = beside_data_sheet(kind, curves, catalog)
+        findings = rate_findings(kind, curves, catalog)
         if nics_per_node == 1 and kind.nics is not None:
             nics_per_node = min(kind.nics.number, kind.gpus)
     fit = fit_network(curves, nics_per_node, inside_link(catalog))
@@ -208,7 +219,9 @@ def make_network(
     folder = folder if folder is not None else _DEFAULT_FOLDER
     network, curves_file = _write_both(folder, text, curves, about, replaces=force)
     report = "\n".join([network_report(fit, name, full=full), *beside])
-    return MadeNetwork(name, network, curves_file, report, fit, tuple(skipped), schema)
+    return MadeNetwork(
+        name, network, curves_file, report, fit, tuple(skipped), schema, tuple(findings)
+    )
 
 
 def _write_both(

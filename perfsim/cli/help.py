@@ -124,7 +124,7 @@ OVERVIEW = {
         "Plan a training run: the cheapest and the fastest cluster and method that meet a target."
     ),
     "list": "List what perfsim knows of one kind, with where it comes from.",
-    "show": "Show all that is known of one model, GPU, network, method or scenario, with sources.",
+    "show": "Show all that is known of one model, GPU, network, node type, method or scenario.",
     "pipeline": "Predict an iteration of a pipeline over slow links, with dense or Top-k messages.",
     "calibrate": "Measure a cluster, or read what was measured, into files that predictions use.",
     "validate": "Hold predictions against what was measured.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,11 @@ from perfsim.inventory import (
     describe_thing,
     list_rows,
     network_picture,
+    node_picture,
 )
+
+if TYPE_CHECKING:
+    from perfsim.data.catalog import Catalog
 
 __all__ = ["list_command", "show_command"]
 
@@ -77,21 +81,17 @@ def show_command(
     profiles: ProfilesFlag = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a network's picture as a page."),
+        typer.Option("--html", metavar="FILE", help="Also draw a network or a node as a page."),
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Show all that is known of one model, GPU, network, method or scenario, with sources."""
+    """Show all that is known of one model, GPU, network, node type, method or scenario."""
     from perfsim.data.catalog import Catalog
 
     catalog = Catalog(profiles)
     description = describe_thing(kind, name, catalog)
     if html is not None:
-        if kind != "net":
-            raise RequestError("html", f"only a network has a picture, not a {kind}.", value=kind)
-        from perfsim.report.network_drawing import draw_html
-
-        draw_html(network_picture(name, catalog), html)
+        _write_page(kind, name, catalog, html)
     if json:
         from perfsim.report.terminal import json_text
 
@@ -111,4 +111,32 @@ def show_command(
             from perfsim.report.network_drawing import draw_text
 
             typer.echo(draw_text(network_picture(name, catalog)) + "\n")
+        elif kind == "node":
+            from perfsim.report.node_drawing import node_text
+
+            typer.echo(node_text(node_picture(name, catalog)) + "\n")
         print_description(description.to_dict())
+
+
+def _write_page(kind: str, name: str, catalog: Catalog, path: Path) -> None:
+    """Write the page of a network or of a node type.
+
+    Raises
+    ------
+    RequestError
+        If another kind of thing is asked for, Plotly is missing, or the file cannot be written.
+    """
+    if kind == "net":
+        from perfsim.report.network_drawing import draw_html
+
+        draw_html(network_picture(name, catalog), path)
+    elif kind == "node":
+        from perfsim.data.files import write_text
+        from perfsim.report.html.figure import need_plotly
+        from perfsim.report.html.node_page import node_page
+
+        need_plotly("html")
+        write_text(path, node_page(node_picture(name, catalog)), "html")
+    else:
+        why = f"only networks and nodes have a picture, not a {kind}."
+        raise RequestError("html", why, value=kind)

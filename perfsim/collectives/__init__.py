@@ -79,6 +79,7 @@ class Algorithm(NamedTuple):
     automatic : whether it is considered when the user names no algorithm
     blocks : whether each step carries one rank's share of the message, n / P
     flows : which messages cross a fabric at once, one of `perfsim.network.routing.PATTERNS`
+    one_rank : whether of a node's ranks one alone sends to another node, over its own NIC
     needs : what it needs of a cluster that a link does not tell
     refusal : why ranks on such nodes cannot use it, or ""
     """
@@ -91,6 +92,7 @@ class Algorithm(NamedTuple):
     automatic: bool = True
     blocks: bool = False
     flows: str = "ring"
+    one_rank: bool = False
     needs: str = ""
     refusal: Refusal = _never_refused
 
@@ -109,6 +111,7 @@ def algorithm(
     automatic: bool = True,
     blocks: bool = False,
     flows: str = "ring",
+    one_rank: bool = False,
     needs: str = "",
     refusal: Refusal = _never_refused,
 ) -> Callable[[AnyFormula], AnyFormula]:
@@ -140,6 +143,7 @@ def algorithm(
                 automatic,
                 blocks,
                 flows,
+                one_rank,
                 needs,
                 refusal,
             )

@@ -85,11 +85,12 @@ def message_bytes(size_bytes: float, hops: Hops) -> float:
     return size_bytes
 
 
-@algorithm("send_recv", "direct", flows="pairs", sent_bytes=message_bytes)
+@algorithm("send_recv", "direct", flows="pairs", one_rank=True, sent_bytes=message_bytes)
 def send_recv_direct(size_bytes: float, hops: Hops) -> Parts:
     """Price one message from one GPU to another, on another node if there are several.
 
-    alpha + n beta.
+    alpha + n beta, beta that of one NIC: whoever calls this gives `Hops` of the one NIC that a rank
+    sends through (`Algorithm.one_rank`).
 
     Parameters
     ----------

@@ -218,6 +218,14 @@ class Profile:
             gradients=tuple(gradient.at(gradient.ready_s * factor) for gradient in self.gradients),
         )
 
+    def slowed(self, factor: float) -> Profile:
+        """Return the profile with both passes ``factor`` times as long; the update stays."""
+        if factor == 1.0:
+            return self
+        more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
+        slower = self.scaled(factor)
+        return replace(slower, iteration_s=self.iteration_s + more_s, optimizer_s=self.optimizer_s)
+
 
 def matches_definition(profile: Profile) -> bool:
     """Tell whether perfsim has layers of a profile's model, with the parameters of the profile."""

@@ -5,6 +5,7 @@ The figures stand in ``profiles/libraries/nccl_tuner.toml``, which also says wha
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -23,6 +24,7 @@ __all__ = [
     "all_figures",
     "parse_version",
     "version_figures",
+    "version_number",
 ]
 
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -161,6 +163,18 @@ def version_figures(version: str) -> VersionFigures:
             value=version,
         )
     return next(entry for entry in reversed(all_figures()) if entry.since <= number)
+
+
+def version_number(text: str) -> tuple[int, ...]:
+    """Return major and minor of a version, () where the text has none.
+
+    Examples
+    --------
+    >>> version_number("v2.18.3-1"), version_number("not stated")
+    ((2, 18), ())
+    """
+    found = re.match(r"v?(\d{1,6})\.(\d{1,6})", text)
+    return (int(found[1]), int(found[2])) if found else ()
 
 
 def parse_version(text: str) -> tuple[int, int]:

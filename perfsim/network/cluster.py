@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from perfsim.collectives import algorithms, find_algorithm
+from perfsim.collectives import Algorithm, algorithms, find_algorithm
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library
 from perfsim.methods.base import Group
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
-from perfsim.network.route import ClusterLinks, Route
+from perfsim.network.route import ClusterLinks, Route, among_nodes
 from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.task import LinkUse
 
@@ -187,14 +187,14 @@ class Cluster:
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
         """Return an algorithm of a collective over the links here."""
         algorithm = find_library(self.library).algorithm(collective, name)
-        inter, intra = self._links(algorithm.flows)
+        inter, intra = self._links(algorithm)
         if protocol != AUTO:
             inter, intra = self._held(inter, intra, protocol)
         wiring = ClusterLinks(
             self.gpus,
             self.nodes,
             self.gpus_per_node,
-            self.nics_in_use,
+            self._nics_crossed(algorithm),
             inter,
             intra,
             self.servers,
@@ -215,20 +215,33 @@ class Cluster:
             under_protocol(intra, protocol, "intra", version) if intra else None,
         )
 
-    def _links(self, flows: str) -> tuple[Link | None, Link | None]:
-        """Return the links between and inside nodes as flows of a pattern see them."""
+    def _one_rank_sends(self, collective: str) -> bool:
+        """Tell whether of a node's ranks one alone sends to another node, whatever is chosen."""
+        library = find_library(self.library)
+        names = library.considered(collective)
+        return all(library.algorithm(collective, name).one_rank for name in names)
+
+    def _nics_crossed(self, algorithm: Algorithm) -> int:
+        """Return the NICs of a node that an algorithm's messages leave it through."""
+        return 1 if algorithm.one_rank else self.nics_in_use
+
+    def _links(self, algorithm: Algorithm) -> tuple[Link | None, Link | None]:
+        """Return the links between and inside nodes as the flows of an algorithm see them."""
         inter = self.inter if self.nodes > 1 else None
         intra = self.intra if self.gpus_per_node > 1 else None
+        if inter is not None and inter.falls is not None:
+            inter = among_nodes(inter, self.nodes)
         if inter is not None and self.fabric is not None:
             from perfsim.network.route import through_fabric
 
             inter = through_fabric(
                 inter,
                 self.fabric,
-                flows,
+                algorithm.flows,
                 self.placement,
                 self.nics_in_use,
                 measured_through=not self.narrowed,
+                one_rank=algorithm.one_rank,
             )
         if inter is not None and self.background > 0:
             from perfsim.network.route import with_background
@@ -303,8 +316,11 @@ class Cluster:
         if group == "all":
             return self.cost(collective, size_bytes, algorithm, protocol)
         part = self.cluster_of(group)
-        met = groups_per_nic(group, self.gpus_per_node) * part.nics_in_use / self.nics_in_use
-        if part.nodes == 1 or met <= 1.0:
+        if part.nodes == 1:
+            return part.cost(collective, size_bytes, algorithm, protocol)
+        crossed = 1 if part._one_rank_sends(collective) else part.nics_in_use
+        met = groups_per_nic(group, self.gpus_per_node) * crossed / self.nics_in_use
+        if met <= 1.0:
             return part.cost(collective, size_bytes, algorithm, protocol)
         crowded = part.cost(collective, size_bytes * met, algorithm, protocol)
         latency_s = crowded.latency_s

@@ -16,8 +16,8 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_carry import carried_seconds, carries
-from perfsim.network.node_law import NodeFacts, node_law
+from perfsim.network.node_carry import carry
+from perfsim.network.node_law import ALL, NodeFacts, band_of, node_error, node_law
 from perfsim.network.scaling_laws import (
     FLOOR_BYTES,
     HALVES,
@@ -48,52 +48,47 @@ __all__ = [
 GROWTH_ERRORS_FILE = "networks/growth_errors.csv"
 """Errors of the scaling laws; ``python profiles/build/growth_errors.py`` writes it."""
 
-GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/1"
+GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/2"
 GROWTH_ERRORS_COLUMNS = (
-    "question",
-    "ratio_up_to",
-    "count",
-    "median",
-    "p90",
-    "plain_median",
-    "plain_p90",
+    *("question", "ratio_up_to", "band", "count", "median", "p90"),
+    *("half_width_ln", "coverage", "plain_median", "plain_p90"),
 )
 
 
 @cache
-def growth_errors() -> tuple[tuple[float, float], ...]:
-    """Read the errors of times carried to other ranks: (ratio of ranks up to, 90th percentile).
+def growth_errors() -> dict[str, tuple[tuple[float, float], ...]]:
+    """Read the errors of carried times: band of sizes -> (ratio of ranks up to, half-width in ln).
 
     It is read once a process, with the other files of a cluster.
     """
     path = shipped() / GROWTH_ERRORS_FILE
-    return tuple(
-        (
-            cell_number(cells["ratio_up_to"], "ratio_up_to", path, row),
-            cell_number(cells["p90"], "p90", path, row, within=SPREAD_LIMIT),
-        )
-        for row, cells in read_table(path, GROWTH_ERRORS_SCHEMA, GROWTH_ERRORS_COLUMNS)
-    )
+    found: dict[str, tuple[tuple[float, float], ...]] = {}
+    for row, cells in read_table(path, GROWTH_ERRORS_SCHEMA, GROWTH_ERRORS_COLUMNS):
+        ratio = cell_number(cells["ratio_up_to"], "ratio_up_to", path, row)
+        width = cell_number(cells["half_width_ln"], "half_width_ln", path, row, within=SPREAD_LIMIT)
+        found[cells["band"]] = (*found.get(cells["band"], ()), (ratio, width))
+    return found
 
 
-def growth_error(ratio: float) -> float:
-    """Return the relative 90 % half-width of a time carried to ``ratio`` times the ranks.
+def growth_error(ratio: float, size_bytes: float | None = None) -> float:
+    """Return the 90 % half-width, in ln, of a time carried to ``ratio`` times the ranks.
 
-    It is the 90th percentile of the absolute relative errors of the same laws on measured clusters.
-    A ratio below 1 counts as its inverse; 1 means another collective of the same ranks.
+    It is a percentile of the errors of the same laws on measured clusters, for messages of that
+    band of sizes (of all sizes without ``size_bytes``). A ratio below 1 counts as its inverse;
+    1 means another collective of the same ranks.
     """
     factor = max(ratio, 1.0 / ratio)
-    errors = growth_errors()
-    return next((p90 for most, p90 in errors if factor <= most), errors[-1][1])
+    errors = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
+    return next((width for most, width in errors if factor <= most), errors[-1][1])
 
 
-def interpolation_error() -> float:
-    """Return the relative 90 % half-width of a time between two measured sizes.
+def interpolation_error(size_bytes: float | None = None) -> float:
+    """Return the 90 % half-width, in ln, of a time between two measured sizes.
 
     Every second size of measured curves was read between the others. These are half as dense as
     the curves themselves, so it is an upper bound.
     """
-    return growth_errors()[0][1]
+    return growth_errors()[ALL if size_bytes is None else band_of(size_bytes)][0][1]
 
 
 SENT_AS = {
@@ -198,15 +193,20 @@ class MeasuredCollectives:
         law = self._growth([c for c in same if c.algorithm == same[0].algorithm])
         last = law.last
         ratio = message.ranks / last.ranks
-        if self.facts is not None and carries(self.facts, last, message.nodes):
-            seconds = carried_seconds(
-                node_law(), self.facts, last, message.nodes, message.size_bytes
-            )
+        even = message.ranks == message.nodes * message.gpus_per_node
+        facts = self.facts if even and message.nodes > 1 else None
+        if facts is None:
+            seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
+            by_node_type = False
+        else:
+            seconds, by_node_type = carry(law, facts, node_law(), message.nodes, message.size_bytes)
+        if facts is not None and by_node_type:
             how = " by the data sheet of its nodes"
-            return _cost(message, seconds, last, "fitted", growth_error(ratio), True, how)
-        seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
-        how = law.choice(message.ranks, message.nodes, message.size_bytes)
-        return _cost(message, seconds, last, "fitted", growth_error(ratio), True, how)
+            error = node_error(facts, message.nodes, message.size_bytes)
+        else:
+            how = law.choice(message.ranks, message.nodes, message.size_bytes)
+            error = growth_error(ratio, message.size_bytes)
+        return _cost(message, seconds, last, "fitted", error, True, how)
 
     def _twin(self, message: MessageOnRanks, curves: Sequence[CollectiveCurve]) -> Cost | None:
         """Return the cost of a reduce_scatter from all_gathers, or the other way round.
@@ -220,7 +220,7 @@ class MeasuredCollectives:
         if cost is None:
             return None
         (term,) = cost.terms
-        error = max(cost.spread or 0.0, growth_error(1.0))
+        error = max(cost.spread or 0.0, growth_error(1.0, message.size_bytes))
         source = f"{term.quantity.source}, {message.collective} taken as {other}"
         quantity = term.quantity._replace(kind="fitted", source=source, spread=error)
         name = term.term.replace(other, message.collective, 1)
@@ -238,7 +238,7 @@ class MeasuredCollectives:
         there = law.measured(message.ranks, message.nodes)
         nearest = there or law.last
         ratio = message.ranks / nearest.ranks
-        error = growth_error(ratio)
+        error = growth_error(ratio, message.size_bytes)
         exact = there is not None and there.inside(message.size_bytes)
         time_s = law.seconds(message.ranks, message.nodes, message.size_bytes)
         if nearest.size_bytes[0] > SMALL_BYTES:
@@ -268,7 +268,7 @@ def _exact(
 ) -> Cost:
     """Return the cost on a curve's own ranks; beyond its sizes it grows as ``model`` does."""
     size = message.size_bytes
-    spread: float | None = interpolation_error() if curve.spread is None else curve.spread
+    spread = interpolation_error(size) if curve.spread is None else curve.spread
     if curve.inside(size):
         return _cost(message, curve.at(size), curve, curve.kind, spread, False)
     edge = curve.size_bytes[0] if size < curve.size_bytes[0] else curve.size_bytes[-1]
@@ -277,9 +277,9 @@ def _exact(
     else:
         seconds = max(curve.at(edge) * model(size) / model(edge), call_seconds(curve))
     no_latency = size < edge and edge > SMALL_BYTES  # no message was small enough to show one
-    spread = None if no_latency else max(spread or 0.0, growth_error(size / edge))
+    known = None if no_latency else max(spread, growth_error(size / edge, size))
     way = f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
-    return _cost(message, seconds, curve, "fitted", spread, True, way)
+    return _cost(message, seconds, curve, "fitted", known, True, way)
 
 
 def _cost(

@@ -21,6 +21,7 @@ __all__ = [
     "GIVEN_BY_USER",
     "Latency",
     "Link",
+    "NodeExponent",
     "ProtocolFigures",
     "custom_link",
     "nccl_link_class",
@@ -144,6 +145,33 @@ class Latency:
         return Quantity(alpha_s, "s/hop", self.kind, self.source, self.spread, self.low, self.high)
 
 
+class NodeExponent(NamedTuple):
+    """How a rate falls as nodes are added: ``rate(N) = rate (N0 / N)^a`` beyond N0 nodes.
+
+    Over TCP the host, not the wire, sets the rate of a fast line, and reaches less of it the more
+    nodes there are. ``exponent`` is a; ``nodes`` is N0, on which the rate was measured.
+    """
+
+    exponent: Quantity
+    nodes: int
+
+    def slower(self, nodes: int) -> float:
+        """Return how many times as long a byte takes on so many nodes as on N0.
+
+        Examples
+        --------
+        >>> a = Quantity(0.5, "", "derived", "an example")
+        >>> NodeExponent(a, 2).slower(8), NodeExponent(a, 2).slower(1)
+        (2.0, 1.0)
+        """
+        return math.pow(max(1.0, nodes / self.nodes), self.exponent.value)
+
+    def spread(self, nodes: int) -> float:
+        """Return the relative error that the exponent's own brings into the rate."""
+        error = self.exponent.value * (self.exponent.spread or 0.0)
+        return math.expm1(error * math.log(max(1.0, nodes / self.nodes)))
+
+
 GIVEN_BY_USER = "given by the user"
 """The source of a link that the user writes."""
 
@@ -180,6 +208,7 @@ class Link:
     protocols : ll, ll128 or simple -> what was measured with NCCL held to it
     grade : the evidence for costs by its formula: ``carried`` where its rates were fitted on the
         cluster's own training
+    falls : how its rates fall as nodes are added; None where they do not
     """
 
     name: str
@@ -191,6 +220,7 @@ class Link:
     ranks: tuple[int, int] | None = None
     protocols: Mapping[str, ProtocolFigures] = field(default_factory=dict, hash=False)
     grade: Grade = "modelled"
+    falls: NodeExponent | None = None
 
 
 def custom_link(text: str, field: str) -> Link:

@@ -111,7 +111,7 @@ class CollectiveCurve:
     --------
     >>> curve = CollectiveCurve("all_reduce", 4, 1, 4, (1e3, 4e3), (1e-5, 2e-5), "measured", "here")
     >>> round(curve.at(2e3) * 1e6, 3), curve.inside(8e3), curve.falls()
-    (14.142, False, [])
+    (13.333, False, [])
     """
 
     collective: str
@@ -163,14 +163,44 @@ class CollectiveCurve:
         return self.size_bytes[0] <= size_bytes <= self.size_bytes[-1]
 
     def at(self, size_bytes: float) -> float:
-        """Return the time at a size [s]: a straight line in log size and log time between points.
+        """Return the time at a size [s].
+
+        Between measured points it is a straight line in size and time, alpha + beta n. Of every
+        second size read from its neighbours, four times apart, the median error is then 1.8 %,
+        where a line in the logarithms has 2.3 % (``perfsim validate nccl``, in_range). Between
+        fitted knots it is the line in the logarithms that they were chosen for (`log_at`).
 
         Raises
         ------
         ValueError
             If the size lies outside the range measured (ask `inside` first).
         """
-        sizes, seconds = self.size_bytes, self.seconds
+        if self.kind != "measured":
+            return self.log_at(size_bytes)
+        before, share = self._before(size_bytes)
+        if share == 0.0:
+            return self.seconds[before]
+        size, after = self.size_bytes[before], self.size_bytes[before + 1]
+        start_s, end_s = self.seconds[before], self.seconds[before + 1]
+        return start_s + (size_bytes - size) / (after - size) * (end_s - start_s)
+
+    def log_at(self, size_bytes: float) -> float:
+        """Return the time at a size [s] by a straight line in log size and log time.
+
+        Raises
+        ------
+        ValueError
+            If the size lies outside the range measured (ask `inside` first).
+        """
+        before, share = self._before(size_bytes)
+        if share == 0.0:
+            return self.seconds[before]
+        start_s, end_s = self.seconds[before], self.seconds[before + 1]
+        return start_s * math.pow(end_s / start_s, share)
+
+    def _before(self, size_bytes: float) -> tuple[int, float]:
+        """Return the point at or before a size, and how far in log size it is to the next."""
+        sizes = self.size_bytes
         if not self.inside(size_bytes):
             raise ValueError(
                 f"{size_bytes!r} B lies outside {sizes[0]:g} to {sizes[-1]:g} B, where"
@@ -178,9 +208,9 @@ class CollectiveCurve:
             )
         index = bisect_left(sizes, size_bytes)
         if sizes[index] == size_bytes:
-            return seconds[index]
-        share = math.log(size_bytes / sizes[index - 1]) / math.log(sizes[index] / sizes[index - 1])
-        return seconds[index - 1] * math.pow(seconds[index] / seconds[index - 1], share)
+            return index, 0.0
+        low, high = sizes[index - 1], sizes[index]
+        return index - 1, math.log(size_bytes / low) / math.log(high / low)
 
     def falls(self, fraction: float = MIN_FALL) -> list[tuple[float, float, float]]:
         """Return where time falls by more than ``fraction`` as size grows.

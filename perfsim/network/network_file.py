@@ -36,7 +36,7 @@ from perfsim.data.toml import (
 from perfsim.errors import RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_versions import PROTOCOLS
-from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
+from perfsim.network.link import Latency, Link, NodeExponent, ProtocolFigures, custom_link
 from perfsim.network.measured import CURVE_LIBRARIES, CollectiveCurve
 from perfsim.quantity import (
     COUNT_LIMIT,
@@ -156,6 +156,33 @@ _check_alpha = _number("s/hop", parse_seconds, LATENCY_LIMIT)
 _check_gamma = _number("s/B", parse_seconds_per_byte, REDUCTION_LIMIT)
 
 
+def _exponent(value: object) -> float:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if not plain or not 0.0 <= value <= 1.0:  # type: ignore[operator]
+        raise WrongValue(f"found {shown(value)}, allowed is a number, 0 to 1")
+    return float(value)  # type: ignore[arg-type]
+
+
+_check_exponent = table_check(
+    {
+        "value": _exponent,
+        "error": _exponent,
+        "nodes": whole_number,
+        "kind": check_of(KindOfNumber),
+        "source": check_of(Text),
+    }
+)
+
+
+def _check_falls(values: object) -> NodeExponent:
+    """Return how a rate falls with nodes: ``{ value = 0.1, error = 0.05, nodes = 2, ... }``."""
+    table = _check_exponent(values)
+    value = table["value"]
+    spread = table["error"] / value if value else 0.0
+    exponent = Quantity(value, "", table["kind"], table["source"], spread)
+    return NodeExponent(exponent, table["nodes"])
+
+
 # [[link]]: the link between nodes (inter) or between the GPUs of a node (intra)
 
 
@@ -201,8 +228,9 @@ _check_link_keys = table_check(
         "alpha": _check_alpha,
         "segments": tables_check(_check_segment, "segments"),
         "protocol": tables_check(_check_protocol, "protocol"),
+        "falls_with_nodes": _check_falls,
     },
-    optional=("ranks", "tree_rate", "alpha", "segments", "protocol"),
+    optional=("ranks", "tree_rate", "alpha", "segments", "protocol", "falls_with_nodes"),
 )
 
 
@@ -232,6 +260,7 @@ def _check_link(values: object) -> tuple[str, Link]:
         tree=curves["tree"],
         ranks=table.get("ranks"),
         protocols=protocols,
+        falls=table.get("falls_with_nodes"),
     )
 
 

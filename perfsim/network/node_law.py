@@ -27,7 +27,10 @@ __all__ = [
     "ERRORS_COLUMNS",
     "ERRORS_FILE",
     "ERRORS_SCHEMA",
+    "GENERATIONS",
     "LEFT_OUT_SCHEMA",
+    "NVLS_GENERATIONS",
+    "NVLS_GPUS",
     "CallTime",
     "NodeFacts",
     "NodeLaw",
@@ -58,17 +61,23 @@ BANDS = (("small", 65536.0), ("middle", 4194304.0), ("large", inf))
 _US = 1e-6
 _GB = 1e9
 
-_OLD_NCCL = (2, 18)
-"""From this version on NCCL starts a call faster, and has NVLS (NVIDIA/nccl tags v2.18.3-1)."""
+_NVLS_NCCL = (2, 18)
+"""From this version on NCCL has NVLS (NVIDIA/nccl tag v2.18.3-1)."""
 _PAIR_TREE = (2, 22)
 """From this version on the tree between two nodes runs at the rate of both directions: Polaris has
 36 of 50 GB/s on 2 nodes with 2.18 and 2.21, Alps 158 of 100 with 2.23."""
-_NVLS_GPUS = 8
+NVLS_GPUS = 8
 """GPUs of a node from which NVLS wins over a ring: 4 of 8 H100 run at the ring's rate
 (waynehacking8/nccl-collectives-bench @38c093ed), 8 at 1.3 times it (xxrjun/nccl-tests-cluster
 @455de4f8)."""
-_NVLS_GENERATIONS = ("hopper", "blackwell")
+NVLS_GENERATIONS = ("hopper", "blackwell")
 """GPUs whose NVSwitches add (NVLink SHARP)."""
+_ALL_PAIRS = ("cdna3", "cdna4")
+"""AMD's GPUs of which every pair in a node is joined: RCCL has MSCCL's all-pairs for them (rome
+model 79 of ROCm/rccl@0cbce2a7:src/graph/rome_models.cc)."""
+_ALL_PAIRS_GPUS = 8
+_ALL_PAIRS_BYTES = 2.0**24
+"""Up to which size (ROCm/rccl@0cbce2a7:tools/msccl-algorithms/allreduce-allpairs-8n-*.xml) [B]."""
 _STEP_BYTES = 4096.0
 """Message size around which a hop gets dearer: NCCL uses more channels, transports leave the eager
 path. Slingshot and TCP double there (TRIALS of 2026: curves of Alps, Polaris, AWS)."""
@@ -84,7 +93,7 @@ class NodeFacts(NamedTuple):
 
     Parameters
     ----------
-    generation : of the GPUs: kepler, pascal, volta, turing, ampere, ada, hopper, blackwell, cdna
+    generation : of the GPUs, one of `GENERATIONS`
     inside : what joins the GPUs of a node: nvlink2 to nvlink5, xgmi, pcie, host (PCIe without peer
         access), or "" for one GPU
     inside_rate : of one GPU to all others, one way [B/s]
@@ -96,6 +105,8 @@ class NodeFacts(NamedTuple):
     rccl : whether AMD's library runs
     version : of the library, () where it is not stated
     adds_in_network : whether switches between nodes add (SHARP)
+    gpus_per_switch : GPUs that share one link into the host, where their copies go through it
+    virtual : whether NICs are a cloud's virtual ones, whose TCP packets its hypervisor handles
     """
 
     generation: str
@@ -110,13 +121,20 @@ class NodeFacts(NamedTuple):
     rccl: bool = False
     version: tuple[int, ...] = ()
     adds_in_network: bool = False
+    gpus_per_switch: int = 1
+    virtual: bool = False
 
     @property
     def nvls(self) -> bool:
         """Whether the switches inside a node add."""
-        new = not self.version or self.version >= _OLD_NCCL
-        able = self.switch and self.generation in _NVLS_GENERATIONS
-        return able and new and not self.rccl and self.gpus >= _NVLS_GPUS
+        new = not self.version or self.version >= _NVLS_NCCL
+        able = self.switch and self.generation in NVLS_GENERATIONS
+        return able and new and not self.rccl and self.gpus >= NVLS_GPUS
+
+    @property
+    def all_pairs(self) -> bool:
+        """Whether RCCL has an all-reduce in which all pairs of a node's GPUs talk at once."""
+        return self.rccl and self.generation in _ALL_PAIRS and self.gpus == _ALL_PAIRS_GPUS
 
     @property
     def wire(self) -> str:
@@ -136,7 +154,8 @@ class CallTime(NamedTuple):
 class _Nodes(NamedTuple):
     """What a call on certain ranks sees of the nodes: shares applied, seconds and bytes a second.
 
-    ``hop_s`` grows with the size of a message (see `_STEP_BYTES`). ``net`` and ``nics`` are what a
+    ``hop_s`` is that of the whole message, ``block_hop_s`` that of the part that a step of a ring
+    sends: a hop grows with what it carries (see `_STEP_BYTES`). ``net`` and ``nics`` are what a
     node's NICs reach and what their data sheet says, of those that the ranks in use own.
     """
 
@@ -148,10 +167,12 @@ class _Nodes(NamedTuple):
     net_simple_s: float
     step_s: float
     hop_s: float
+    block_hop_s: float
     inside: float
     net: float
     nics: float
     low_latency: float
+    net_low_latency: float
     ordered: bool = True
     pair_tree: bool = True
 
@@ -166,6 +187,15 @@ class _Nodes(NamedTuple):
         if self.nodes == 1:
             return self.inside
         return min(self.inside, self.net) if self.per_node > 1 else self.net
+
+    @property
+    def low_latency_ring(self) -> float:
+        """Rate of a ring under LL [B/s]: of its slowest part."""
+        inside = self.low_latency * self.inside
+        if self.nodes == 1:
+            return inside
+        net = self.net_low_latency * self.net
+        return min(inside, net) if self.per_node > 1 else net
 
     @property
     def inside_steps(self) -> int:
@@ -184,10 +214,29 @@ class _Way(NamedTuple):
     algorithm: str
     latency_s: float
     bytes_s: float
+    protocol: str = "simple"
 
 
-_OLD_GENERATIONS = ("kepler", "pascal", "volta", "turing")
-"""Generations that share the numbers of a start, ``old``."""
+_OLD = dict.fromkeys(("gcn", "kepler", "maxwell", "pascal", "volta", "turing"), "old")
+_AMD = ("cdna", "cdna2", "cdna3", "cdna4")
+_START = {**_OLD, **dict.fromkeys(_AMD, "cdna"), "ada": "hopper"}
+"""Generations that share the start of a call, where its word is not the generation's own."""
+_SIMPLE = {**_OLD, **dict.fromkeys((*_AMD, "ada", "hopper", "blackwell"), "new")}
+"""Generations that share the start of Simple."""
+GENERATIONS = (*_OLD, "ampere", "ada", "hopper", "blackwell", *_AMD)
+"""Generations that the law has numbers of."""
+_STEP = dict.fromkeys(("nvlink3", "nvlink4", "nvlink5", "xgmi"), "nvlink")
+"""Links inside that share a step."""
+_RDMA = ("infiniband", "roce", "efa")
+_NET_SIMPLE = {
+    **dict.fromkeys(("infiniband", "roce"), "rdma"),
+    **dict.fromkeys(("efa", "efa1", "slingshot", "tcp", "tcpx"), "other"),
+}
+"""Wires that share the start of Simple between nodes."""
+_NIC_SHARE = dict.fromkeys((*_RDMA, "efa1"), "rdma")
+"""Wires that share what is reached of a NIC's data sheet."""
+_HOP_GROWTH = {**_NIC_SHARE, "tcpx": "tcp"}
+"""Wires of which a hop grows alike."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +258,9 @@ class NodeLaw:
         nodes: int,
         size_bytes: float,
         held: str = "",
+        protocol: str = "",
     ) -> CallTime | None:
-        """Return the time of one collective, None where the law has no such algorithm.
+        """Return the time of one collective, None where the law has no such algorithm or protocol.
 
         Parameters
         ----------
@@ -221,6 +271,7 @@ class NodeLaw:
         size_bytes : the buffer of one rank; for reduce_scatter, all_gather and all_to_all the
             blocks of all
         held : ring, tree, nvls, nvls_tree or collnet_direct where NCCL_ALGO names one
+        protocol : ll or simple where NCCL_PROTO names one; LL128 counts as LL
         """
         if collective != "all_reduce" and held != "collnet_direct":
             held = ""  # NCCL gathers over rings whatever NCCL_ALGO says
@@ -228,7 +279,7 @@ class NodeLaw:
         ways = [
             way
             for way in self._ways(seen, facts, collective, size_bytes, held)
-            if _allowed(way, held)
+            if _allowed(way, held) and _PROTOCOLS.get(protocol, protocol) in ("", way.protocol)
         ]
         if not ways:
             return None
@@ -263,40 +314,32 @@ class NodeLaw:
     def inside_link(self, facts: NodeFacts) -> tuple[float, float]:
         """Return the rate of a ring through a whole node [B/s] and the latency of a step [s]."""
         rate = self._get("inside_share", facts.inside) * facts.inside_rate
-        return self._crowded(facts, facts.gpus) * rate, self._get("step", facts.inside) * _US
+        return rate / _sharers(facts, facts.gpus), self._get("step", facts.inside, _STEP) * _US
 
-    def _crowded(self, facts: NodeFacts, per_node: float) -> float:
-        """Return the share of a rate that is left where GPUs copy through the host at once."""
-        if facts.inside != "host" or per_node <= 2:
-            return 1.0
-        return float((2.0 / per_node) ** self.constants["host_crowding"])
-
-    def _get(self, name: str, word: str) -> float:
-        return self.constants[f"{name}.{word}"]
+    def _get(self, name: str, word: str, shared: Mapping[str, str] = {}) -> float:
+        """Return the number of a word, or of the word that it shares the number of."""
+        return self.constants[f"{name}.{shared.get(word, word)}"]
 
     def _nodes(self, facts: NodeFacts, ranks: int, nodes: int, size_bytes: float) -> _Nodes:
         numbers = self.constants
         per_node = ranks / nodes
-        generation = "old" if facts.generation in _OLD_GENERATIONS else facts.generation
-        start_s = self._get("start", generation) * _US
-        if facts.version and facts.version < _OLD_NCCL:
-            start_s *= numbers["start_old_nccl"]
+        start_s = self._get("start", facts.generation, _START) * _US
         nvlink = facts.inside.startswith("nvlink") or facts.inside == "xgmi"
         low_latency = numbers["low_latency.nvlink" if nvlink else "low_latency.pcie"]
         simple_s = step_s = 0.0
         inside = inf
         if ranks > nodes:
-            simple_s = self._get("simple", generation) * _US
-            step_s = self._get("step", facts.inside) * _US
+            simple_s = self._get("simple", facts.generation, _SIMPLE) * _US
+            step_s = self._get("step", facts.inside, _STEP) * _US
             inside = self._get("inside_share", facts.inside) * facts.inside_rate
-            inside *= self._crowded(facts, per_node)
-        hop_s = net_simple_s = 0.0
+            inside /= _sharers(facts, per_node)
+        hop_s = block_hop_s = net_simple_s = 0.0
         net = nics = inf
         if nodes > 1:
             nics, net = self._net(facts, per_node, nodes)
             hop_s = self._hop_s(facts, size_bytes)
-            net_simple_s = self._get("net_simple", facts.wire) * _US
-            low_latency = min(low_latency, numbers["low_latency.net"])
+            block_hop_s = self._hop_s(facts, size_bytes / ranks)
+            net_simple_s = self._get("net_simple", facts.wire, _NET_SIMPLE) * _US
         return _Nodes(
             ranks,
             nodes,
@@ -306,24 +349,34 @@ class NodeLaw:
             net_simple_s,
             step_s,
             hop_s,
+            block_hop_s,
             inside,
             net,
             nics,
             low_latency,
+            numbers["low_latency.net"],
             not (nodes > 1 and facts.wire == "efa1" and facts.gpudirect),
             not facts.version or facts.version >= _PAIR_TREE,
         )
 
-    def _net(self, facts: NodeFacts, per_node: float, nodes: int) -> tuple[float, float]:
-        """Return the rate of a node's NICs by their data sheet, and the one reached [B/s]."""
+    def _net(
+        self, facts: NodeFacts, per_node: float, nodes: int, senders: float = 1.0
+    ) -> tuple[float, float]:
+        """Return the rate of a node's NICs by their data sheet, and the one reached [B/s].
+
+        Parameters
+        ----------
+        senders : processes of a node that send at once, each through TCP sockets of its own
+        """
         numbers, wire = self.constants, facts.wire
         owned = facts.nics * min(1.0, per_node / facts.gpus)
         nics = max(1.0, owned) * facts.nic_rate
         if wire == "tcp":
             line, most = _TCP_SHARE * nics, numbers["tcp_most"] * _GB
+            most *= senders ** numbers["tcp_senders"]
             net = 1.0 / hypot(1.0 / line, 1.0 / most)
         else:
-            share = self._get("nic_share", "efa" if wire == "efa1" else wire)
+            share = self._get("nic_share", wire, _NIC_SHARE)
             net = (
                 share if facts.gpudirect else min(share, numbers["nic_share.no_gpudirect"])
             ) * nics
@@ -337,7 +390,9 @@ class NodeLaw:
         hop_s = self._get("hop", wire) * _US
         if wire != "tcp" and not facts.gpudirect:
             hop_s *= self.constants["hop_no_gpudirect"]
-        more = self._get("hop_growth", {"efa1": "efa", "tcpx": "tcp"}.get(wire, wire))
+        if wire == "tcp" and facts.virtual:
+            hop_s *= self.constants["hop_virtual"]
+        more = self._get("hop_growth", wire, _HOP_GROWTH)
         large = size_bytes**1.5
         return float(hop_s * (1.0 + more * large / (large + _STEP_BYTES**1.5)))
 
@@ -347,6 +402,8 @@ class NodeLaw:
         if collective == "all_reduce":
             yield from self._ring(seen, 2, _ring_volume(collective, seen.ranks, size_bytes))
             yield from self._tree(seen, size_bytes)
+            if facts.all_pairs and seen.nodes == 1 and seen.ranks == facts.gpus:
+                yield from self._all_pairs(seen, size_bytes)
             if facts.nvls and (seen.per_node >= facts.gpus or held.startswith("nvls")):
                 yield self._nvls(seen, facts, size_bytes)
             if seen.nodes > 1 and (facts.adds_in_network or held == "collnet_direct"):
@@ -366,10 +423,11 @@ class NodeLaw:
         """Yield a ring that goes round once (gather, scatter) or twice (all-reduce)."""
         hop = self.constants["ring_hop" if passes == 2 else "gather_hop"]
         inside_s = passes * seen.inside_steps * seen.step_s
-        net_s = passes * seen.hops * seen.hop_s * hop
+        net_s = passes * seen.hops * seen.block_hop_s * hop
         if seen.ordered:
-            rate = seen.low_latency * seen.ring
-            yield _Way("ring", seen.start_s + inside_s + net_s, volume / rate)
+            yield _Way(
+                "ring", seen.start_s + inside_s + net_s, volume / seen.low_latency_ring, "ll"
+            )
         yield _Way(
             "ring",
             seen.simple_start_s
@@ -378,6 +436,16 @@ class NodeLaw:
             volume / seen.ring,
         )
 
+    def _all_pairs(self, seen: _Nodes, size_bytes: float) -> Iterator[_Way]:
+        """Yield MSCCL's all-pairs: scatter to all, add, gather from all, each in one step."""
+        if size_bytes > _ALL_PAIRS_BYTES:
+            return
+        steps_s = 2.0 * seen.step_s
+        bytes_s = _ring_volume("all_reduce", seen.ranks, size_bytes) / seen.inside
+        yield _Way("all_pairs", seen.start_s + steps_s, bytes_s / seen.low_latency, "ll")
+        steps_s *= self.constants["simple_step"] / 2.0
+        yield _Way("all_pairs", seen.simple_start_s + steps_s, bytes_s)
+
     def _tree(self, seen: _Nodes, size_bytes: float) -> Iterator[_Way]:
         """Yield NCCL's tree: chains inside the nodes, a double binary tree between them."""
         numbers = self.constants
@@ -385,15 +453,17 @@ class NodeLaw:
         levels_s = 2.0 * log2(seen.nodes) * seen.hop_s
         volume = _ring_volume("all_reduce", seen.ranks, size_bytes)
         bytes_s = volume / (numbers["tree_inside"] * seen.inside)
+        net_s = 0.0
         if seen.nodes == 2:
-            bytes_s = max(bytes_s, (size_bytes if seen.pair_tree else volume) / seen.net)
+            net_s = (size_bytes if seen.pair_tree else volume) / seen.net
         elif seen.nodes > 1:
-            bytes_s = max(bytes_s, 2.0 * size_bytes / (numbers["tree_net"] * seen.net))
+            net_s = 2.0 * size_bytes / (numbers["tree_net"] * seen.net)
         if seen.ordered:
-            yield _Way("tree", seen.start_s + chain_s + levels_s, bytes_s / seen.low_latency)
+            slow_s = max(bytes_s / seen.low_latency, net_s / seen.net_low_latency)
+            yield _Way("tree", seen.start_s + chain_s + levels_s, slow_s, "ll")
         latency_s = seen.simple_start_s
         latency_s += chain_s * numbers["simple_step"] + levels_s * numbers["simple_hop"]
-        yield _Way("tree", latency_s, bytes_s)
+        yield _Way("tree", latency_s, max(bytes_s, net_s))
 
     def _nvls(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> _Way:
         """Return NVLS on one node, NVLSTree on several."""
@@ -403,8 +473,8 @@ class NodeLaw:
         latency_s = seen.start_s + numbers["nvls_start"] * _US
         if seen.nodes == 1:
             return _Way("nvls", latency_s, bytes_s)
-        latency_s += numbers["nvls_tree_start"] * _US
-        latency_s += log2(seen.nodes) * seen.hop_s * numbers["nvls_tree_hop"]
+        latency_s += numbers["nvls_start"] * _US  # again where it joins nodes
+        latency_s += log2(seen.nodes) * seen.hop_s * numbers["simple_hop"]
         net = size_bytes if seen.nodes == 2 else volume / numbers["nvls_tree_net"]
         return _Way("nvls_tree", latency_s, max(bytes_s, net / seen.net))
 
@@ -420,7 +490,7 @@ class NodeLaw:
         if facts.nvls:
             fastest = self._get("nvls_share", facts.generation) * facts.inside_rate
         elif facts.switch:
-            fastest = self._get("nvls_share", _NVLS_GENERATIONS[0]) * facts.inside_rate
+            fastest = self._get("nvls_share", NVLS_GENERATIONS[0]) * facts.inside_rate
         latency_s = seen.start_s + numbers["nvls_start"] * _US + (2 if whole else 1) * seen.hop_s
         bytes_s = max(volume / fastest, volume / (share * seen.nics))
         return _Way("collnet_direct", latency_s, bytes_s)
@@ -429,39 +499,43 @@ class NodeLaw:
         """Yield a broadcast or reduce: the whole message passes each rank once."""
         inside_s, net_s = seen.inside_steps * seen.step_s, seen.hops * seen.hop_s
         if seen.ordered:
-            rate = seen.low_latency * seen.ring
-            yield _Way("chain", seen.start_s + inside_s + net_s, size_bytes / rate)
+            bytes_s = size_bytes / seen.low_latency_ring
+            yield _Way("chain", seen.start_s + inside_s + net_s, bytes_s, "ll")
         latency_s = seen.simple_start_s
         latency_s += inside_s * self.constants["simple_step"] / 2.0
         latency_s += net_s * self.constants["simple_hop"]
-        one_way = self.constants["host_one_way"] if _through_host(seen, facts) else 1.0
-        yield _Way("chain", latency_s, size_bytes / (one_way * seen.ring))
+        # The last GPU of a chain sends nothing: where all share one link, one fewer does.
+        sharers = _sharers(facts, seen.ranks) if seen.nodes == 1 else 1.0
+        fewer = (sharers - 1.0) / sharers if sharers == seen.ranks else 1.0
+        yield _Way("chain", latency_s, fewer * size_bytes / seen.ring)
 
     def _pairs(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
         """Yield an all-to-all: each rank sends to each other one."""
         numbers, peers = self.constants, max(0.0, seen.per_node - 1.0)
         latency_s = seen.start_s + numbers["peer.inside"] * _US * peers
-        bytes_s = size_bytes * peers / seen.ranks / (numbers["pairs_share.inside"] * seen.inside)
+        bytes_s = size_bytes * peers / seen.ranks / seen.inside
         if seen.nodes > 1:
             kind = _PAIR_KINDS.get(facts.transport, facts.transport)
             others = seen.ranks - seen.per_node
             latency_s += self._get("peer", kind) * _US * others
             sent = size_bytes * others / seen.ranks * seen.per_node
-            bytes_s = max(bytes_s, sent / (self._get("pairs_share", kind) * seen.net))
+            _, net = self._net(facts, seen.per_node, seen.nodes, seen.per_node)
+            share = 1.0 if kind == "infiniband" else self._get("pairs_share", kind)
+            bytes_s = max(bytes_s, sent / (share * net))
             yield _Way("pairwise", latency_s, bytes_s)
             return
-        yield _Way("pairwise", latency_s, bytes_s / seen.low_latency)
+        yield _Way("pairwise", latency_s, bytes_s / seen.low_latency, "ll")
         yield _Way("pairwise", latency_s + numbers["pairs_simple"] * seen.simple_s, bytes_s)
 
     def _pair(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
         """Yield a send beside a receive; between nodes by the NICs of one rank alone."""
-        rate, step_s = seen.inside, seen.step_s
+        rate, step_s, share = seen.inside, seen.step_s, seen.low_latency
         if seen.nodes > 1:
             own = max(1.0, facts.nics / facts.gpus) * facts.nic_rate
-            rate, step_s = seen.net / seen.nics * own, seen.hop_s
+            rate, step_s, share = seen.net / seen.nics * own, seen.hop_s, seen.net_low_latency
         latency_s = seen.start_s + step_s
         simple_s = self.constants["pairs_simple"] * (seen.simple_s + seen.net_simple_s)
-        yield _Way("direct", latency_s, size_bytes / (seen.low_latency * rate))
+        yield _Way("direct", latency_s, size_bytes / (share * rate), "ll")
         yield _Way("direct", latency_s + simple_s, size_bytes / rate)
 
 
@@ -469,8 +543,13 @@ _PAIR_KINDS = {"roce": "infiniband", "efa": "infiniband", "tcpx": "tcp"}
 """Transports whose all-to-all nobody measured, and those whose numbers stand in."""
 
 
-def _through_host(seen: _Nodes, facts: NodeFacts) -> bool:
-    return facts.inside == "host" and seen.nodes == 1
+def _sharers(facts: NodeFacts, per_node: float) -> float:
+    """Return how many GPUs of a node send through one link into the host at once."""
+    return max(1.0, min(facts.gpus_per_switch, per_node)) if facts.inside == "host" else 1.0
+
+
+_PROTOCOLS = {"ll128": "ll"}
+"""Protocols that the law has no number of, and those that stand in."""
 
 
 def _allowed(way: _Way, held: str) -> bool:
@@ -533,9 +612,6 @@ def band_of(size_bytes: float) -> str:
     return next(name for name, end in BANDS if size_bytes <= end)
 
 
-_RDMA = ("infiniband", "roce", "efa")
-
-
 def class_of(facts: NodeFacts, nodes: int) -> str:
     """Return the class of network in which the law's errors are alike.
 
@@ -566,7 +642,8 @@ def _node_errors() -> dict[tuple[str, str], float]:
 def node_error(facts: NodeFacts, nodes: int, size_bytes: float) -> float:
     """Return the 90 % half-width of a time by the law, in ln.
 
-    It is the 95th percentile of its errors on clusters left out, of that class and band: a cluster
-    of another family falls outside more often than those that the percentile is of.
+    It is a percentile above the 90th of its errors on clusters left out, of that class and band: a
+    cluster of another family falls outside more often than those that the percentile is of. Where
+    few families tell, it is at least that of all classes (``profiles/build/node_constants.py``).
     """
     return _node_errors()[class_of(facts, nodes), band_of(size_bytes)]

@@ -26,13 +26,14 @@ from perfsim.data.toml import (
 )
 from perfsim.errors import RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
-from perfsim.network.node_law import NodeFacts
+from perfsim.network.node_law import GENERATIONS, NodeFacts
 from perfsim.quantity import RATE_LIMIT, NumberLimit
 from perfsim.units import format_bit_rate, format_rate, parse_rate
 
 __all__ = [
     "INSIDE_LINKS",
     "NODE_SCHEMA",
+    "STAND_IN_GENERATION",
     "TRANSPORTS",
     "InsideLink",
     "Nics",
@@ -70,6 +71,8 @@ class InsideLink(NamedTuple):
     switch : whether a switch joins all GPUs
     peer_access : whether GPUs read each other's memory; else the host copies
     source : where this is stated
+    gpus_per_switch : GPUs behind one PCIe switch, which share its link into the host; without peer
+        access their copies do
     """
 
     link: str
@@ -77,6 +80,7 @@ class InsideLink(NamedTuple):
     switch: bool
     peer_access: bool
     source: str
+    gpus_per_switch: int = 1
 
 
 class Nics(NamedTuple):
@@ -89,6 +93,7 @@ class Nics(NamedTuple):
     transport : one of `TRANSPORTS`
     gpudirect : whether they read the GPUs' memory
     source : where this is stated
+    virtual : whether they are a cloud's virtual NICs (AWS ENA, Google gVNIC)
     """
 
     number: int
@@ -96,6 +101,7 @@ class Nics(NamedTuple):
     transport: str
     gpudirect: bool
     source: str
+    virtual: bool = False
 
     def count_words(self) -> str:
         """Say how many there are, of which rate and transport."""
@@ -145,6 +151,8 @@ class NodeType(NamedTuple):
             gpudirect=nics.gpudirect if nics else True,
             rccl=self.library == "rccl",
             version=version,
+            gpus_per_switch=self.inside.gpus_per_switch,
+            virtual=nics.virtual if nics else False,
         )
 
     def with_nics(self, count: int | None, rate: float | None) -> NodeType:
@@ -178,19 +186,25 @@ def _inside_class(inside: InsideLink) -> str:
     return {"nvlink1": "nvlink2"}.get(inside.link, inside.link)
 
 
-_GENERATIONS = {"ada lovelace": "ada"}
+_WORDS = {"ada lovelace": "ada"}
+
+STAND_IN_GENERATION = "ampere"
+"""What a GPU counts as whose architecture the law has no numbers of.
+
+No source: chosen as neither the fastest to start nor one whose switches add."""
 
 
 def generation_of(architecture: str) -> str:
-    """Return the word that the law has for a GPU's architecture.
+    """Return the word that the law has for a GPU's architecture, "" where it has no numbers of it.
 
     Examples
     --------
-    >>> [generation_of(name) for name in ("Ada Lovelace", "Hopper", "CDNA 3")]
-    ['ada', 'hopper', 'cdna']
+    >>> [generation_of(name) for name in ("Ada Lovelace", "Hopper", "CDNA 3", "Template")]
+    ['ada', 'hopper', 'cdna3', '']
     """
     small = architecture.lower()
-    return "cdna" if small.startswith("cdna") else _GENERATIONS.get(small, small)
+    word = small.replace(" ", "") if small.startswith("cdna") else _WORDS.get(small, small)
+    return word if word in GENERATIONS else ""
 
 
 def _gpu_name(value: object) -> str:
@@ -213,7 +227,9 @@ _check_inside = table_check(
         "switch": check_of(YesOrNo),
         "peer_access": check_of(YesOrNo),
         "source": check_of(Text),
-    }
+        "gpus_per_switch": whole_number,
+    },
+    optional=("gpus_per_switch",),
 )
 _check_nics = table_check(
     {
@@ -222,7 +238,9 @@ _check_nics = table_check(
         "transport": check_of(Annotated[Text, one_of(TRANSPORTS)]),
         "gpudirect": check_of(YesOrNo),
         "source": check_of(Text),
-    }
+        "virtual": check_of(YesOrNo),
+    },
+    optional=("virtual",),
 )
 
 
@@ -238,7 +256,7 @@ def _check_node_nics(values: object) -> Nics:
     return Nics(table.pop("count"), **table)
 
 
-_check_node = table_check(
+_check_tables = table_check(
     {
         "name": check_of(Text),
         "title": check_of(Text),
@@ -252,6 +270,14 @@ _check_node = table_check(
     },
     optional=("library", "notes", "nics"),
 )
+
+
+def _check_node(values: object) -> dict[str, Any]:
+    table = dict(_check_tables(values))
+    if table["gpus"] > 1 and table["inside"].link == "none":
+        why = f"found 'none' for {table['gpus']} GPUs, allowed is what joins them"
+        raise WrongValue(why, "inside", "link")
+    return table
 
 
 def read_node_type(path: Path) -> NodeType:

@@ -7,6 +7,7 @@ the message size.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +23,14 @@ from perfsim.units import format_bytes
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
 
-__all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
+__all__ = [
+    "ClusterLinks",
+    "Route",
+    "among_nodes",
+    "inside_node",
+    "through_fabric",
+    "with_background",
+]
 
 
 def through_fabric(
@@ -32,6 +40,7 @@ def through_fabric(
     placement: tuple[int, ...],
     nics: int,
     measured_through: bool = False,
+    one_rank: bool = False,
 ) -> Link:
     """Return the link between nodes as an algorithm's flows see it through a fabric.
 
@@ -48,13 +57,15 @@ def through_fabric(
     placement, nics : GPUs on each node; NICs of a node
     measured_through : whether the link was measured through this fabric, by `Link.ranks` GPUs,
         as many a node as here; without those ranks it counts as measured alone
+    one_rank : whether one rank of each node sends to other nodes, over one of its NICs
 
     Raises
     ------
     RequestError
         If there are no such flows, or the fabric does not hold the nodes.
     """
-    slower = fabric.slowdown(flows, placement, nics)
+    crossing = (1,) * len(placement) if one_rank else placement
+    slower = fabric.slowdown(flows, crossing, nics)
     longer_s = fabric.extra_latency_s(flows, placement)
     why = f"behind {fabric.words()} (routed {flows} flows: {slower:.3g} times as long a byte"
     if not measured_through or link.ranks is None:
@@ -103,6 +114,31 @@ def with_background(link: Link, background: float) -> Link:
         for name, figures in link.protocols.items()
     }
     return replace(changed, protocols=protocols)
+
+
+def among_nodes(link: Link, nodes: int) -> Link:
+    """Return the link between nodes as it is among ``nodes``, where its rates fall with them.
+
+    Examples
+    --------
+    >>> from perfsim.network.link import NodeExponent, custom_link
+    >>> exponent = Quantity(0.5, "", "derived", "an example")
+    >>> link = replace(custom_link("8Gbit/s,50us", "net"), falls=NodeExponent(exponent, 2))
+    >>> among_nodes(link, 8).rate.value, among_nodes(link, 2).rate.value
+    (500000000.0, 1000000000.0)
+    """
+    if link.falls is None or nodes <= link.falls.nodes:
+        return link
+    slower, wider = link.falls.slower(nodes), link.falls.spread(nodes)
+    why = f"{1.0 / slower:.3g} of it on {nodes} nodes: {link.falls.exponent.source}"
+    changed = _changed(link, (slower, 0.0), (slower, 0.0), why)
+    return replace(
+        changed, rate=_wider(changed.rate, wider), tree_rate=_wider(changed.tree_rate, wider)
+    )
+
+
+def _wider(rate: Quantity, spread: float) -> Quantity:
+    return rate._replace(spread=math.hypot(rate.spread or 0.0, spread))
 
 
 def inside_node(link: Link, node: NodeFabric, gpus: int) -> Link:

@@ -21,6 +21,7 @@ from itertools import pairwise
 from perfsim.libraries import library
 from perfsim.libraries.nccl_versions import VersionFigures
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_law import NVLS_GENERATIONS, NVLS_GPUS
 from perfsim.network.tuner_fit import (
     CHANNELS,
     Label,
@@ -36,6 +37,7 @@ __all__ = [
     "FLOOR_BYTES",
     "HALVES",
     "SMALL_BYTES",
+    "TREE_RATE_SHARE",
     "Line",
     "LinesByNodes",
     "ScalingLaw",
@@ -45,6 +47,7 @@ __all__ = [
     "gathering_floor",
     "half_of_all_reduce",
     "inside_share",
+    "least_seconds",
     "longer_chain",
     "longer_ring",
     "more_binomial_rounds",
@@ -64,7 +67,8 @@ __all__ = [
 SMALL_BYTES = 65536.0
 """The time of a message up to this size is a latency. A curve that starts above shows none.
 
-No source: chosen as in `Latency.stretched`."""
+No source: chosen as in `Latency.stretched`; half or twice as much moves no error of a time carried
+to more nodes by 0.1 points."""
 
 
 def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
@@ -72,9 +76,10 @@ def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
 
     Inside the curve it is `CollectiveCurve.at`. Below the smallest size there are two cases. Where
     that size is at most `SMALL_BYTES` its time is a latency, which stays. Else the line through the
-    first two points goes on down; its beta is at least 0 and at most the first point's time a byte.
-    Above the largest size the line alpha + beta n through the last two points goes on; its beta is
-    at most the last point's time a byte and at least half of that.
+    first two points goes on down, to no less than the least that a message takes (`least_seconds`);
+    its beta is at least 0 and at most the first point's time a byte. Above the largest size the
+    line alpha + beta n through the last two points goes on; its beta is at most the last point's
+    time a byte and at least half of that.
 
     Examples
     --------
@@ -106,7 +111,8 @@ def _below(curve: CollectiveCurve, size_bytes: float) -> float:
     rise = most
     if len(sizes) > 1:
         rise = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
-    return seconds[0] - min(max(rise, 0.0), most) * (sizes[0] - size_bytes)
+    line_s = seconds[0] - min(max(rise, 0.0), most) * (sizes[0] - size_bytes)
+    return max(line_s, min(least_seconds(curve), seconds[0]))
 
 
 # Rings: all_reduce, reduce_scatter, all_gather
@@ -336,7 +342,9 @@ HALVES = ("all_gather", "reduce_scatter")
 """The two halves of a ring all-reduce."""
 
 FLOOR_BYTES = 1024.0
-"""Up to this size an all-reduce takes its floor. No source: chosen."""
+"""Up to this size an all-reduce takes its floor.
+
+No source: chosen; half or twice as much moves no error of a carried time by over 0.1 points."""
 
 
 def half_of_all_reduce(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
@@ -431,12 +439,17 @@ LinesByNodes = Mapping[int, Line]
 """Number of nodes -> what was measured on so many."""
 
 _ROUNDED_LOG_SIZE = 0.01
-"""A size so little outside a line, in log size, counts as on it: sizes are rounded. No source:
-chosen."""
+"""A size so little outside a line, in log size, counts as on it: sizes are rounded.
+
+No source: chosen; half or twice as much moves no error of a carried time by 0.1 points
+(``profiles/build/growth_errors.py --sensitivity``)."""
 
 _FADE_LOG_SIZE = math.log(2.0)
-"""So far past a line's end, in log size, the next line has taken over. No source: chosen as one
-doubling, the usual grid of measured sizes."""
+"""So far past a line's end, in log size, the next line has taken over.
+
+No source: chosen as one doubling, the usual grid of measured sizes. Without it no error of a time
+carried to more nodes moves by 0.1 points, but one node more may take 2.2 times as long (Polaris
+over TCP, 16 MiB, 17 nodes); with twice as much, errors grow by up to 0.9 points."""
 
 
 def read_lines_at(
@@ -539,6 +552,18 @@ _FULL_BUFFERS_BYTES = CHANNELS * 4194304.0
 Source: NCCL_BUFFSIZE is 4 MiB a channel. What is beyond streams behind, at the wire's rate."""
 
 
+TREE_RATE_SHARE = 0.73
+"""Rate of a NIC in a tree of more than two nodes, over its rate in a ring, where switches inside
+the nodes do not add (NVLS).
+
+Source: between two that are not alike. NCCL's tuner counts on 0.92 (NVIDIA/nccl
+src/graph/tuning.cc); B200 nodes with each algorithm forced reach 197 GB/s in a tree and 346 in a
+ring on 4 nodes, 194 and 306 on 16: 0.57 to 0.63 (together_b200_use3a_tree and _ring, 16 GiB). It is
+the geometric mean of 0.92 and 0.58. With 1 the 90th percentiles beyond four times the nodes, and
+above 4 MiB at twice the nodes, are 43.0 and 36.3 % where they are 38.9 and 31.7; with 0.58 the
+median beyond four times is 11.1 % where it is 9.9 (318 curves; ``growth_errors.py``)."""
+
+
 def tree_nic_bytes(nodes: int, size_bytes: float) -> float:
     """Return what the busiest node's NICs carry each way for a double binary tree [B].
 
@@ -559,7 +584,7 @@ class TunedAllReduce:
     Each measured time counts for the algorithm and protocol (label) that NCCL's tuner takes there.
     From a ring follows the time of a step by its message n / P. From a tree follows the time of a
     level, (T - call - wire) / log2 N, by n. At another number of nodes 2 (P-1) steps or log2 N
-    levels are added up, and the labels weighed by how likely the tuner takes each.
+    levels are added up, of the label that the tuner takes there.
 
     Parameters
     ----------
@@ -576,6 +601,9 @@ class TunedAllReduce:
         # These curves may show the wire to carry more than the tuner of an earlier fit says.
         shown = bus_bandwidth(self.curves, choice.two_nodes > 1.0)
         self.wire_s_per_byte = 1e-9 / max(choice.bus_bandwidth, shown)
+        # There NVLSTree serves large messages, and two nodes show less than the NICs' rate.
+        new = choice.of.architecture in NVLS_GENERATIONS and choice.of.intra == "nvlink"
+        self._switches_add = new and self.curves[-1].gpus_per_node >= NVLS_GPUS
         self.points: dict[Label, dict[int, list[tuple[float, float]]]] = {}
         for curve in self.curves:
             for size, label in zip(curve.size_bytes, choice.labels(curve), strict=True):
@@ -588,12 +616,9 @@ class TunedAllReduce:
 
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time over ``ranks`` on ``nodes`` [s]."""
-        weights = self.choice.weights(ranks, nodes, size_bytes)
-        mean = 0.0
-        for label, weight in weights.items():
-            time_s = self._ring if label[0] == "ring" else self._tree
-            mean += weight * math.log(time_s(label, ranks, nodes, size_bytes))
-        return math.exp(mean)
+        label = self.choice.label(ranks, nodes, size_bytes)
+        time_s = self._ring if label[0] == "ring" else self._tree
+        return time_s(label, ranks, nodes, size_bytes)
 
     def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         steps = 2.0 * (ranks - 1)
@@ -612,13 +637,18 @@ class TunedAllReduce:
         shown_log_level = self._log_cost(label, min(size_bytes, full), _PIPELINED_SLOPE, 0.0)
         if shown_log_level is not None:
             log_level = min(log_level, shown_log_level)
-        wire_s = tree_nic_bytes(nodes, size_bytes) * self.wire_s_per_byte
-        return self.call_s + wire_s + math.log2(nodes) * math.exp(log_level)
+        levels_s = math.log2(nodes) * math.exp(log_level)
+        return self.call_s + self._wire_s(nodes, size_bytes) + levels_s
 
     def _level(self, curve: CollectiveCurve, size_bytes: float) -> float:
-        wire_s = tree_nic_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
+        wire_s = self._wire_s(curve.nodes, size_bytes)
         rest_s = extrapolate(curve, size_bytes) - self.call_s - wire_s
         return max(rest_s / math.log2(curve.nodes), _MIN_LEVEL_S)
+
+    def _wire_s(self, nodes: int, size_bytes: float) -> float:
+        """Return what the bytes of a tree take on the busiest NIC [s]."""
+        share = 1.0 if nodes == 2 or self._switches_add else TREE_RATE_SHARE
+        return tree_nic_bytes(nodes, size_bytes) * self.wire_s_per_byte / share
 
     def _log_cost(
         self, label: Label, size_bytes: float, slope: float, wire_s_per_byte: float
@@ -655,6 +685,7 @@ class ScalingLaw:
         self.curves = sorted(curves, key=lambda curve: curve.ranks)
         self.last = last = self.curves[-1]
         self.call_s = call_seconds(last)
+        self._latency_shown = any(curve.size_bytes[0] <= SMALL_BYTES for curve in self.curves)
         tuned = (
             library(last.library).compares_times
             and last.collective == "all_reduce"
@@ -676,12 +707,16 @@ class ScalingLaw:
 
         Near measured ranks the law's time is corrected by the factor that it misses there. The
         correction fades with the distance: it is gone at twice or half the ranks, or at the next
-        ranks that were measured.
+        ranks that were measured. Curves of large messages alone show no latency: a time by them is
+        at least what NCCL's figures say (`least_seconds`).
         """
         there = self.measured(ranks, nodes)
         if there is not None:
             return extrapolate(there, size_bytes)
-        return self._law(ranks, nodes, size_bytes) * self._missed(ranks, size_bytes)
+        seconds = self._law(ranks, nodes, size_bytes) * self._missed(ranks, size_bytes)
+        return (
+            seconds if self._latency_shown else max(seconds, least_seconds(self.last, ranks, nodes))
+        )
 
     def _law(self, ranks: int, nodes: int, size_bytes: float) -> float:
         if self.tuned is not None:
@@ -798,6 +833,44 @@ def call_seconds(curve: CollectiveCurve) -> float:
     if curve.nodes > 1:
         base_us += 2.0 * (curve.gpus_per_node - 1) * known.hop_us[intra]["tree"][0]
     return base_us * 1e-6
+
+
+def least_seconds(
+    curve: CollectiveCurve, ranks: int | None = None, nodes: int | None = None
+) -> float:
+    """Return what the smallest message takes by NCCL's figures for LL [s]; 0 for other libraries.
+
+    It is the start of a call and its hops: for all_reduce those of a tree between nodes, or of a
+    ring on one node; for collectives that go round once those of a ring; for all_to_all and
+    send_recv a single hop. Real calls take longer, so it is a lower bound for a curve that was
+    measured with large messages alone.
+
+    Parameters
+    ----------
+    curve : says the collective, the library and the GPUs of a node
+    ranks, nodes : those of the curve, unless given
+
+    Examples
+    --------
+    >>> sizes, times = (4e6, 8e6), (3e-4, 6e-4)
+    >>> large = CollectiveCurve("all_reduce", 16, 4, 4, sizes, times, "measured", "x")
+    >>> round(least_seconds(large) * 1e6, 1), round(extrapolate(large, 8.0) * 1e6, 1)
+    (30.4, 30.4)
+    """
+    if not library(curve.library).compares_times:
+        return 0.0
+    known, intra = _figures(curve)
+    ranks, nodes = ranks or curve.ranks, nodes or curve.nodes
+    inside, net = known.hop_us[intra], known.hop_us["net"]
+    if curve.collective == "all_reduce" and nodes > 1:
+        hops_us = (curve.gpus_per_node - 1) * inside["tree"][0] + math.log2(nodes) * net["tree"][0]
+        return (known.base_us["tree"][0] + 2.0 * hops_us) * 1e-6
+    if curve.collective in ("all_to_all", "send_recv"):
+        hops_us = (net if nodes > 1 else inside)["ring"][0]
+    else:
+        around = (nodes - 1) * net["ring"][0] + (ranks - nodes) * inside["ring"][0]
+        hops_us = _ROUNDS.get(curve.collective, 1) * around
+    return (known.base_us["ring"][0] + hops_us) * 1e-6
 
 
 def inside_share(curve: CollectiveCurve) -> float:

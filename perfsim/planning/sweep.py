@@ -346,7 +346,7 @@ def sweep(
     >>> from perfsim import sweep
     >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
     >>> [(row["gpus"], round(row["scaling_efficiency"], 2)) for row in table.records()]
-    [('8', 0.55), ('16', 0.52), ('32', 0.5)]
+    [('8', 0.54), ('16', 0.51), ('32', 0.5)]
     >>> [round(row["baseline"]["speedup"]) for row in table.objects()]
     [1, 1, 1]
     """

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from perfsim.report.drawing import Drawing, DrawnBox, DrawnLabel, DrawnShape, DrawnWire
 from perfsim.units import format_rate
 
 __all__ = [
@@ -70,6 +71,7 @@ class Picture:
     graph : a networkx graph from `perfsim.network.fabrics.Fabric.graph`, whose switches are drawn
         by level; None if the fabric is not known, which is drawn as one box
     notes : lines below
+    per : the NICs that ``inter`` is the rate of
     """
 
     title: str
@@ -82,6 +84,7 @@ class Picture:
     intra_kind: str = "fabric not stated"
     graph: Any = None
     notes: tuple[str, ...] = ()
+    per: str = "a NIC"
 
 
 def switch_levels(graph: Any) -> list[tuple[int, list[str]]]:
@@ -145,7 +148,7 @@ def draw_text(picture: Picture) -> str:
     """
     lines = [*_wrap(picture.title), ""]
     if picture.inter is not None:
-        lines += [*_wrap(f"between nodes: {picture.inter_kind}; a NIC {picture.inter}"), ""]
+        lines += [*_wrap(f"between nodes: {picture.inter_kind}; {picture.per} {picture.inter}"), ""]
         lines += _switches(picture)
     lines += _nodes(picture)
     if picture.intra is not None:
@@ -165,7 +168,7 @@ def draw_html(picture: Picture, path: Path) -> None:
     """
     from perfsim.data.files import write_text
 
-    write_text(path, network_page(picture))
+    write_text(path, network_page(picture), "html")
 
 
 def _wrap(text: str) -> list[str]:
@@ -226,41 +229,6 @@ def _inside(picture: Picture) -> list[str]:
     return [*lines, f"GPU {named}" if gpus <= _MAX_GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
 
 
-class _Wire(NamedTuple):
-    """A line between two boxes [px]."""
-
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    shape: str = "wire"
-
-
-class _Box(NamedTuple):
-    """A rectangle [px]; ``kind`` is its class in the page's style: node, switch, nic or gpu."""
-
-    kind: str
-    x: float
-    y: float
-    width: float
-    height: float
-    radius: float
-    shape: str = "box"
-
-
-class _Label(NamedTuple):
-    """A text that begins at a point [px]."""
-
-    x: float
-    y: float
-    text: str
-    small: bool = False
-    shape: str = "label"
-
-
-_Shape = _Wire | _Box | _Label
-
-
 def network_page(picture: Picture) -> str:
     """Return the page as text.
 
@@ -276,20 +244,18 @@ def network_page(picture: Picture) -> str:
     shapes, width, height = _shapes(picture)
     paragraphs = []
     if picture.inter is not None:
-        paragraphs.append(f"Between nodes: {picture.inter_kind}; a NIC {picture.inter}.")
+        paragraphs.append(f"Between nodes: {picture.inter_kind}; {picture.per} {picture.inter}.")
     if picture.intra is not None:
         paragraphs.append(f"In a node: {picture.intra_kind}; {picture.intra}.")
     return render(
         "network.html.j2",
         title=picture.title,
-        shapes=shapes,
-        width=width,
-        height=height,
+        drawing=Drawing(picture.title, shapes, width, height),
         paragraphs=[*paragraphs, *picture.notes],
     )
 
 
-def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
+def _shapes(picture: Picture) -> tuple[list[DrawnShape], float, float]:
     """Return the shapes, wires first as boxes cover their ends, then width and height."""
     rows, words = _rows(picture)
     nodes = rows[-1]
@@ -298,7 +264,7 @@ def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
     ]
     width = max(widths) + 2 * _MARGIN + 110
     places: dict[str, _Point] = {}
-    boxes: list[_Shape] = []
+    boxes: list[DrawnShape] = []
     for depth, row in enumerate(rows):
         size = _NODE_SIZE if row is nodes else _SWITCH_SIZE
         left = _MARGIN + (width - 2 * _MARGIN - 110 - widths[depth]) / 2
@@ -307,7 +273,7 @@ def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
             x = left + index * (size[0] + _GAP)
             places[name] = (x + size[0] / 2, top)
             boxes += _node(picture, name, x, top) if row is nodes else _switch(name, x, top)
-        boxes.append(_Label(width - _MARGIN - 100, top + 22, words[depth], small=True))
+        boxes.append(DrawnLabel(width - _MARGIN - 100, top + 22, words[depth], small=True))
     height = _MARGIN * 2 + (len(rows) - 1) * _ROW_HEIGHT + _NODE_SIZE[1]
     return [*_wires(picture, rows, places), *boxes], width, height
 
@@ -330,7 +296,7 @@ def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
 
 def _wires(
     picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, _Point]
-) -> list[_Shape]:
+) -> list[DrawnShape]:
     """Return a wire for each link between two boxes that are drawn, and words on the uplinks."""
     if picture.graph is None:
         pairs = [(rows[0][0], node) for node in rows[-1]] if len(rows) > 1 else []
@@ -339,41 +305,44 @@ def _wires(
         pairs = [pair for pair in combinations(places, 2) if picture.graph.has_edge(*pair)]
         levels = switch_levels(picture.graph)
     half = _SWITCH_SIZE[1] / 2
-    shapes: list[_Shape] = []
+    shapes: list[DrawnShape] = []
     for a, b in pairs:
         (x1, y1), (x2, y2) = places[a], places[b]
-        shapes.append(_Wire(x1, y1 + half, x2, y2 + half))
+        shapes.append(DrawnWire(x1, y1 + half, x2, y2 + half))
     for depth, (level, _) in enumerate(levels):
         y = _MARGIN + depth * _ROW_HEIGHT + 75
-        shapes.append(_Label(_MARGIN, y, uplink_words(picture.graph, level - 1), small=True))
+        shapes.append(DrawnLabel(_MARGIN, y, uplink_words(picture.graph, level - 1), small=True))
     return shapes
 
 
-def _switch(name: str, x: float, y: float) -> list[_Shape]:
-    return [_Box("switch", x, y, *_SWITCH_SIZE, 5), _Label(x + 10, y + 22, name)]
+def _switch(name: str, x: float, y: float) -> list[DrawnShape]:
+    return [DrawnBox("switch", x, y, *_SWITCH_SIZE, 5), DrawnLabel(x + 10, y + 22, name)]
 
 
-def _node(picture: Picture, name: str, x: float, y: float) -> list[_Shape]:
-    shapes: list[_Shape] = [_Box("node", x, y, *_NODE_SIZE, 6), _Label(x + 10, y + 22, name)]
+def _node(picture: Picture, name: str, x: float, y: float) -> list[DrawnShape]:
+    shapes: list[DrawnShape] = [
+        DrawnBox("node", x, y, *_NODE_SIZE, 6),
+        DrawnLabel(x + 10, y + 22, name),
+    ]
     if picture.inter is not None:
         shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)
     if picture.intra is not None:
-        shapes.append(_Label(x + 10, y + 58, picture.intra_kind[:32], small=True))
+        shapes.append(DrawnLabel(x + 10, y + 58, picture.intra_kind[:32], small=True))
     if picture.gpus_per_node is None:
-        return [*shapes, _Label(x + 10, y + 92, "GPUs: not stated")]
+        return [*shapes, DrawnLabel(x + 10, y + 92, "GPUs: not stated")]
     return [*shapes, *_chips("gpu", "GPU", picture.gpus_per_node, x + 10, y + 72)]
 
 
-def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[_Shape]:
+def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[DrawnShape]:
     """Return small boxes, four a row; where they are too many, one box that says how many."""
     most = 8 if kind == "gpu" else 2
     words = [f"{word} {index}" for index in range(count)] if count <= most else [f"{count} {word}s"]
     width = 44 if count <= most else 76
-    shapes: list[_Shape] = []
+    shapes: list[DrawnShape] = []
     for index, text in enumerate(words):
         left, top = x + index % 4 * 48, y + index // 4 * 25
         shapes += [
-            _Box(kind, left, top, width, 21, 3),
-            _Label(left + 5, top + 15, text, small=True),
+            DrawnBox(kind, left, top, width, 21, 3),
+            DrawnLabel(left + 5, top + 15, text, small=True),
         ]
     return shapes

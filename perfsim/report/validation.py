@@ -17,6 +17,7 @@ from perfsim.validate.claims import ClaimNotAsked, ClaimResult
 from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs, WayErrors
 from perfsim.validate.measurements import LEFT_OUT, MeasurementsReport
 from perfsim.validate.nccl.report import (
+    CARRIED,
     ERRORS_OVER,
     ClusterErrors,
     NcclReport,
@@ -348,6 +349,7 @@ def print_nccl(report: NcclReport) -> None:
         print(f"  {names}: {module.QUESTION}")
     print()
     print_table(_questions(report), wide=True)
+    _families(report)
     _choice(report)
     rows = [_cluster(errors) for errors in report.clusters()]
     if rows:
@@ -362,6 +364,16 @@ def print_nccl(report: NcclReport) -> None:
             print(f"  - {sentence}")
     else:
         print("all targets that these curves can test are reached")
+
+
+def _families(report: NcclReport) -> None:
+    families = report.families(CARRIED)
+    if families:
+        largest, rows = next(iter(families.items()))
+        print(
+            f"\n{rows:,} of {sum(families.values()):,} rows carried to more nodes are of one family"
+            f" of clusters, {largest}"
+        )
 
 
 def _questions(report: NcclReport) -> list[dict[str, str]]:

@@ -108,7 +108,7 @@ def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list
 def _schedule_method(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
     """Schedule the method that is asked for, as it is asked for."""
     return schedule(
-        setup.profile,
+        setup.profile_in_node,
         setup.method,
         fuse,
         setup.device,
@@ -125,7 +125,7 @@ def _schedule_method(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[Cost
 def _schedule_ssgd(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
     """Schedule S-SGD with DDP's defaults."""
     return schedule(
-        setup.profile,
+        setup.profile_in_node,
         _ssgd(),
         fuse,
         setup.device,

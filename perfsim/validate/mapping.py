@@ -34,6 +34,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, PlainValidator
 
+from perfsim.compute.node_load import node_load
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
@@ -283,8 +284,25 @@ class RulesFile(TomlModel):
 # 2. What the source measured on one GPU.
 
 _Key = tuple[str, ...]
-_Known = dict[_Key, list[tuple[str, float]]]
-"""Cases that share a key -> where in the source each is published, and its seconds."""
+
+
+class _Published(NamedTuple):
+    """One time of a source: where it is published, its seconds, and the GPUs a node in use."""
+
+    where: str
+    seconds: float
+    gpus_per_node: int = 1
+
+
+_Known = dict[_Key, list[_Published]]
+"""Cases that share a key -> the times that the source publishes."""
+
+
+class GpuSeconds(NamedTuple):
+    """A time of computation [s], and of how many GPUs of a node that trained on all of them."""
+
+    seconds: float
+    gpus_per_node: int
 
 
 def is_single_gpu(case: Case) -> bool:
@@ -330,33 +348,33 @@ class SingleGpuCases:
         added = {_run(case): case.value for case in cases if case.metric == ADDED_METRIC}
         for forward, backward in _pairs(cases, *_PASS_METRICS):
             for key in _keys(forward):
-                seconds = forward.value + backward.value
-                self._phase[key].append((forward.provenance, seconds))
+                self._phase[key].append(_published(forward, forward.value + backward.value))
         for case in cases:
             self._alike[_what(case)].append(case)
             batch = case.whole("batch_per_gpu")
             noted = _NOTED_RATE.search(case.notes)
             if case.metric == ADDED_METRIC and case.gpus == "1" and case.value > 0:
-                self._added[_program(case)].append((case.provenance, case.value))
+                self._added[_program(case)].append(_published(case, case.value))
             for key in _keys(case):
                 if noted and batch:
-                    self._whole[key].append((case.provenance, batch / float(noted[1])))
+                    alone = _Published(case.provenance, batch / float(noted[1]))
+                    self._whole[key].append(alone)
                 elif case.metric in COMPUTE_METRICS:
-                    self._phase[key].append((case.provenance, case.value))
+                    self._phase[key].append(_published(case, case.value))
                 elif is_single_gpu(case) and case.value > 0:
                     if case.metric == "iteration_s":
                         seconds = case.value - added.get(_run(case), 0.0)
-                        self._whole[key].append((case.provenance, seconds))
+                        self._whole[key].append(_published(case, seconds))
                     elif batch and case.metric == "throughput":
-                        self._whole[key].append((case.provenance, batch / case.value))
+                        self._whole[key].append(_published(case, batch / case.value))
 
-    def iteration_s(self, case: Case) -> float | None:
-        """Return the source's iteration without communication [s], the median of several."""
-        step_s = self._nearest(self._without, case, _keys(case))
-        return self._nearest(self._whole, case, _keys(case)) if step_s is None else step_s
+    def iteration(self, case: Case) -> GpuSeconds | None:
+        """Return the source's iteration without communication, the median of several."""
+        step = self._nearest(self._without, case, _keys(case))
+        return self._nearest(self._whole, case, _keys(case)) if step is None else step
 
-    def phase_s(self, case: Case) -> float | None:
-        """Return the source's forward and backward [s], the median of several."""
+    def phase(self, case: Case) -> GpuSeconds | None:
+        """Return the source's forward and backward, the median of several."""
         return self._nearest(self._phase, case, _keys(case))
 
     def ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
@@ -395,17 +413,24 @@ class SingleGpuCases:
 
     def kernels_s(self, case: Case) -> float | None:
         """Return what the same system added to an iteration on one GPU [s], the median."""
-        return self._nearest(self._added, case, [_program(case)])
+        added = self._nearest(self._added, case, [_program(case)])
+        return None if added is None else added.seconds
 
-    def _nearest(self, known: _Known, case: Case, keys: Sequence[_Key]) -> float | None:
+    def _nearest(self, known: _Known, case: Case, keys: Sequence[_Key]) -> GpuSeconds | None:
         key = next((key for key in keys if key in known), None)
         if key is None:
             return None
-        shared = [_shared_letters(case.provenance, where) for where, _ in known[key]]
+        shared = [_shared_letters(case.provenance, one.where) for one in known[key]]
         near = max(shared)
-        return median(
-            value for (_, value), length in zip(known[key], shared, strict=True) if length == near
+        nearest = [one for one, length in zip(known[key], shared, strict=True) if length == near]
+        return GpuSeconds(
+            median(one.seconds for one in nearest), max(one.gpus_per_node for one in nearest)
         )
+
+
+def _published(case: Case, seconds: float) -> _Published:
+    gpus = case.whole("gpus") or 1
+    return _Published(case.provenance, seconds, min(case.whole("gpus_per_node") or gpus, gpus))
 
 
 def _what(case: Case) -> _Key:
@@ -422,7 +447,7 @@ def _without_communication(pairs: Sequence[tuple[Case, Case]]) -> _Known:
     known: _Known = defaultdict(list)
     for step, exposed in pairs:
         for key in _keys(step):
-            known[key].append((step.provenance, step.value - exposed.value))
+            known[key].append(_published(step, step.value - exposed.value))
     return known
 
 
@@ -712,12 +737,13 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
 
 def _with_compute(case: Case, fields: dict[str, Any], source: SourceCases) -> Scenario:
     scenario, singles, catalog = make_scenario(fields, case.id), source.singles, source.catalog
-    seconds = singles.iteration_s(case)
-    if seconds is None:
-        phase_s = singles.phase_s(case)
-        if phase_s is not None:
-            profile = resolve(scenario, catalog).profile
-            seconds = phase_s + profile.optimizer_s
+    seconds = None
+    whole, passes = singles.iteration(case), singles.phase(case)
+    if whole is not None:
+        seconds = _alone_s(whole, scenario, catalog)
+    elif passes is not None:
+        optimizer_s = resolve(scenario, catalog).profile.optimizer_s
+        seconds = _alone_s(passes, scenario, catalog) + optimizer_s
     if seconds is None and scenario.single_gpu is None:
         ratio = singles.ratio(case, lambda other: _computation_ratio(other, source))
         if ratio is not None:
@@ -725,6 +751,13 @@ def _with_compute(case: Case, fields: dict[str, Any], source: SourceCases) -> Sc
     measured = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
     given = {name: f"{value:.9g}s" for name, value in measured.items() if value is not None}
     return make_scenario(fields | given, case.id) if given else scenario
+
+
+def _alone_s(known: GpuSeconds, scenario: Scenario, catalog: Catalog) -> float:
+    """Return a time of computation as on a GPU whose node trains on no other [s]."""
+    if known.gpus_per_node == 1:
+        return known.seconds
+    return known.seconds / node_load(resolve(scenario, catalog).input, known.gpus_per_node)
 
 
 def _computation_ratio(case: Case, source: SourceCases) -> float | None:
@@ -761,5 +794,8 @@ def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalo
         return (seconds + own_s) / profile.iteration_s
     if _fill_numbers(case, fields) or "single_gpu" in fields:
         return None
-    prediction = predict_iteration(make_scenario(fields, case.id), catalog)
+    scenario = make_scenario(fields, case.id)
+    alone_s = resolve(scenario, catalog).profile.iteration_s
+    given = make_scenario(fields | {"single_gpu": f"{alone_s:.9g}s"}, case.id)
+    prediction = predict_iteration(given, catalog)
     return 1.0 / (1.0 + predicted_metric(case.metric, case.value, prediction)[1])

@@ -6,18 +6,18 @@ differ from it. On these the numbers of `NodeLaw` are fitted and judged.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import cell_number, check_word, read_table
+from perfsim.libraries.nccl_versions import version_number
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import NodeFacts, NodeLaw
-from perfsim.network.node_type import NodeType, generation_of, load_node_type
+from perfsim.network.node_type import load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
+from perfsim.resolve import node_facts
 from perfsim.units import parse_rate
 
 __all__ = [
@@ -26,16 +26,18 @@ __all__ = [
     "CLUSTERS_SCHEMA",
     "MeasuredNodes",
     "family",
+    "family_of",
     "measured_nodes",
-    "version_number",
+    "networks_of_files",
 ]
 
 CLUSTERS_FILE = "nodes/clusters.csv"
 CLUSTERS_SCHEMA = "perfsim/node-clusters/1"
 CLUSTERS_COLUMNS = (
     *("network", "node", "generation", "gpus", "inside_rate", "switch", "peer_access"),
+    "gpus_per_switch",
     *("nics", "nic_rate", "transport", "gpudirect", "in_network", "version"),
-    *("one_process", "stated", "family", "evidence"),
+    *("algorithm", "protocol", "one_process", "stated", "family", "evidence"),
 )
 
 
@@ -53,6 +55,7 @@ class MeasuredNodes(NamedTuple):
     ----------
     node : the node type that they are, or are nearest to
     facts : of their data sheets
+    algorithm, protocol : what its scripts hold NCCL to (``ring``, ``simple``), "" for NCCL's choice
     one_process : whether one process drove all GPUs of a node, which training does not
     stated : whether the source states what a data sheet would; else facts are assumed
     family : clusters that are one machine, or alike in hardware and place, which are left out
@@ -64,6 +67,8 @@ class MeasuredNodes(NamedTuple):
     one_process: bool
     stated: bool
     family: str
+    algorithm: str = ""
+    protocol: str = ""
 
     def of(self, curve: CollectiveCurve) -> NodeFacts:
         """Return the facts with the version of a curve."""
@@ -74,25 +79,14 @@ class MeasuredNodes(NamedTuple):
     def seconds(self, law: NodeLaw, curve: CollectiveCurve, size_bytes: float) -> float:
         """Return the time by a law of a message of a curve, as its measurement was run [s]."""
         ranks, nodes = curve.ranks, curve.nodes
-        held = _HELD.get(curve.algorithm, curve.algorithm)
-        call = law.call(self.of(curve), curve.collective, ranks, nodes, size_bytes, held)
+        algorithm = curve.algorithm or self.algorithm
+        held, protocol = _HELD.get(algorithm, algorithm), curve.protocol or self.protocol
+        call = law.call(self.of(curve), curve.collective, ranks, nodes, size_bytes, held, protocol)
         if call is None:
             raise ValueError(f"the law has no {curve.name}")
         if self.one_process:
             return max(call.seconds, law.one_process_s(curve.ranks))
         return call.seconds
-
-
-def version_number(text: str) -> tuple[int, ...]:
-    """Return major and minor of a version, () where the text has none.
-
-    Examples
-    --------
-    >>> version_number("v2.18.3-1"), version_number("not stated")
-    ((2, 18), ())
-    """
-    found = re.match(r"v?(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else ()
 
 
 @cache
@@ -111,12 +105,49 @@ def measured_nodes() -> dict[str, MeasuredNodes]:
     }
 
 
+def family_of(series: str, cluster: str) -> str:
+    """Return the family of a cluster's curves: of its network if that is known, else the cluster.
+
+    Parameters
+    ----------
+    series : the measured network that its curves name
+    cluster : its own name
+    """
+    nodes = measured_nodes().get(series)
+    return cluster if nodes is None else nodes.family
+
+
+_FILES_FILE = "networks/clusters.csv"
+_FILES_SCHEMA = "perfsim/clusters/1"
+"""Which collected files are of which measured network."""
+
+
+@cache
+def networks_of_files() -> dict[str, str]:
+    """Return the measured network of each collected file, by the file's stem.
+
+    Files whose nodes a network counts differently (``stem@72``) are left out: their curves do not
+    fit its node type.
+
+    Raises
+    ------
+    DataError
+        If the table is damaged.
+    """
+    rows = read_table(shipped() / _FILES_FILE, _FILES_SCHEMA, ("network", "data_files"))
+    return {
+        stem: cells["network"]
+        for _, cells in rows
+        for stem in cells["data_files"].split()
+        if "@" not in stem
+    }
+
+
 def _read(cells: dict[str, str], path: Path, row: int, catalog: Catalog) -> MeasuredNodes:
     node = load_node_type(cells["node"], catalog, "node")
-    generation = cells["generation"] or _generation(node, catalog)
-    facts = node.facts(generation, version_number(cells["version"]))
+    facts = node_facts(node, catalog, version=version_number(cells["version"]))
     changed: dict[str, object] = {}
-    for column in ("gpus", "nics"):
+    for column in ("gpus", "gpus_per_switch", "nics"):
         if cells[column]:
             changed[column] = int(
                 cell_number(cells[column], column, path, row, whole=True, within=COUNT_LIMIT)
@@ -129,10 +160,13 @@ def _read(cells: dict[str, str], path: Path, row: int, catalog: Catalog) -> Meas
     for column in ("switch", "gpudirect"):
         if cells[column]:
             changed[column] = _yes(cells, column, path, row)
-    if cells["transport"]:
-        changed["transport"] = cells["transport"]
+    for column in ("generation", "transport"):
+        if cells[column]:
+            changed[column] = cells[column]
     if cells["peer_access"] and not _yes(cells, "peer_access", path, row):
         changed["inside"] = "host"
+    check_word(cells["algorithm"], ("", "ring", "tree"), "algorithm", path, row)
+    check_word(cells["protocol"], ("", "ll", "simple"), "protocol", path, row)
     changed["adds_in_network"] = _yes(cells, "in_network", path, row)
     return MeasuredNodes(
         node.name,
@@ -140,11 +174,9 @@ def _read(cells: dict[str, str], path: Path, row: int, catalog: Catalog) -> Meas
         _yes(cells, "one_process", path, row),
         _yes(cells, "stated", path, row),
         family(cells),
+        cells["algorithm"],
+        cells["protocol"],
     )
-
-
-def _generation(node: NodeType, catalog: Catalog) -> str:
-    return generation_of(load_device(node.gpu, catalog).architecture)
 
 
 def _yes(cells: dict[str, str], column: str, path: Path, row: int) -> bool:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.calibrate.data_sheet import era_lines, rate_findings
 from perfsim.cli.main import code
+from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import read_network
+from perfsim.network.node_type import load_node_type
 from perfsim.network.self_check import contradictions
+from perfsim.resolve import node_facts
 
 SIZES = tuple(2.0**power for power in range(10, 31, 2))
 HEAD = "collective,ranks,nodes,gpus_per_node,size_bytes,time_us"
@@ -94,3 +98,164 @@ def test_alike_rates_trees_of_two_nodes_and_single_nics_do_not() -> None:
     assert not contradictions([curve("all_reduce", 700e9, 2), curve("all_gather", 345e9, 2)])
     # One rank of a node crosses.
     assert not contradictions([curve("all_gather", 320e9), curve("send_recv", 40e9)])
+
+
+# What the largest messages speak for
+
+
+def at_rate(
+    collective: str,
+    bus: float,
+    nodes: int = 2,
+    gpus: int = 8,
+    algorithm: str = "",
+    version: str = "",
+) -> CollectiveCurve:
+    """Return a curve whose largest message, 1 GiB, has a bus bandwidth [B/s], as nccl-tests has."""
+    ranks = nodes * gpus
+    factor = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+    share = (ranks - 1) / ranks * factor[collective] if collective in factor else 1.0
+    seconds = tuple(50e-6 + share * size / bus for size in SIZES[:-1])
+    largest = share * SIZES[-1] / bus
+    return CollectiveCurve(
+        collective,
+        ranks,
+        nodes,
+        gpus,
+        SIZES,
+        (*seconds, largest),
+        "measured",
+        "made",
+        algorithm=algorithm,
+        version=version,
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "of", "share", "algorithm", "nics"),
+    [
+        # Inside: a GPU's links carry 450 GB/s; more is what switches that add show.
+        (at_rate("all_reduce", 480e9, 1), "links", 480 / 450, "nvls", None),
+        (at_rate("all_reduce", 345e9, 1), "links", 345 / 450, "ring", None),
+        (at_rate("all_gather", 340e9, 1), "links", 340 / 450, "ring", None),
+        (at_rate("all_gather", 500e9, 1), "links", 500 / 450, "more links than stated", None),
+        # Two nodes, 8 NICs of 50 GB/s: 450 GB/s is no ring. A tree sends 450 x 16 / 30 = 240 GB/s.
+        (at_rate("all_reduce", 450e9), "NICs", 450 / 400, "nvls_tree", 240 / 50),
+        (at_rate("all_reduce", 900e9), "NICs", 900 / 400, "more NICs than stated", 900 / 50),
+        # Four nodes: nothing is faster than the NICs.
+        (at_rate("all_reduce", 450e9, 4), "NICs", 450 / 400, "more NICs than stated", 9.0),
+        (at_rate("all_reduce", 30e9, 16), "NICs", 30 / 400, "none, slower", 0.6),
+        (at_rate("all_gather", 320e9, 4), "NICs", 320 / 400, "ring", 6.4),
+        (at_rate("broadcast", 300e9, 4), "NICs", 300 / 400, "chain", 6.0),
+        # An all-to-all of 16 ranks at 40 GB/s: 8 of 15 blocks leave, of 8 GPUs.
+        (at_rate("all_to_all", 40e9), "NICs", 40 * 64 / 15 / 400, "pairwise", 40 * 64 / 15 / 50),
+        # One rank of a node sends, over one NIC.
+        (at_rate("send_recv", 45e9), "a GPU's NICs", 45 / 50, "direct", 0.9),
+        # As NCCL_ALGO held it; on four of a node's GPUs, which own four NICs.
+        (at_rate("all_reduce", 300e9, 2, 8, "ring"), "NICs", 300 / 400, "ring (held)", 6.0),
+        (at_rate("all_gather", 150e9, 2, 4), "NICs", 150 / 200, "ring", 3.0),
+    ],
+)
+def test_largest_messages_by_hand(
+    made: CollectiveCurve, of: str, share: float, algorithm: str, nics: float | None
+) -> None:
+    """By hand on dgx-h100: NVSwitch and 450 GB/s a GPU, 8 NICs of 400 Gbit/s."""
+    node = load_node_type("dgx-h100", Catalog(), "node")
+    [found] = rate_findings(node, [made], Catalog())
+    assert (found.of, found.algorithm) == (of, algorithm)
+    assert found.share == pytest.approx(share)
+    assert found.nics == (nics if nics is None else pytest.approx(nics))
+    assert found.size_bytes == SIZES[-1]
+
+
+@pytest.mark.parametrize(
+    ("made", "nics"),
+    [
+        (at_rate("send_recv", 45e9), "1 of 1"),
+        (at_rate("all_gather", 320e9, 4), "7 of 8"),
+        (at_rate("all_gather", 201e9, 4), "4 of 8"),
+        (at_rate("all_gather", 320e9, 1), "-"),
+    ],
+)
+def test_whole_nics_by_hand(made: CollectiveCurve, nics: str) -> None:
+    node = load_node_type("dgx-h100", Catalog(), "node")
+    [found] = rate_findings(node, [made], Catalog())
+    assert found.cells()[6] == nics
+
+
+def test_a_gpu_of_four_nics_sends_over_all_of_them() -> None:
+    """By hand: p5 has 32 NICs of 12.5 GB/s for 8 GPUs."""
+    [found] = rate_findings(
+        load_node_type("p5", Catalog(), "node"), [at_rate("send_recv", 25e9)], Catalog()
+    )
+    assert (found.nics, found.nics_stated, found.share) == pytest.approx((2.0, 4.0, 0.5))
+
+
+def test_switches_add_from_the_version_on_that_has_it() -> None:
+    node = load_node_type("dgx-h100", Catalog(), "node")
+    made = [at_rate("all_reduce", 345e9, 1, version=version) for version in ("2.12.12", "2.21.5")]
+    assert [one.algorithm for one in rate_findings(node, made, Catalog())] == ["ring", "ring"]
+    made = [at_rate("all_reduce", 470e9, 1, version=version) for version in ("2.12.12", "2.21.5")]
+    assert [one.algorithm for one in rate_findings(node, made, Catalog())] == [
+        *("more links than stated", "nvls"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("node", "library", "version", "said", "count"),
+    [
+        ("dgx-h100", "nccl", "2.21.5+cuda12.4", "lacks PAT", 7),
+        ("dgx-h100", "nccl", "2.16.2", "lacks NVLS: the NVSwitches of a node add (since 2.17", 7),
+        ("dgx-a100", "nccl", "2.21.5", "no switch of these nodes adds", 7),
+        ("geforce-pcie4-8", "nccl", "2.4.8", "lacks LL128, and a choice by predicted times", 7),
+        ("geforce-pcie4-8", "nccl", "2.21.5", "LL128 is for NVLink, which these nodes lack", 7),
+        ("dgx-h100", "nccl", "", "the files state no version", 1),
+        ("mi300x-8", "rccl", "2.20.5", "rccl 2.20.5; NCCL's eras do not apply", 1),
+    ],
+)
+def test_the_era_of_a_library(node: str, library: str, version: str, said: str, count: int) -> None:
+    facts = node_facts(load_node_type(node, Catalog(), "node"), Catalog())
+    lines = era_lines(facts, library, version)
+    assert said in "\n".join(lines) and len(lines) == count
+
+
+def test_the_table_and_the_era_of_a_log_of_nccl_tests(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A log with NCCL's version in its head, 2 nodes of 8 GPUs."""
+    lines = ["# nThread 1 nGpus 1 minBytes 1024 maxBytes 1073741824 step: 4(factor)"]
+    lines += ["# Using devices"]
+    lines += [
+        f"#  Rank {rank:2} Group  0 Pid 1 on node{rank // 8} device  {rank % 8} [0x1b] NVIDIA H100"
+        for rank in range(16)
+    ]
+    lines += ["NCCL version 2.21.5+cuda12.4"]
+    lines += [
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+    ]
+    for size in SIZES:
+        time_us = 60 + 1.875 * size / 350e3
+        algbw = size / time_us / 1e3
+        lines.append(
+            f"{size:12.0f} {size / 4:12.0f} float sum -1 {time_us:.2f} {algbw:.2f}"
+            f" {algbw * 1.875:.2f} 0"
+        )
+    made = tmp_path / "log.txt"
+    made.write_text("\n".join(lines) + "\n")
+    flags = ("--collective", "all_reduce", "--name", "ours", "--out", tmp_path)
+    left, out, err = run(capsys, made, *flags, "--node", "dgx-h100")
+    assert (left, err) == (0, "")
+    assert "What its largest messages speak for" in out
+    row = next(
+        line.split() for line in out.split("\n") if line.split()[:3] == ["all_reduce", "2", "x"]
+    )
+    assert row[4:6] == ["1.07", "GB"] and "of NICs" in " ".join(row)
+    assert "Library: nccl 2.21.5" in out and "has NVLSTree between nodes" in out
+    left, out, err = run(capsys, made, *flags, "--node", "dgx-h100", "--force", "--json")
+    [found] = json.loads(out)["data_sheet"]
+    assert left == 0 and (found["collective"], found["nodes"], found["ranks"]) == (
+        "all_reduce",
+        2,
+        16,
+    )
+    assert found["nics_stated"] == 8 and 0.5 < found["share"] < 1

@@ -53,7 +53,7 @@ def test_csv_has_the_rows_of_the_json_with_units_in_the_names(
         assert float(row["sent_per_gpu_bytes"]) == one["communication"]["bytes_per_gpu"]
     units = ("_s", "_bytes", "_ratio")
     words = {"method", "told_apart", "may_be_fastest", "against_ssgd", "learns_as_ssgd", "model"}
-    words |= {"compression", "software", "recompute", "optimizer", "reduce_dtype"}
+    words |= {"compression", "software", "input", "recompute", "optimizer", "reduce_dtype"}
     words |= {"exchange_each"}
     words |= {"net", "intra_net", "gpu", "precision", "options", "fusion", "bottleneck"}
     counts = {"rank", "gpus", "gpus_per_node", "nodes", "batch", "seq", "calls", "accumulate"}

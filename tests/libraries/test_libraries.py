@@ -91,10 +91,13 @@ def test_a_network_of_rccl_is_its_own() -> None:
     there = make_cluster(16, 8, None, net, load_network("mi300x-infinity-fabric", Catalog(), "net"))
     cost = there.cost("all_reduce", 2.0**30)
     assert (there.library, cost.grade) == ("rccl", "measured")
-    longer = make_cluster(
-        32, 8, None, net, load_network("mi300x-infinity-fabric", Catalog(), "net")
-    )
-    assert longer.seconds("all_reduce", 2.0**30) > cost.seconds
+
+    # MI325X, the same NICs, 4 GiB on 4 and 8 nodes: 23.9 and 24.6 ms (same page, AAC11).
+    for nodes, measured_s in ((4, 23.9e-3), (8, 24.6e-3)):
+        inside = load_network("mi300x-infinity-fabric", Catalog(), "net")
+        longer = make_cluster(8 * nodes, 8, None, net, inside)
+        assert longer.seconds("all_reduce", 2.0**32) == pytest.approx(measured_s, rel=0.05)
+        assert longer.seconds("all_reduce", 2.0**34) > there.seconds("all_reduce", 2.0**34)
 
 
 # gloo, by hand

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perfsim.collectives import algorithms, find_algorithm
 from perfsim.errors import RequestError
+from perfsim.methods.base import Group
 from perfsim.network.cluster import (
     Cluster,
     Latency,
@@ -19,6 +20,7 @@ from perfsim.network.cluster import (
     make_cluster,
     node_placement,
 )
+from perfsim.network.fabrics.slowdown import oversubscribed
 from perfsim.quantity import Quantity
 
 FAST = custom_link("10GB/s,2us", "test")
@@ -145,6 +147,40 @@ def test_more_bandwidth_is_never_slower(
         assert fast.cost(collective, size_bytes).seconds <= slow.cost(
             collective, size_bytes
         ).seconds * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("nics", "all_reduce_us"), [(1, 1875), (2, 937.5), (8, 234.375)])
+def test_a_rank_sends_over_one_nic_of_its_node(nics: int, all_reduce_us: float) -> None:
+    """By hand: 1 MB at 1 GB/s a NIC takes 1 ms however many NICs a node has; a ring uses all."""
+    wire, bus = custom_link("1GB/s,0us", "test"), custom_link("100GB/s,0us", "test")
+    sixteen = Cluster(16, (8, 8), wire, bus, nics)
+    assert sixteen.cost("send_recv", 1e6).seconds * 1e6 == pytest.approx(1000)
+    assert sixteen.cost("all_reduce", 1e6, "ring").seconds * 1e6 == pytest.approx(all_reduce_us)
+    inside = Cluster(8, (8,), None, bus, nics)
+    assert inside.cost("send_recv", 1e6).seconds * 1e6 == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("group", "nics", "times"),
+    [
+        *(("leaders", 4, 1), ("across", 4, 2), ("across", 8, 1), ("across", 1, 8)),
+        *(((8, 2), 1, 2), ((8, 2), 2, 1), ((8, 2), 8, 1)),
+    ],
+)
+def test_groups_that_send_share_the_nics_of_a_node(group: Group, nics: int, times: float) -> None:
+    """By hand, two nodes of eight: as many ranks of a node send as groups cross, one NIC each."""
+    wire, bus = custom_link("1GB/s,0us", "test"), custom_link("100GB/s,0us", "test")
+    sixteen = Cluster(16, (8, 8), wire, bus, nics)
+    assert sixteen.of(group, "send_recv", 1e6).seconds == pytest.approx(times * 1e-3)
+
+
+def test_one_rank_meets_a_narrow_uplink_only_where_one_nic_does() -> None:
+    """By hand: an uplink of half a node's NICs carries two of four, which is more than one."""
+    wire, bus = custom_link("1GB/s,0us", "test"), custom_link("100GB/s,0us", "test")
+    for nics, times in ((1, 2.0), (2, 1.0), (4, 1.0)):
+        fabric = oversubscribed(2.0)
+        cluster = Cluster(8, (4, 4), wire, bus, nics, fabric=fabric, narrowed=True)
+        assert cluster.cost("send_recv", 1e6).seconds == pytest.approx(times * 1e-3)
 
 
 def test_spread_weighs_latency_and_rate_by_their_share() -> None:

@@ -39,7 +39,7 @@ def test_inside_its_range_the_curve_itself_and_measured(size: float, nodes: int)
 def test_a_curve_that_was_not_repeated_is_as_wrong_as_reading_between_sizes() -> None:
     once = curve(4, spread=None)
     cost = told(MeasuredCollectives((once,)), "all_reduce", 1e6, (4,) * 4)
-    assert cost.spread == cost.terms[0].quantity.spread == interpolation_error()
+    assert cost.spread == cost.terms[0].quantity.spread == interpolation_error(1e6)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e9])
@@ -58,7 +58,7 @@ def test_other_numbers_of_nodes_with_the_error_of_the_law(nodes: int, ratio: flo
     (term,) = cost.terms
     assert cost.seconds == ScalingLaw(curves).seconds(4 * nodes, nodes, 1e6)
     assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
-    assert cost.spread == term.quantity.spread == growth_error(ratio)
+    assert cost.spread == term.quantity.spread == growth_error(ratio, 1e6)
     assert "carried from all_reduce on 16 GPUs (4 x 4)" in term.quantity.source
 
 
@@ -74,7 +74,7 @@ def test_gathering_from_all_reduce_as_validated(collective: str, size: float) ->
     assert cost.seconds == pytest.approx(half_of_all_reduce(whole, size, latency_s), rel=1e-3)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
-    assert cost.spread == growth_error(1.0)
+    assert cost.spread == growth_error(1.0, size)
     more = told(MeasuredCollectives((whole, curve(16))), collective, size, (4,) * 4)
     assert more == cost  # what larger clusters say does not matter where these ranks were measured
 
@@ -90,7 +90,7 @@ def test_one_gathering_collective_stands_for_the_other(collective: str) -> None:
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
     assert term.term.startswith(collective)
     assert f"{collective} taken as {other}" in term.quantity.source
-    assert cost.spread == term.quantity.spread == growth_error(1.0)
+    assert cost.spread == term.quantity.spread == growth_error(1.0, 1e6)
 
 
 def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> None:
@@ -119,7 +119,8 @@ def test_falling_curves_are_interpolated_as_measured() -> None:
         told(known, "all_reduce", size, (4, 4)).seconds for size in (1e3, 31622.7766, 1e6)
     )
     assert (start, end) == (4e-4, 1e-4)
-    assert middle == pytest.approx(2e-4)  # half way in log size and log time
+    share = (10**4.5 - 1e3) / (1e6 - 1e3)
+    assert middle == pytest.approx(4e-4 - share * 3e-4)  # a line in size and time
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_beyond_its_sizes_in_proportion_to_the_links(size: float) -> None:
     assert cost.seconds == pytest.approx(four.at(edge) * share)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
-    assert term.quantity.spread == growth_error(size / edge)
+    assert term.quantity.spread == growth_error(size / edge, size)
 
 
 @given(st.sampled_from([1.001, 1.5, 2.0, 8.0]), st.floats(SMALL, LARGE))

@@ -54,9 +54,14 @@ def test_what_no_measurement_can_be_is_refused(change: dict[str, object], senten
     assert sentence in str(error.value)
 
 
-def test_between_two_points_the_line_is_straight_in_logarithms() -> None:
-    assert CURVE.at(2048) == pytest.approx(math.sqrt(1e-5 * 2e-5))
-    assert CURVE.at(4096 * 4) == pytest.approx(math.sqrt(2e-5 * 1e-4))
+def test_between_two_points_time_is_a_line_in_size_and_between_knots_in_logarithms() -> None:
+    """By hand: 1024 of 3072 bytes on, and 12288 of 61440; in logs both sizes are half way."""
+    knots = replace(CURVE, kind="fitted")
+    assert CURVE.at(2048) == pytest.approx(1e-5 + 1e-5 / 3)
+    assert CURVE.at(4096 * 4) == pytest.approx(2e-5 + 8e-5 / 5)
+    for one in (knots.at, CURVE.log_at):
+        assert one(2048) == pytest.approx(math.sqrt(1e-5 * 2e-5))
+        assert one(4096 * 4) == pytest.approx(math.sqrt(2e-5 * 1e-4))
 
 
 def test_outside_its_range_a_curve_says_nothing() -> None:

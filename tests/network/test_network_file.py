@@ -29,6 +29,7 @@ ranks = [4, 8]
 rate = { value = "1GB/s", range = ["1KB", "1MB"], residual = "3%", kind = "fitted", source = "s" }
 tree_rate = { value = "0.5GB/s", error = "0.05GB/s", kind = "measured", source = "s" }
 gamma = { value = "0.001ns/B", kind = "derived", source = "s" }
+falls_with_nodes = { value = 0.2, error = 0.1, nodes = 2, kind = "derived", source = "s" }
 
 [[link.segments]]
 algorithm = "ring"
@@ -142,6 +143,14 @@ def test_network_file_by_hand(tmp_path: Path) -> None:
         ('["1KB", "1MB"], residual = "3%"', '["1MB", "1KB"]', "link[1].rate.range: the lowest"),
         ('"0.001ns/B"', '"0.001"', "link[1].gamma.value: '0.001' is not a time a byte (a bare"),
         ("ranks = [4, 8]", "ranks = [8, 4]", "link[1].ranks: found [8, 4], allowed are whole"),
+        (
+            "value = 0.2",
+            "value = 1.2",
+            "link[1].falls_with_nodes.value: found 1.2, allowed is a num",
+        ),
+        ("error = 0.1", "error = true", "link[1].falls_with_nodes.error: found True, allowed is a"),
+        ("nodes = 2", "nodes = 0", "link[1].falls_with_nodes.nodes: found 0, allowed is a whole"),
+        ("nodes = 2", "node = 2", "link[1].falls_with_nodes.node: unknown key; did you mean 'node"),
         ('"100KB"', '"1KB"', "link[1].segments[1].knots[2].size: sizes rise from knot"),
         ('algorithm = "tree"', 'algorithm = "ring"', "link[1].segments[2].algorithm: 'ring' has"),
         ('algorithm = "ring"', 'algorithm = "any"', "link[1].segments[2].algorithm: 'tree' has"),

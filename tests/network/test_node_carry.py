@@ -1,4 +1,4 @@
-"""All-reduces of two nodes carried to more by the data sheet of nodes whose switches add."""
+"""Collectives of two nodes carried to more, with what the data sheet of the nodes says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_carry import carried_seconds, carries
+from perfsim.network.node_carry import carried_seconds, carries, carry
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
+from perfsim.network.scaling_laws import ScalingLaw
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 
@@ -64,6 +65,48 @@ def test_only_two_nodes_whose_switches_add_are_carried_so() -> None:
     assert not carries(FACTS, replace(made, algorithm="ring"), 4)
     assert not carries(FACTS, replace(made, collective="all_gather"), 4)
     assert not carries(FACTS, replace(made, nodes=4, ranks=32), 8)
+
+
+RINGS = FACTS._replace(generation="ampere")
+"""The same nodes, if their switches did not add."""
+
+
+def test_elsewhere_a_curve_grows_by_its_own_law() -> None:
+    made = curve()
+    for other in (
+        made,
+        replace(made, collective="all_gather"),
+        replace(made, algorithm="ring"),
+        replace(made, nodes=4, ranks=32),
+        replace(made, library="gloo"),
+    ):
+        growth = ScalingLaw([other])
+        found = carry(growth, RINGS, node_law(), 8, 2.0**14)
+        assert found == (growth.seconds(64, 8, 2.0**14), False)
+
+
+def test_without_a_data_sheet_a_curve_grows_by_its_own_law() -> None:
+    growth = ScalingLaw([curve()])
+    assert carry(growth, None, None, 8, 1e6) == (growth.seconds(64, 8, 1e6), False)
+
+
+def test_switches_that_add_leave_two_nodes_to_the_node_type_alone() -> None:
+    made = curve()
+    found = carry(ScalingLaw([made]), FACTS, node_law(), 8, 1e9)
+    assert found == (carried_seconds(node_law(), FACTS, made, 8, 1e9), True)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_no_growth_beats_the_nics_data_sheet_on_more_than_two_nodes(collective: str) -> None:
+    """By hand: n (P-1)/P a rank, twice for all_reduce, at 8 x 400 Gbit/s; SHARP may send less."""
+    passes = 2 if collective == "all_reduce" else 1
+    fast = replace(curve(0.01), collective=collective, nodes=4, ranks=32)
+    least_s = passes * 127 / 128 * 2.0**33 / 400e9
+    found = carry(ScalingLaw([fast]), RINGS, node_law(), 16, 2.0**33)
+    assert found.seconds == pytest.approx(least_s)
+    for free in (replace(fast, algorithm="sharp"), replace(fast, gpus_per_node=4, ranks=16)):
+        found = carry(ScalingLaw([free]), RINGS, node_law(), 16, 2.0**33)
+        assert found.seconds < 0.9 * least_s
 
 
 def test_a_network_that_states_its_node_type_is_carried_by_it() -> None:

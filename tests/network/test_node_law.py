@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
+from perfsim.network.cluster import make_cluster
 from perfsim.network.node_law import NodeFacts, NodeLaw, node_error, node_law
-from perfsim.network.node_type import generation_of, load_node_type
+from perfsim.network.node_network import node_network
+from perfsim.network.node_type import load_node_type
+from perfsim.resolve import node_facts
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
@@ -22,11 +25,8 @@ JOINED = sorted(name for name, node in NODES.items() if node.nics is not None)
 
 
 def facts(name: str, generation: str = "") -> NodeFacts:
-    from perfsim.compute.device import load_device
-
-    node = NODES[name]
-    known = generation_of(load_device(node.gpu or "v100", CATALOG).architecture)
-    return node.facts(generation or known)
+    own = node_facts(NODES[name], CATALOG)
+    return own._replace(generation=generation) if generation else own
 
 
 def bus(name: str, collective: str, nodes: int, size: float, held: str = "") -> float:
@@ -42,11 +42,21 @@ def bus(name: str, collective: str, nodes: int, size: float, held: str = "") -> 
 # By hand
 
 
+@pytest.mark.parametrize("name", JOINED)
+def test_links_and_law_send_over_the_nics_of_one_rank(name: str) -> None:
+    """By law: 1 GB from rank to rank of two nodes, by the links' formula and by the law."""
+    of = facts(name)
+    cluster = make_cluster(2 * of.gpus, of.gpus, None, node_network(NODES[name]))
+    by_law = node_law().call(of, "send_recv", 2 * of.gpus, 2, 1e9)
+    assert by_law is not None
+    assert cluster.cost("send_recv", 1e9).seconds == pytest.approx(by_law.seconds, rel=0.02)
+
+
 def test_a_gathering_ring_by_hand() -> None:
     """Eight GPUs on two nodes: 6 steps inside, 1 hop, 7/8 of the bytes at the NICs' rate."""
     ones = dict.fromkeys(node_law().constants, 1.0)
-    ones |= {"nic_share.infiniband": 0.5, "low_latency.nvlink": 0.1, "low_latency.net": 0.1}
-    law = NodeLaw(ones | {"hop_growth.infiniband": 0.0, "congestion": 0.0, "simple_step": 2.0})
+    ones |= {"nic_share.rdma": 0.5, "low_latency.nvlink": 0.1, "low_latency.net": 0.1}
+    law = NodeLaw(ones | {"hop_growth.rdma": 0.0, "congestion": 0.0, "simple_step": 2.0})
     four = NodeFacts("ampere", "nvlink3", 300e9, False, 4, 4, 25e9, "infiniband")
     large = law.call(four, "all_gather", 8, 2, 8e9)
     # Simple: three starts, 6 steps and a hop of 1 us each; the NICs reach 50 of 100 GB/s.
@@ -70,6 +80,82 @@ def test_a_rank_owns_the_nics_of_its_gpu() -> None:
 
 def test_send_recv_between_nodes_is_one_rank_s_nics() -> None:
     assert bus("dgx-h100", "send_recv", 2, 1e10) * 16 / 15 == pytest.approx(44e9, rel=0.05)
+
+
+def test_low_latency_has_a_rate_of_its_own_on_each_link() -> None:
+    """A gather over TCP held to LL: 7/8 of the bytes at half of 1 GB/s, whatever NVLink does."""
+    ones = dict.fromkeys(node_law().constants, 1.0)
+    ones |= {"tcp_most": 1.0, "low_latency.nvlink": 0.01, "low_latency.net": 0.5, "congestion": 0}
+    four = NodeFacts("ampere", "nvlink3", 300e9, False, 4, 1, 1e12, "tcp", gpudirect=False)
+    call = NodeLaw(ones).call(four, "all_gather", 8, 2, 8e9, protocol="ll")
+    assert call is not None
+    assert call.seconds == pytest.approx(7e9 / 0.5e9, rel=1e-4)
+
+
+def test_a_hop_of_a_ring_grows_with_what_it_carries() -> None:
+    """64 blocks of 64 B are no large message, though 4 KiB in all; one of 4 KiB is half grown."""
+    law = NodeLaw(dict.fromkeys(node_law().constants, 1.0) | {"hop_growth.slingshot": 3.0})
+    one = NodeFacts("ampere", "", 0.0, False, 1, 1, 25e9, "slingshot")
+    gathered = law.call(one, "all_gather", 64, 64, 4096.0, protocol="ll")
+    assert gathered is not None
+    assert gathered.latency_s == pytest.approx((1 + 63) * 1e-6, rel=0.01)
+    cast = law.call(one, "broadcast", 64, 64, 4096.0, protocol="ll")
+    assert cast is not None
+    assert cast.latency_s == pytest.approx((1 + 63 * (1 + 3 / 2)) * 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shared", "gpus", "reduced", "cast"),
+    [
+        (1, 8, 1.0, 1.0),  # a root port each
+        (2, 8, 2.0, 2.0),  # the middle of a chain still has two that send
+        (8, 8, 8.0, 7.0),  # the last of a chain sends nothing
+        (8, 2, 2.0, 1.0),  # two of eight GPUs take part
+    ],
+)
+def test_gpus_behind_one_switch_share_its_link_into_the_host(
+    shared: int, gpus: int, reduced: float, cast: float
+) -> None:
+    law = node_law()
+    own = NodeFacts("ada", "host", 30e9, False, 8)
+    behind = own._replace(gpus_per_switch=shared)
+
+    def longer(collective: str) -> float:
+        alone, together = (law.call(of, collective, gpus, 1, 1e12) for of in (own, behind))
+        assert alone is not None and together is not None
+        return together.seconds / alone.seconds
+
+    assert longer("all_reduce") == pytest.approx(reduced, rel=1e-3)
+    assert longer("broadcast") == pytest.approx(cast, rel=1e-3)
+    joined = behind._replace(inside="pcie")  # peers read each other below the switch
+    direct = law.call(joined, "all_reduce", gpus, 1, 1e12)
+    alone = law.call(own._replace(inside="pcie"), "all_reduce", gpus, 1, 1e12)
+    assert direct == alone
+
+
+def test_each_process_of_an_all_to_all_has_sockets_of_its_own() -> None:
+    """Four senders under a power of 1/2 carry twice what one does; a ring does not gain."""
+    ones = dict.fromkeys(node_law().constants, 1.0) | {"tcp_senders": 0.5, "congestion": 0.0}
+    law = NodeLaw(ones)
+    four = NodeFacts("ampere", "nvlink3", 1e15, False, 4, 1, 1e12, "tcp", gpudirect=False)
+    pairs = law.call(four, "all_to_all", 8, 2, 1e12)
+    gather = law.call(four, "all_gather", 8, 2, 1e12)
+    assert pairs is not None and gather is not None
+    assert pairs.seconds == pytest.approx(4 * 0.5e12 / 2e9, rel=1e-3)  # 4 of 8 blocks leave, by 4
+    assert gather.seconds == pytest.approx(7 / 8 * 1e12 / 1e9, rel=1e-3)
+
+
+def test_a_virtual_nic_costs_tcp_alone() -> None:
+    law = node_law()
+    for name, dearer in (("eth-100g", True), ("dgx-h100", False)):
+        plain = facts(name, "turing")
+        one, cloud = (
+            law.call(of, "all_reduce", 2 * of.gpus, 2, 8.0)
+            for of in (plain, plain._replace(virtual=True))
+        )
+        assert one is not None and cloud is not None
+        assert (cloud.seconds > 1.2 * one.seconds) is dearer
+        assert dearer or cloud == one
 
 
 # By law
@@ -184,7 +270,7 @@ def test_old_efa_has_no_low_latency_protocol() -> None:
     through = law.call(p4d._replace(gpudirect=False), "all_gather", 16, 2, 8.0)
     assert direct is not None and through is not None
     assert direct.latency_s > through.latency_s / law.constants["hop_no_gpudirect"]
-    started = law.constants["simple.ampere"] + law.constants["net_simple.efa1"]
+    started = law.constants["simple.ampere"] + law.constants["net_simple.other"]
     assert direct.latency_s > started * 1e-6
 
 
@@ -196,6 +282,35 @@ def test_an_algorithm_may_be_held() -> None:
     assert law.call(facts("dgx-a100"), "all_reduce", 64, 8, 1e9, "nvls_tree") is None
     gathered = law.call(of, "all_gather", 64, 8, 1e9, "tree")
     assert gathered is not None and gathered.algorithm == "ring"  # NCCL has no other
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast", "send_recv"])
+def test_a_protocol_may_be_held(collective: str) -> None:
+    law, of = node_law(), facts("dgx-a100")
+    for size in (8.0, 1e9):
+        both = [law.call(of, collective, 16, 2, size, protocol=name) for name in ("ll", "simple")]
+        free = law.call(of, collective, 16, 2, size)
+        assert free in both and both[0] != both[1]
+        assert law.call(of, collective, 16, 2, size, protocol="ll128") == both[0]
+    assert law.call(of, collective, 16, 2, 8.0, protocol="lll") is None
+
+
+def test_rccl_has_all_pairs_on_eight_joined_gpus() -> None:
+    """Two steps in place of fourteen, up to 16 MiB (MSCCL's files in ROCm/rccl)."""
+    law, of = node_law(), facts("mi300x-8")
+    small = law.call(of, "all_reduce", 8, 1, 8.0)
+    assert small is not None and small.algorithm == "all_pairs"
+    steps = law.constants["start.cdna"] + 2 * law.constants["step.nvlink"]
+    assert small.latency_s == pytest.approx(steps * 1e-6)
+    for other, ranks, nodes, size in (
+        (of, 8, 1, 2.0**24 + 1),
+        (of, 4, 1, 8.0),
+        (of, 16, 2, 8.0),
+        (of._replace(rccl=False), 8, 1, 8.0),
+        (facts("frontier"), 8, 1, 8.0),  # CDNA 2: not every pair is joined
+    ):
+        call = law.call(other, "all_reduce", ranks, nodes, size)
+        assert call is not None and call.algorithm in ("ring", "tree")
 
 
 # Published rates that the law was not tuned to the digit for
@@ -221,10 +336,25 @@ def test_a_published_bus_bandwidth(
     assert bus(name, collective, nodes, size) == pytest.approx(published, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("size", "published"), [(8, 40e-6), (2**16, 59.5e-6), (2**20, 82e-6), (2**30, 5525e-6)]
+)
+def test_rccl_between_nodes_starts_as_it_does_on_nodes_that_nothing_was_fitted_on(
+    size: float, published: float
+) -> None:
+    """2 x 8 MI355X, RCCL 2.26.6, 8 x 400 Gbit/s (hisohara/ai-scripts @0780bb3c, AAC14).
+
+    The 2 x 8 MI300X of the same page take 219 us at 16 B: that machine's state, not RCCL's start.
+    """
+    call = node_law().call(facts("mi300x-8"), "all_reduce", 16, 2, size)
+    assert call is not None
+    assert abs(log(call.seconds / published)) < log(1.6)
+
+
 def test_every_class_of_network_has_an_error() -> None:
     for name in JOINED:
         of = facts(name)
         for nodes in (1, 2, 64):
             for size in (8.0, 1e6, 1e9):
                 if nodes > 1 or of.inside:
-                    assert 0.1 < node_error(of, nodes, size) < log(4)
+                    assert 0.1 < node_error(of, nodes, size) < log(5)

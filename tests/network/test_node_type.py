@@ -78,6 +78,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     ("before", "after", "said"),
     [
         ('"pcie4"', '"pci4"', "inside.link: found 'pci4'; did you mean 'pcie4'?"),
+        ('"pcie4"', '"none"', "inside.link: found 'none' for 4 GPUs"),
         ('"31.5GB/s"', '"31.5"', "inside.rate: '31.5' is not a rate"),
         ('"31.5GB/s"', '"0GB/s"', "inside.rate: found 0 with link 'pcie4'"),
         ("peer_access = true\n", "", "inside.peer_access: "),
@@ -112,3 +113,21 @@ def test_a_single_node_has_no_nics_to_change() -> None:
     assert node_network(node).links.keys() == {"intra"}
     with pytest.raises(RequestError, match="nic: dgx-h100 has no NICs"):
         node.with_nics(None, 1e9)
+
+
+def test_a_switch_of_several_gpus_and_virtual_nics_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    text = GOOD.replace("peer_access = true\n", "peer_access = false\ngpus_per_switch = 4\n")
+    path.write_text(text.replace("gpudirect = true\n", "gpudirect = true\nvirtual = true\n"))
+    of = read_node_type(path).facts("ampere")
+    assert (of.inside, of.gpus_per_switch, of.virtual) == ("host", 4, True)
+    path.write_text(GOOD)
+    plain = read_node_type(path).facts("ampere")
+    assert (plain.gpus_per_switch, plain.virtual) == (1, False)
+    for line, wrong in (
+        ("peer_access = true", "gpus_per_switch = 0"),
+        ("count = 2", "virtual = 2"),
+    ):
+        path.write_text(GOOD.replace(line, f"{line}\n{wrong}"))
+        with pytest.raises(DataError, match=wrong.partition(" ")[0]):
+            read_node_type(path)

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, make_cluster
 from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
-from perfsim.network.link import Link, custom_link
-from perfsim.network.network_file import read_network
-from perfsim.network.route import inside_node, through_fabric
+from perfsim.network.link import Link, NodeExponent, custom_link
+from perfsim.network.network_file import Network, load_network, read_network
+from perfsim.network.route import among_nodes, inside_node, through_fabric
 from perfsim.network.routing import PATTERNS
+from perfsim.quantity import Quantity
 
 FABRIC = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 8.0)), 1e-6)
 """Leaves of four nodes whose uplinks are worth half a node."""
@@ -73,6 +75,49 @@ def test_unknown_ranks_count_as_alone_and_a_full_fabric_bounds_the_nodes() -> No
     assert gigabytes(found)[0] > 0
     with pytest.raises(RequestError, match="10 are asked for"):
         through_fabric(link((2, 72)), torus, "all_to_all", (1,) * 10, 1, True)
+
+
+def falling(exponent: float, error: float, nodes: int) -> Link:
+    """Return a link of 1 GB/s whose rate falls with nodes."""
+    quantity = Quantity(exponent, "", "derived", "by hand", error / exponent)
+    return replace(link(), falls=NodeExponent(quantity, nodes))
+
+
+def test_a_rate_that_falls_with_nodes_by_hand() -> None:
+    found = among_nodes(falling(0.5, 0.25, 2), 8)
+    assert gigabytes(found) == pytest.approx((0.5, 0.5))
+    assert found.rate.spread == pytest.approx(4.0**0.25 - 1.0)
+    assert found.rate.kind == "derived" and "0.5 of it on 8 nodes: by hand" in found.rate.source
+    assert found.ring == link().ring  # a hop is as long as it was
+    # Up to the nodes that it was measured on the rate stays.
+    assert among_nodes(falling(0.5, 0.25, 2), 2).rate == link().rate
+    assert among_nodes(link(), 64) == link()
+
+
+def test_a_ring_over_more_nodes_takes_the_rate_that_is_left() -> None:
+    """Of 1 GB/s, 2 (P - 1) / P n bytes: 1.5 s a GB over 4 nodes, half the rate over 8."""
+    net = Network("n", "n", "custom", None, 1, {"inter": falling(0.5, 0.0, 2)})
+    for nodes, slower in ((2, 1.0), (8, 2.0)):
+        cluster = make_cluster(nodes, 1, None, net)
+        volume = 2.0 * (nodes - 1) / nodes * 1e9
+        seconds = cluster.cost("all_reduce", 1e9, "ring").seconds
+        assert seconds == pytest.approx(volume * slower / 1e9, rel=1e-3)
+
+
+@given(st.floats(0.0, 1.0), st.integers(2, 64), st.integers(1, 512))
+def test_a_rate_never_rises_as_nodes_are_added(exponent: float, measured: int, nodes: int) -> None:
+    one = NodeExponent(Quantity(exponent, "", "derived", "by law", 0.5), measured)
+    assert 1.0 <= one.slower(nodes) <= one.slower(nodes + 1)
+    assert 0.0 <= one.spread(nodes) <= one.spread(nodes + 1)
+    assert one.slower(measured) == 1.0
+
+
+def test_presets_of_fast_ethernet_fall_and_those_at_line_rate_do_not() -> None:
+    for name, falls in (("10gbe", False), ("1gbe", False), ("25gbe", True), ("100gbe", True)):
+        found = load_network(name, Catalog(), "net").links["inter"]
+        assert (found.falls is not None) is falls, name
+        if found.falls is not None:
+            assert "profiles/build/node_exponent.py" in found.falls.exponent.source
 
 
 def test_inside_a_node_by_hand() -> None:

@@ -14,6 +14,7 @@ from perfsim.network.scaling_laws import (
     gathering_floor,
     half_of_all_reduce,
     inside_share,
+    least_seconds,
     longer_chain,
     longer_ring,
     more_binomial_rounds,
@@ -145,6 +146,44 @@ def test_beside_measured_nodes_the_law_bears_what_it_misses_there() -> None:
 
 def test_a_tree_carries_n_on_two_nodes_and_two_n_on_more() -> None:
     assert [tree_nic_bytes(nodes, 1e6) for nodes in (2, 3, 64)] == [1e6, 2e6, 2e6]
+
+
+def test_a_curve_of_large_messages_shows_no_latency_but_nccls_figures_do() -> None:
+    """By hand, 2.18 and NVLink: 4 x 4 GPUs; the line of the first two points would reach zero."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    large = curve("all_reduce", 16, 4, {1e6: 100, 2e6: 200}, **words)
+    tree = 6.8 + 6 * 0.6 + 4 * 5.0
+    assert us(extrapolate(large, 8.0)) == tree == us(least_seconds(large))
+    assert us(extrapolate(large, 5e5)) == 50
+    around = curve("all_gather", 16, 4, {1e6: 100, 2e6: 200}, **words)
+    assert us(extrapolate(around, 8.0)) == 6.6 + 3 * 2.7 + 12 * 0.6
+    assert extrapolate(replace(large, library="gloo"), 8.0) < 1e-8
+    quick = curve("all_reduce", 16, 4, {1e6: 20, 2e6: 40}, **words)
+    assert us(extrapolate(quick, 8.0)) == 20  # never more than the smallest message measured
+
+
+def test_no_time_from_large_messages_alone_is_below_nccls_figures() -> None:
+    """By hand, 2.18 and NVLink: 64 nodes of four are 6 levels; a curve with latency is its own."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    large = curve("all_reduce", 16, 4, {1e9: 10000, 2e9: 20000}, **words)
+    least = 6.8 + 6 * 0.6 + 2 * 6 * 5.0
+    assert us(ScalingLaw([large]).seconds(256, 64, 8.0)) == least
+    assert us(least_seconds(large, 256, 64)) == least
+    shown = curve("all_reduce", 16, 4, {8: 12, 1e9: 10000}, **words)
+    assert ScalingLaw([shown]).seconds(256, 64, 8.0) < 0.9 * least_seconds(large, 256, 64)
+
+
+def test_a_tree_of_more_than_two_nodes_runs_at_a_share_of_the_rings_rate() -> None:
+    """By hand: rings of 4 nodes show 20 GB/s; 2 x 1 MB of a tree's NIC at 14.6 GB/s are 137 us."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    points = {8: 40, 1e6: 100 / 0.73, 64e6: 64e6 * 2 * 15 / 16 / 20e3}
+    tuned = ScalingLaw([curve("all_reduce", 16, 4, points, **words)]).tuned
+    assert tuned is not None and us(tuned.wire_s_per_byte) == 1 / 20e3
+    assert us(tuned._wire_s(8, 1e6)) == 100 / 0.73
+    assert us(tuned._wire_s(2, 1e6)) == 50
+    words["gpu"], eight = "H100", {8: 40, 64e6: 64e6 * 2 * 31 / 32 / 20e3}
+    adding = ScalingLaw([replace(curve("all_reduce", 32, 4, eight, **words))]).tuned
+    assert adding is not None and us(adding._wire_s(8, 1e6)) == 100  # NVLS: no tree's share
 
 
 def test_call_of_nccl_by_its_own_figures() -> None:

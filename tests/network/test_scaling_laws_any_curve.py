@@ -119,7 +119,7 @@ def test_a_node_more_is_no_leap_on_any_shipped_network() -> None:
             before: dict[int, tuple[float, object]] = {}
             for nodes in NODES:
                 tuned = growth.tuned
-                taken = tuned and tuned.choice.weights(gpus * nodes, nodes, size)
+                taken = tuned and tuned.choice.label(gpus * nodes, nodes, size)
                 before[nodes] = growth.seconds(gpus * nodes, nodes, size), taken
                 less = before.get(nodes - 1)
                 if less is None or less[1] != taken or {nodes, nodes - 1} & there:
@@ -141,9 +141,9 @@ def test_beside_measured_nodes_there_is_no_leap_either() -> None:
                     gpus, tuned = one.gpus_per_node, growth.tuned
                     if not one.inside(size) or growth.measured(gpus * nodes, nodes):
                         continue
-                    if tuned and tuned.choice.weights(
+                    if tuned and tuned.choice.label(
                         gpus * nodes, nodes, size
-                    ) != tuned.choice.weights(one.ranks, one.nodes, size):
+                    ) != tuned.choice.label(one.ranks, one.nodes, size):
                         continue
                     asked += 1
                     step_up = growth.seconds(gpus * nodes, nodes, size) / extrapolate(one, size)

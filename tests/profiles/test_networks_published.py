@@ -40,7 +40,7 @@ PUBLISHED = (
         {1024: 109, 65536: 262.7, 1048576: 806.7, 16777216: 9082.5, 134217728: 67134},
     ),
     Published(
-        "100gbe",
+        "aws-tcp100",
         None,
         (2, 1, 1),
         "zarzen/nccl-tests@150149d278a8 2p3dn.2GPUs.log",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from perfsim.collectives import algorithms
 from perfsim.data.catalog import Catalog
 from perfsim.network.cluster import Cluster, Link, Network
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from support.what_ships import NETWORKS
 
 
@@ -43,11 +46,45 @@ def test_the_names_that_users_type_are_there() -> None:
 def test_faster_names_are_faster() -> None:
     """By law: a higher line rate of one family never takes longer for a large buffer."""
     pcie = NETWORKS["pcie5"].links["intra"]
-    tcp = ("1gbe", "10gbe", "25gbe", "40gbe", "50gbe", "100gbe")
-    for family in (tcp, ("ib100", "ib100-gdr", "ib200", "ib400")):
+    for family in (LADDER, ("ib100", "ib100-gdr", "ib200", "ib400")):
         there = [Cluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
         times = [one.cost("all_reduce", 1e8).seconds for one in there]
         assert times == sorted(times, reverse=True), family
+
+
+LADDER = tuple(f"{rate}gbe" for rate in (1, 10, 25, 40, 50, 100))
+"""Ethernet by its rate."""
+
+
+@pytest.mark.parametrize("collective", algorithms())
+@pytest.mark.parametrize("inside", [1, 2, 4, 8])
+def test_no_time_grows_with_the_rate_of_ethernet(collective: str, inside: int) -> None:
+    """By law, 2 to 256 ranks and 1 B to 1 GB: one latency for the rungs, so that none is slower."""
+    pcie = NETWORKS["pcie3"].links["intra"]
+    sizes = [*(2.0**power for power in range(30)), 3.5e6, 6e6, 1e9]
+    for ranks in (ranks for ranks in (2, 3, 8, 16, 24, 32, 64, 256) if ranks > inside):
+        if ranks % inside:
+            continue
+        nodes = (inside,) * (ranks // inside)
+        rungs = [
+            Cluster(ranks, nodes, NETWORKS[name].links["inter"], pcie if inside > 1 else None)
+            for name in LADDER
+        ]
+        for size in sizes:
+            times = [rung.cost(collective, size).seconds for rung in rungs]
+            for slow, fast in pairwise(times):
+                assert fast <= slow * (1 + 1e-9), (
+                    ranks,
+                    size,
+                    dict(zip(LADDER, times, strict=True)),
+                )
+
+
+@pytest.mark.parametrize("gpus_per_node", [1, 4])
+def test_no_iteration_grows_with_the_rate_of_ethernet(gpus_per_node: int) -> None:
+    asked = {"model": "resnet50", "gpus": 16, "gpus_per_node": gpus_per_node, "gpu": "v100"}
+    times = [predict(make_scenario(asked | {"net": name})).iteration_s for name in LADDER]
+    assert times == sorted(times, reverse=True)
 
 
 @given(
@@ -144,7 +181,11 @@ def test_nvlink_is_no_slower_than_pcie(name: str) -> None:
     assert all(b <= a * (1 + FLOORS) for a, b in zip(slow, fast, strict=True))
 
 
-@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"10gbe", "hkbu-v100-10gbe"}))
+LATENCY_OF_10GBE = {"hkbu-v100-10gbe", *LADDER[1:]}
+"""10gbe, whose latency falls past 1 MiB as measured, and those that must not be slower there."""
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - LATENCY_OF_10GBE))
 def test_latency_does_not_fall_below_that_of_small_messages(name: str) -> None:
     """By law: a hop does not become faster with size; what is below is an error of the rate."""
     for link in links(NETWORKS[name]):

@@ -293,10 +293,10 @@ def presets() -> str:
 
 
 def growth_rows() -> dict[str, dict[str, str]]:
-    """Return the recorded errors of carried collectives by question."""
+    """Return the recorded errors of carried collectives of all sizes by question."""
     path = shipped() / growth_errors.GROWTH_ERRORS_FILE
     read = read_table(path, growth_errors.GROWTH_ERRORS_SCHEMA, growth_errors.GROWTH_ERRORS_COLUMNS)
-    return {cells["question"]: cells for _, cells in read}
+    return {cells["question"]: cells for _, cells in read if cells["band"] == "all"}
 
 
 def collectives() -> str:
@@ -308,14 +308,15 @@ def collectives() -> str:
         "scale_4x": "up to 4 times the nodes",
         "scale_beyond": "beyond",
     }
-    lines = ["| carried to | rows | median, 90th percentile | plain alpha-beta ring fit |"]
-    lines.append("|---|---|---|---|")
+    lines = ["| carried to | rows | median, 90th percentile | interval holds | plain ring fit |"]
+    lines.append("|---|---|---|---|---|")
     for question, cells in growth_rows().items():
         own, plain = (
             f"{float(cells[f'{of}median']):.1%}, {float(cells[f'{of}p90']):.0%}"
             for of in ("", "plain_")
         )
-        lines.append(f"| {names[question]} | {cells['count']} | {own} | {plain} |")
+        held = f"{float(cells['coverage']):.0%}"
+        lines.append(f"| {names[question]} | {cells['count']} | {own} | {held} | {plain} |")
     return "\n".join(lines)
 
 

@@ -30,6 +30,7 @@ class Question(Strict):
     batch: PositiveInt
     precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "fp8"]
     software: str
+    input: str
     seq: int | None
     accumulate: PositiveInt
     exchange_each: bool | None

@@ -344,7 +344,7 @@ def test_a_calibrated_session_reads_files_as_they_are_now(tmp_path: Path) -> Non
     scenario = asked(net="10gbe", intra_net="pcie3", method="bsp")
     before = predict(scenario, slow).iteration_s
     (folder / "10gbe.toml").write_text(text.replace("1.173GB/s", "0.173GB/s"))
-    assert predict(scenario, slow).iteration_s > 2 * before
+    assert predict(scenario, slow).iteration_s > 1.9 * before
 
 
 # Stored factors

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perfsim.compute.node_load import node_load
 from perfsim.data.catalog import shipped
 from perfsim.errors import DataError, RequestError
 from perfsim.validate.cases import Case, parse_fields, read_cases
@@ -135,7 +136,9 @@ def test_without_a_batch_only_its_own_computation_tells() -> None:
     found, forward, backward = mapped([unknown, *passes], [KNOWN, rule(calibrated={"net": "1gbe"})])
     assert [*found.scenarios] == ["rated", "calibrated"]
     given = found.scenarios["rated"].single_gpu
-    assert given is not None and 0.3 <= float(given.removesuffix("s")) < 0.32
+    # The passes were measured on GPUs of a full node, which slow each other.
+    alone_s = 0.3 / node_load("storage", 4)
+    assert given is not None and alone_s <= float(given.removesuffix("s")) < alone_s + 0.02
     assert (forward.role, backward.role) == ("calibration", "calibration")
     assert all(map(is_single_gpu, passes))
 
@@ -238,11 +241,14 @@ def test_a_field_is_taken_away_by_an_empty_value(tmp_path: Path) -> None:
 def test_the_shipped_rules_name_networks_as_a_newcomer_would() -> None:
     """A cluster's own file is known to the calibrated way only, and every name is a file."""
     known = {stem.split(".")[0] for stem in SHIPPED.files("networks")}
+    nodes = set(SHIPPED.files("nodes"))
     own = set()
     for one in tomllib.loads(MAP.read_text())["rule"]:
         for field in ("net", "intra_net"):
             name = one.get("set", {}).get(field)
-            assert name is None or (name in known and name not in OWN_NETWORKS), one
+            link = name is not None and "," in name  # a rate and a latency of one's own
+            newcomers = (known | nodes) - OWN_NETWORKS
+            assert name is None or link or name in newcomers, one
             assert field not in one.get("rated", {}), one
             if one.get("calibrated", {}).get(field):
                 own.add(one["calibrated"][field])

@@ -10,12 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim.cli.main import app
+from perfsim.compute.node_load import INPUTS
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.units import parse_seconds
 from perfsim.validate.cases import CASE_COLUMNS, read_cases
-from perfsim.validate.mapping import SingleGpuCases, SourceCases, is_single_gpu, read_rules
+from perfsim.validate.mapping import (
+    CaseRole,
+    SingleGpuCases,
+    SourceCases,
+    is_single_gpu,
+    read_rules,
+    scenario_of,
+)
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.metrics import predicted_metric
 from perfsim.validate.record import SUMMARY_FILE, stored_ways, validation_record_text
@@ -101,7 +110,7 @@ def test_a_rate_of_the_same_system_comes_first(tmp_path: Path) -> None:
     rows.append(row.format(3, "AMP", 8, 16000))
     path.write_text("\n".join([HEAD, *rows]) + "\n")
     cases = read_cases(path)
-    assert SingleGpuCases(cases).iteration_s(cases[2]) == pytest.approx(0.1)
+    assert SingleGpuCases(cases).iteration(cases[2]) == (pytest.approx(0.1), 1)
 
 
 def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Path) -> None:
@@ -121,8 +130,34 @@ def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Pa
     path.write_text("\n".join([",".join([*CASE_COLUMNS, "role"]), *rows]) + "\n")
     cases = read_cases(path)
     singles = SourceCases(cases, [], Catalog()).singles
-    assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
-    assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
+    assert singles.iteration(cases[3]) == (pytest.approx(0.2), 2)
+    assert singles.iteration(cases[7]) == (pytest.approx(0.6), 1)
+
+
+def test_a_time_of_a_full_node_is_not_slowed_by_the_node_again(tmp_path: Path) -> None:
+    # Two GPUs of a node compute 0.2 s: one alone is faster by what they cost each other, and a run
+    # of the same two is as long as it was measured.
+    path = tmp_path / "cases.csv"
+    row = "p-{0},S-SGD DDP,ResNet-50,V100,{1},8,NVLink,64,,,{2},{3},,{4}"
+    rows = [
+        row.format(1, 2, "iteration_s", 0.25, "calibration"),
+        row.format(2, 2, "exposed_comm_s", 0.05, "calibration"),
+        row.format(3, 8, "iteration_s", 0.4, ""),
+    ]
+    path.write_text("\n".join([",".join([*CASE_COLUMNS, "role"]), *rows]) + "\n")
+    cases = read_cases(path)
+    source = SourceCases(cases, [], Catalog())
+    asked = {"model": "resnet50", "gpu": "v100", "method": "ssgd", "batch": 64}
+    role = CaseRole("test", "", asked, {}, {})
+    scenario = scenario_of(cases[2], role, source, "rated")
+    assert scenario is not None and scenario.single_gpu is not None
+    alone_s = parse_seconds(scenario.single_gpu, "single_gpu")
+    assert alone_s == pytest.approx(0.2 / (1.0 + INPUTS["storage"].share), rel=1e-6)
+    made = scenario_of(
+        cases[2], role._replace(fields=asked | {"input": "synthetic"}), source, "rated"
+    )
+    assert made is not None and made.single_gpu is not None
+    assert parse_seconds(made.single_gpu, "single_gpu") > alone_s
 
 
 def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None:
@@ -138,7 +173,7 @@ def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None
     path.write_text("\n".join([head, *rows]) + "\n")
     cases = read_cases(path)
     singles = SingleGpuCases(cases)
-    assert singles.iteration_s(cases[3]) == pytest.approx(0.13)
+    assert singles.iteration(cases[3]) == (pytest.approx(0.13), 1)
     # That of the nearer run; only of the same system.
     assert singles.kernels_s(cases[3]) == pytest.approx(0.02)
     assert singles.kernels_s(replace(cases[3], system="Top-k")) is None
@@ -176,9 +211,13 @@ def test_the_shipped_rules_set_known_things() -> None:
     rules = read_rules(path)
     catalog = Catalog()
     for rule in rules:
-        for field, kind in (("model", "models"), ("net", "networks"), ("intra_net", "networks")):
-            if field in rule.fields:
-                names = {stem.split(".")[0] for stem in catalog.files(kind)}
+        for field, kinds in (
+            ("model", ("models",)),
+            ("net", ("networks", "nodes")),
+            ("intra_net", ("networks", "nodes")),
+        ):
+            if field in rule.fields and "," not in rule.fields[field]:
+                names = {stem.split(".")[0] for kind in kinds for stem in catalog.files(kind)}
                 assert rule.fields[field] in names, rule
         if "gpu" in rule.fields:
             assert rule.fields["gpu"] in catalog.files("devices"), rule

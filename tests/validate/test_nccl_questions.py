@@ -107,7 +107,16 @@ def test_scale_asks_every_larger_number_of_nodes_from_every_smaller() -> None:
         ("scale_4x", "all_reduce, 8 to 32 nodes"),
         ("scale_beyond", "all_reduce, 2 to 32 nodes"),
         ("scale_beyond", "all_reduce, 4 to 32 nodes"),
+        ("two_nodes_2x", "all_reduce, 2 to 4 nodes"),
+        ("two_nodes_4x", "all_reduce, 2 to 8 nodes"),
+        ("two_nodes", "all_reduce, 2 to 4 nodes"),
+        ("two_nodes", "all_reduce, 2 to 8 nodes"),
+        ("two_nodes", "all_reduce, 2 to 32 nodes"),
     }
+    by_question = {(row.question, row.what, row.size_bytes): row.predicted_s for row in rows}
+    for (question, what, size), seconds in by_question.items():
+        if question == "scale_beyond" and what.startswith("all_reduce, 2 to"):
+            assert by_question["two_nodes", what, size] == seconds
 
 
 def test_scale_keeps_clusters_collectives_and_sizes_apart() -> None:
@@ -121,7 +130,7 @@ def test_scale_keeps_clusters_collectives_and_sizes_apart() -> None:
     )
     assert list(scale.larger_targets([("c", two), *others])) == []
     wider = curve(4, sizes=(1.0, *SIZES, 1e12))
-    rows = scale.predict_rows(of("c", two, wider))
+    rows = [row for row in scale.predict_rows(of("c", two, wider)) if row.question == "scale_2x"]
     assert [row.size_bytes for row in rows] == list(SIZES)  # beyond what was fitted: not asked
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfsim.report.drawing import Drawing
 from perfsim.report.html.figure import CellText, Figure
 from perfsim.report.html.render import render
 from perfsim.scenario import gpu_words
@@ -43,6 +44,7 @@ class Page:
     notes : sentences below the figures
     kind, result : the result as plain data, and the id of the element that holds it as JSON
     table : below the notes: the sources of the numbers, or all rows
+    drawing : above the figures: what is asked about, as boxes and wires
     """
 
     title: str
@@ -53,6 +55,7 @@ class Page:
     kind: str
     result: Mapping[str, Any]
     table: PageTable | None = None
+    drawing: Drawing | None = None
 
 
 def page_text(page: Page) -> str:

@@ -29,9 +29,9 @@ def render(template: str, **values: object) -> str:
 
     Examples
     --------
-    >>> page = render(
-    ...     "network.html.j2", title="a<b", width=1, height=1, shapes=[], paragraphs=[]
-    ... )
+    >>> from perfsim.report.drawing import Drawing
+    >>> drawing = Drawing("a<b", [], 1, 1)
+    >>> page = render("network.html.j2", title="a<b", drawing=drawing, paragraphs=[])
     >>> "<h1>a&lt;b</h1>" in page
     True
     """

@@ -19,7 +19,7 @@ QUESTION = (
 )
 
 LIMITS = {
-    "data_sheet": {"median": 0.25, "p90": 0.65},
+    "data_sheet": {"median": 0.21, "p90": 0.52},
     "data_sheet_modern": {"median": 0.11, "p90": 0.28},
 }
 

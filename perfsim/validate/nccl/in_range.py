@@ -32,8 +32,8 @@ LIMITS = {
     "in_range": {
         "median": 0.06,
         "p90": 0.25,
-        "curve and model / log interpolation, median": 1.0,
-        "curve and model / log interpolation, p90": 1.0,
+        "as served / log interpolation, median": 1.0,
+        "as served / log interpolation, p90": 1.0,
     }
 }
 
@@ -44,10 +44,10 @@ _MIN_SIZES = 5
 def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """Predict every second size of every curve from a fit of the others.
 
-    ``others`` holds three more predictions: log interpolation between the fitted half; "curve and
-    model", which `predict` uses on a network that was measured at this half; and "links", fitted to
-    all half curves of the cluster, without any curve. Curves of which only knots are known are
-    left out.
+    ``others`` holds three more predictions: "as served", what `predict` takes on a network that was
+    measured at this half (`CollectiveCurve.at`); log interpolation between the fitted half;
+    and "links", fitted to all half curves of the cluster, without any curve. Curves of which only
+    knots are known are left out.
     """
     halves = [
         (cluster, curve, _half(curve))
@@ -70,8 +70,8 @@ def _rows(
         if not half.inside(size):
             continue
         others = {
-            "curve and model": _served(half, size) or fitted.at(size),
-            "log interpolation": half.at(size),
+            "as served": _served(half, size) or fitted.at(size),
+            "log interpolation": half.log_at(size),
         }
         linked = links.seconds(cluster, curve, size)
         if linked is not None:

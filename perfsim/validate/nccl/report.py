@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import pkgutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,8 +18,10 @@ from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl.row import BANDS, NcclRow
+from perfsim.validate.node_clusters import family_of, networks_of_files
 
 __all__ = [
+    "CARRIED",
     "ERRORS_OVER",
     "QUESTION_ORDER",
     "ChoiceErrors",
@@ -38,10 +41,15 @@ __all__ = [
 _NCCL_SCHEMA = "perfsim/validation-nccl/1"
 
 QUESTION_ORDER = (
-    *("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective"),
+    *("in_range", "scale_2x", "scale_4x", "scale_beyond"),
+    *("two_nodes_2x", "two_nodes_4x", "two_nodes", "other_collective"),
     *("data_sheet", "data_sheet_modern", "choice"),
 )
 """Questions in the order of print; those of further files come after them."""
+
+
+CARRIED = ("scale_2x", "scale_4x", "scale_beyond")
+"""Questions of times carried to more nodes; those of two nodes are some of them, asked again."""
 
 
 ERRORS_OVER = " / "
@@ -250,6 +258,7 @@ class NcclReport:
             "schema": _NCCL_SCHEMA,
             "questions": {name: errors.to_dict() for name, errors in questions.items()},
             "clusters": [errors.to_dict() for errors in self.clusters()],
+            "families": self.families(CARRIED),
             "falls": [fall.to_dict() for fall in self.falls()],
             "misses": self.misses(),
         }
@@ -270,6 +279,19 @@ class NcclReport:
                 whole = score(row.error for row in mine)
                 errors.append(ClusterErrors(cluster, question, whole, bands, plain))
         return errors
+
+    def families(self, questions: Sequence[str]) -> dict[str, int]:
+        """Return the rows of questions by family of clusters, most first.
+
+        A family are clusters of one machine, or alike in hardware and place.
+        """
+        series = {cluster: curve.series for cluster, curve in self.curves}
+        counts = Counter(
+            family_of(series.get(row.cluster, ""), row.cluster)
+            for row in self.rows
+            if row.question in questions
+        )
+        return dict(counts.most_common())
 
     def falls(self) -> list[CurveFall]:
         """Return where a measured time falls by more than 10 % as the size grows."""
@@ -352,8 +374,9 @@ def curves_in_folder(
 ) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
     """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
 
-    The cluster is the series that a file names, else the file itself. Files of no known form are
-    left out, and damaged lines with ``skip_bad``.
+    The cluster is the series that a file names, else the file itself. The series of a curve is the
+    measured network that its file belongs to (``networks/clusters.csv``), by which the node type is
+    found. Files of no known form are left out, and damaged lines with ``skip_bad``.
 
     Raises
     ------
@@ -363,8 +386,9 @@ def curves_in_folder(
     from perfsim.calibrate.formats import LOG_SUFFIXES, read_folder
 
     readings = read_folder(folder, skip_bad=skip_bad)
+    networks = networks_of_files()
     curves = [
-        (curve.series or path.stem, curve)
+        (curve.series or path.stem, replace(curve, series=networks.get(path.stem, curve.series)))
         for path, reading in readings.items()
         for curve in reading.curves
     ]

@@ -21,6 +21,9 @@ FIGURES = {
     "explain": ["path1", "exposed", "sensitivity", "crossing-bandwidth", "crossing-gpus"],
     "tune": ["tuned-bucket", "tuned-density", "tuned-algorithm"],
     "sweep": ["rows-iteration_s", "rows-samples_per_s"],
+    "show": [
+        *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
+    ],
 }
 """What each command's page draws."""
 
@@ -30,6 +33,7 @@ COMMANDS = {
     "explain": "explain --model resnet18 --gpus 16 --net 1gbe --method dgc",
     "tune": "tune --model resnet18 --gpus 16 --net 1gbe --method dgc",
     "sweep": "sweep --model resnet18 --vary gpus=8..32 --vary net=1gbe,10gbe",
+    "show": "show node dgx-h100",
 }
 
 pytestmark = [

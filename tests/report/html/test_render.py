@@ -8,6 +8,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from perfsim.errors import spelling
+from perfsim.report.drawing import Drawing
 from perfsim.report.html.page import Page, PageTable, page_text
 from perfsim.report.html.render import render
 from support.page_content import HOSTILE, Tables, island
@@ -15,7 +16,9 @@ from support.page_content import HOSTILE, Tables, island
 
 def network(title: str) -> str:
     """Return a page of the smallest template."""
-    return render("network.html.j2", title=title, width=1, height=1, shapes=[], paragraphs=[title])
+    return render(
+        "network.html.j2", title=title, drawing=Drawing(title, [], 1, 1), paragraphs=[title]
+    )
 
 
 def test_text_is_escaped_and_has_no_control_characters() -> None:
@@ -32,7 +35,7 @@ def test_fields_are_written_as_the_reader_knows_them() -> None:
 
 def test_a_value_that_is_missing_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="paragraphs"):
-        render("network.html.j2", title="a", width=1, height=1, shapes=[])
+        render("network.html.j2", title="a", drawing=Drawing("a", [], 1, 1))
 
 
 def test_a_page_without_figures_holds_its_result_and_its_table() -> None:

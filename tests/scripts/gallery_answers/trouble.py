@@ -63,10 +63,12 @@ def what_if_uneven_nodes(asked: Any) -> str:
     """Return the difference."""
     of = {(row["method"], row["placement"]): seconds(row) for row in asked.found}
     more = [of[name, "3,5"] / of[name, "4,4"] - 1 for name in ("ssgd", "topk")]
-    assert max(map(abs, more)) < 0.001
+    assert 0.0 <= more[0] < 0.001 < more[1] < 0.01
     return (
-        "Nothing that shows (less than 0.1 %, by S-SGD and by Top-k): a ring crosses the network"
-        " between the two nodes as often, and the slower link is the same one."
+        f"Hardly anything (less than 0.1 % by S-SGD, {more[1]:.1%} by Top-k): a ring crosses the"
+        " network between the two nodes as often, and the slower link is the same one. Where the"
+        " network does not hold all up, five GPUs of a node slow each other a little more than"
+        " four (`--input`)."
     )
 
 
