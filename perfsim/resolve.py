@@ -755,7 +755,7 @@ class Setup:
             "tokens" if is_defined(model) and takes_tokens(model) else "storage"
         )
 
-    @property
+    @cached_property
     def node_load(self) -> float:
         """How many times as long both passes take as on a GPU whose node trains on no other.
 
@@ -765,7 +765,7 @@ class Setup:
             return 1.0
         return node_load(self.input, self.cluster.gpus_per_node)
 
-    @cached_property
+    @property
     def profile_in_node(self) -> Profile:
         """The profile among the other GPUs of the node."""
         return self.profile.slowed(self.node_load)

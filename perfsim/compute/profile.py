@@ -222,9 +222,19 @@ class Profile:
         """Return the profile with both passes ``factor`` times as long; the update stays."""
         if factor == 1.0:
             return self
-        more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
-        slower = self.scaled(factor)
-        return replace(slower, iteration_s=self.iteration_s + more_s, optimizer_s=self.optimizer_s)
+        if factor not in self._slowed:
+            more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
+            self._slowed[factor] = replace(
+                self.scaled(factor),
+                iteration_s=self.iteration_s + more_s,
+                optimizer_s=self.optimizer_s,
+            )
+        return self._slowed[factor]
+
+    @cached_property
+    def _slowed(self) -> dict[float, Profile]:
+        """What `slowed` made; predictions on the same nodes ask for the same."""
+        return {}
 
 
 def matches_definition(profile: Profile) -> bool:

@@ -8,6 +8,7 @@ in `perfsim.libraries.nccl_versions`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -32,10 +33,12 @@ __all__ = [
     "algorithm_bandwidth",
     "call_latency_us",
     "check_protocol",
+    "fastest_pair",
     "line_s",
     "low_latency_bytes",
     "plateau",
     "protocol_factors",
+    "ring_steps",
     "tree_factor",
     "tree_threshold_bytes",
 ]
@@ -335,18 +338,14 @@ class NcclTuner:
             return TunerChoice("ring", "simple", 0.0)
         if self.figures is None:
             return self._by_threshold(collective, size_bytes, algorithm, protocol)
-        choices: list[tuple[float, TunerChoice]] = []
-        for name in (algorithm,) if algorithm else TUNED_ALGORITHMS:
-            for kind in (protocol,) if protocol else PROTOCOLS:
-                if protocol is None and kind == "ll128":
-                    seconds = self.time(collective, name, kind, size_bytes)
-                else:
-                    seconds = self._time(collective, name, kind, size_bytes)
-                if seconds is not None:
-                    choices.append((seconds, TunerChoice(name, kind, seconds)))
-        if not choices:
-            return self.choose(collective, size_bytes, "ring", protocol)
-        return min(choices, key=lambda choice: choice[0])[1]
+
+        def seconds(name: str, kind: str) -> float | None:
+            time = self.time if protocol is None and kind == "ll128" else self._time
+            return time(collective, name, kind, size_bytes)
+
+        names = (algorithm,) if algorithm else TUNED_ALGORITHMS
+        found = fastest_pair(names, (protocol,) if protocol else PROTOCOLS, seconds)
+        return found or self.choose(collective, size_bytes, "ring", protocol)
 
     def _time(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float
@@ -409,6 +408,29 @@ class NcclTuner:
         return TunerChoice(name, kind, self._time(collective, name, kind, size_bytes))
 
 
+def fastest_pair(
+    algorithms: Iterable[str],
+    protocols: Sequence[str],
+    seconds: Callable[[str, str], float | None],
+) -> TunerChoice | None:
+    """Return the algorithm and protocol that take least time, None where there is no such pair.
+
+    Parameters
+    ----------
+    seconds : the time of a pair [s], None where the library does not have it
+    """
+    times = {
+        (name, kind): time_s
+        for name in algorithms
+        for kind in protocols
+        if (time_s := seconds(name, kind)) is not None
+    }
+    if not times:
+        return None
+    fastest = min(times, key=lambda pair: times[pair])
+    return TunerChoice(*fastest, times[fastest])
+
+
 def _check(algorithm: str, protocol: str) -> None:
     if algorithm not in TUNED_ALGORITHMS:
         raise unknown("algorithm", algorithm, TUNED_ALGORITHMS)
@@ -442,7 +464,7 @@ def algorithm_bandwidth(
         return (
             _ring(figures, shape, collective, protocol)
             * shape.ranks
-            / ring_steps(shape, collective)
+            / ring_steps(shape.ranks, collective)
         )
     if algorithm == "tree":
         return _tree(figures, shape, collective, protocol) * 0.5
@@ -453,11 +475,11 @@ def algorithm_bandwidth(
     return _collnet(figures, shape, algorithm) * 0.5
 
 
-def ring_steps(shape: CommunicatorShape, collective: str) -> int:
+def ring_steps(ranks: int, collective: str) -> int:
     """Return the steps of a ring as the tuner counts them."""
     if collective == "all_reduce":
-        return 2 * (shape.ranks - 1)
-    return shape.ranks - 1 if collective in GATHERS else shape.ranks
+        return 2 * (ranks - 1)
+    return ranks - 1 if collective in GATHERS else ranks
 
 
 def _has_pair(
@@ -567,7 +589,11 @@ def _nvls(
         bus = min(local, bus * (2 if algorithm == "nvls_tree" and nodes <= 2 else 1))
         if algorithm == "nvls_tree":
             bus = _capped(bus, figures.nvls_tree_cap, figures, shape)
-        return bus if collective in GATHERS else bus * shape.ranks / ring_steps(shape, collective)
+        return (
+            bus
+            if collective in GATHERS
+            else bus * shape.ranks / ring_steps(shape.ranks, collective)
+        )
     if algorithm == "nvls_tree":
         if figures.since < (2, 19):
             return bus * 0.70 * nodes / (2 * (nodes - 1))
@@ -656,7 +682,7 @@ def _ring_latency_us(
     net_us: float,
 ) -> float:
     since, nodes = figures.since, shape.nodes
-    count = ring_steps(shape, collective)
+    count = ring_steps(shape.ranks, collective)
     if collective in ("broadcast", "reduce"):
         index = PROTOCOLS.index(protocol)
         return figures.hop_us["net" if nodes > 1 else shape.intra]["ring"][index]

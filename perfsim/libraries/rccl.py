@@ -145,17 +145,13 @@ class RcclTuner:
         """
         if self.ranks == 1:
             return nccl.TunerChoice("ring", "simple", 0.0)
-        choices = []
-        for name in (algorithm,) if algorithm else ("tree", "ring"):
-            for kind in (protocol,) if protocol else PROTOCOLS:
-                if protocol is None and kind == "ll128" and self.generation not in _HAS_LL128:
-                    continue
-                seconds = self.time(collective, name, kind, size_bytes)
-                if seconds is not None:
-                    choices.append((seconds, nccl.TunerChoice(name, kind, seconds)))
-        if not choices:
-            return self.choose(collective, size_bytes, "ring", protocol)
-        return min(choices, key=lambda choice: choice[0])[1]
+        usual = [kind for kind in PROTOCOLS if kind != "ll128" or self.generation in _HAS_LL128]
+        found = nccl.fastest_pair(
+            (algorithm,) if algorithm else ("tree", "ring"),
+            (protocol,) if protocol else usual,
+            lambda name, kind: self.time(collective, name, kind, size_bytes),
+        )
+        return found or self.choose(collective, size_bytes, "ring", protocol)
 
     def time(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float
@@ -192,18 +188,12 @@ class RcclTuner:
                 and collective in ("broadcast", "reduce")
             ):
                 bandwidth *= _BROADCAST_LL
-            bandwidth *= self.ranks / self._steps(collective)
+            bandwidth *= self.ranks / nccl.ring_steps(self.ranks, collective)
         if algorithm == "tree" or not inside:
             factors = self.figures.factor[algorithm][index]
             doublings = max(0, (int(size_bytes) >> 6).bit_length() - 1)
             bandwidth *= factors[min(doublings, len(factors) - 1)]
         return bandwidth
-
-    def _steps(self, collective: str) -> int:
-        gathers = collective in ("all_gather", "reduce_scatter")
-        if collective == "all_reduce":
-            return 2 * (self.ranks - 1)
-        return self.ranks - 1 if gathers else self.ranks
 
     def _latency_us(self, collective: str, algorithm: str, index: int) -> float:
         """Return the latency of one call [us]: the base, then hops by link.
@@ -225,4 +215,8 @@ class RcclTuner:
             crossing = 2 * nodes if collective == "all_reduce" else nodes - 1
             posted_us = _OVERHEAD_US.get(self.cpu, 1.0)
             inside_us = max(inside_us, 3 * posted_us if PROTOCOLS[index] == "simple" else posted_us)
-        return base_us + (self._steps(collective) - crossing) * inside_us + crossing * net_us
+        return (
+            base_us
+            + (nccl.ring_steps(self.ranks, collective) - crossing) * inside_us
+            + crossing * net_us
+        )
