@@ -77,7 +77,7 @@ def carry(
 
 def carries(facts: NodeFacts | None, last: CollectiveCurve, nodes: int) -> bool:
     """Tell whether the law of the node type alone carries a curve on."""
-    if facts is None or not facts.nvls or last.collective != "all_reduce":
+    if facts is None or not facts.nvls_tree or last.collective != "all_reduce":
         return False
     return last.nodes == 2 and nodes > 2 and last.algorithm in _HELD
 

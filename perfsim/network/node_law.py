@@ -61,8 +61,9 @@ BANDS = (("small", 65536.0), ("middle", 4194304.0), ("large", inf))
 _US = 1e-6
 _GB = 1e9
 
-_NVLS_NCCL = (2, 18)
-"""From this version on NCCL has NVLS (NVIDIA/nccl tag v2.18.3-1)."""
+_NVLS_NCCL, _NVLS_TREE_NCCL = (2, 17), (2, 18)
+"""From these versions on NCCL has NVLS inside a node, and NVLSTree between nodes
+(NVIDIA/nccl@5d3ab08b, v2.17.1-1: NCCL_ALGO_NVLS; @d97a32fa, v2.18.1-1: NCCL_ALGO_NVLS_TREE)."""
 _PAIR_TREE = (2, 22)
 """From this version on the tree between two nodes runs at the rate of both directions: Polaris has
 36 of 50 GB/s on 2 nodes with 2.18 and 2.21, Alps 158 of 100 with 2.23."""
@@ -130,6 +131,11 @@ class NodeFacts(NamedTuple):
         new = not self.version or self.version >= _NVLS_NCCL
         able = self.switch and self.generation in NVLS_GENERATIONS
         return able and new and not self.rccl and self.gpus >= NVLS_GPUS
+
+    @property
+    def nvls_tree(self) -> bool:
+        """Whether a tree between the nodes joins what their switches added."""
+        return self.nvls and (not self.version or self.version >= _NVLS_TREE_NCCL)
 
     @property
     def all_pairs(self) -> bool:
@@ -404,7 +410,8 @@ class NodeLaw:
             yield from self._tree(seen, size_bytes)
             if facts.all_pairs and seen.nodes == 1 and seen.ranks == facts.gpus:
                 yield from self._all_pairs(seen, size_bytes)
-            if facts.nvls and (seen.per_node >= facts.gpus or held.startswith("nvls")):
+            adds = facts.nvls if seen.nodes == 1 else facts.nvls_tree
+            if adds and (seen.per_node >= facts.gpus or held.startswith("nvls")):
                 yield self._nvls(seen, facts, size_bytes)
             if seen.nodes > 1 and (facts.adds_in_network or held == "collnet_direct"):
                 yield self._in_network(seen, facts, collective, size_bytes)

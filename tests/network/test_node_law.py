@@ -263,6 +263,20 @@ def test_nvls_adds_inside_nvswitches_of_hopper_and_later_alone() -> None:
         assert call is not None and call.algorithm == "ring"
 
 
+def test_nvls_came_with_nccl_2_17_and_joined_nodes_with_2_18() -> None:
+    law, h100 = node_law(), facts("dgx-h100")
+    for version, inside, between in (
+        ((2, 16), False, False),
+        ((2, 17), True, False),
+        ((2, 18), True, True),
+    ):
+        of = h100._replace(version=version)
+        one = law.call(of, "all_reduce", 8, 1, 1e9)
+        many = law.call(of, "all_reduce", 64, 8, 1e9, "nvls_tree")
+        assert one is not None and (one.algorithm == "nvls") is inside
+        assert (many is not None) is between
+
+
 def test_old_efa_has_no_low_latency_protocol() -> None:
     """It delivers out of order: a small message costs the start of Simple too."""
     law, p4d = node_law(), facts("p4d")
