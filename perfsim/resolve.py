@@ -420,7 +420,9 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     inside = intra_network.node_type if intra_network else None
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device, catalog))
-    notes += _placement_notes(scenario, network, cluster)
+    notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
+    if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
+        notes += _nics_notes(scenario, node, network)
     if _one_nic_assumed(scenario, network, cluster):
         notes.append(
             f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none);"
@@ -480,7 +482,9 @@ def _of_nodes(
     """Return the networks between and inside nodes of a type, and what their data sheet says.
 
     The second is None where the first has the link inside too. A network that is named besides the
-    node type joins such nodes: each of their NICs is one of that network.
+    node type joins such nodes: each of their NICs is one of that network. But one of TCP joins
+    nodes whose own NICs are of another kind by a NIC of its own, since what hosts have for Ethernet
+    beside their RDMA NICs is one.
 
     Raises
     ------
@@ -499,7 +503,8 @@ def _of_nodes(
         raise RequestError(
             "net", f"{network.name} {why}, `node` {node.name} {node.gpus}; give one of the two."
         )
-    if network.nics_per_node == 1:
+    beside = network.transport == "tcp" != own.transport and scenario.nics_per_node is None
+    if network.nics_per_node == 1 and not beside:
         network = network._replace(nics_per_node=own.nics_per_node)
     return network._replace(gpus_per_node=node.gpus), inside or own, None
 
@@ -529,6 +534,20 @@ def _node_notes(node: NodeType, network: Network, device: Device) -> list[str]:
     ]
 
 
+def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[str]:
+    """Return how many NICs of a network that is named besides a node type each node is taken for.
+
+    A measured network's own curves say what its NICs do.
+    """
+    count = network.nics_per_node
+    if network.node_type or network.known or count is None or scenario.nics_per_node is not None:
+        return []
+    own = count == node_network(node).nics_per_node
+    whose = f"as many as {node.name} has" if own else f"beside those of {node.name}"
+    nics = "1 NIC" if count == 1 else f"{count} NICs"
+    return [f"{nics} of {network.name} a node ({whose}); set `nics_per_node` to change it."]
+
+
 _CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
 """Transports of which nodes with several GPUs often have several NICs."""
 
@@ -541,16 +560,19 @@ def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> 
     return several and network.transport in _CARDS and network.gpus_per_node is None
 
 
-def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
+def _placement_notes(
+    scenario: Scenario, network: Network, stated_by: str, cluster: Cluster
+) -> list[str]:
     if scenario.placement or scenario.gpus_per_node or scenario.gpus == 1:
         return []
     each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
-    origin = f"as {network.name} states" if network.gpus_per_node else "the default"
+    origin = f"as {stated_by} states" if network.gpus_per_node else "the default"
     if each < stated:
         counts = [count for _, count in parse_types(scenario.gpu)] or [scenario.gpus]
         of = " and ".join(map(str, dict.fromkeys(counts)))
         origin = f"the largest divisor of {of} up to {stated}"
-    return [f"{each} GPUs a node ({origin}); set `gpus_per_node` to change it."]
+    gpus = "1 GPU" if each == 1 else f"{each} GPUs"
+    return [f"{gpus} a node ({origin}); set `gpus_per_node` to change it."]
 
 
 def _network_warnings(

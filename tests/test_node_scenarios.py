@@ -79,6 +79,26 @@ def test_another_network_joins_such_nodes_by_each_of_their_nics() -> None:
     assert made.cluster.seconds("all_gather", 1e10) < one.cluster.seconds("all_gather", 1e10) / 6
 
 
+@pytest.mark.parametrize(
+    ("fields", "nics", "said"),
+    [
+        ({"net": "ib400"}, 8, "8 NICs of ib400 a node (as many as dgx-h100 has)"),
+        ({"net": "10gbe"}, 1, "1 NIC of 10gbe a node (beside those of dgx-h100)"),
+        ({"net": "10gbe", "nics_per_node": 2}, 2, ""),
+        ({"net": "10gbe", "gpus": 8}, 1, ""),
+        ({}, 8, ""),
+    ],
+)
+def test_how_many_nics_of_another_network_are_assumed_is_said(
+    fields: dict[str, Any], nics: int, said: str
+) -> None:
+    """Ethernet joins hosts with RDMA NICs by one NIC, as without a node type."""
+    made = setup(node="dgx-h100", **fields)
+    assert made.cluster.nics_per_node == nics
+    told = [note for note in made.notes if " NIC" in note and " a node (" in note]
+    assert [note.startswith(said) for note in told] == ([True] if said else [])
+
+
 def test_nics_of_a_network_without_a_node_type() -> None:
     one, eight = (
         setup(net="ib400", gpu="h100", gpus_per_node=8, **more).cluster

@@ -15,20 +15,15 @@ from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
+from perfsim.network.gathering import HALVES, Gathering, NodeSheet
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_carry import carry
 from perfsim.network.node_law import ALL, NodeFacts, band_of, node_error, node_law
 from perfsim.network.scaling_laws import (
-    FLOOR_BYTES,
-    HALVES,
     SMALL_BYTES,
     ScalingLaw,
     call_seconds,
     extrapolate,
-    gathering_floor,
-    inside_share,
-    small_message_seconds,
-    with_own_floor,
 )
 from perfsim.network.tuner_fit import TunedChoice
 from perfsim.quantity import SPREAD_LIMIT, Cost, Grade, Kind, Quantity, Term
@@ -43,6 +38,7 @@ __all__ = [
     "growth_error",
     "growth_errors",
     "interpolation_error",
+    "other_collective_error",
 ]
 
 GROWTH_ERRORS_FILE = "networks/growth_errors.csv"
@@ -74,12 +70,33 @@ def growth_error(ratio: float, size_bytes: float | None = None) -> float:
     """Return the 90 % half-width, in ln, of a time carried to ``ratio`` times the ranks.
 
     It is a percentile of the errors of the same laws on measured clusters, for messages of that
-    band of sizes (of all sizes without ``size_bytes``). A ratio below 1 counts as its inverse;
-    1 means another collective of the same ranks.
+    band of sizes (of all sizes without ``size_bytes``), and no less than that of a shorter way.
+    A ratio below 1 counts as its inverse.
     """
     factor = max(ratio, 1.0 / ratio)
-    errors = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
-    return next((width for most, width in errors if factor <= most), errors[-1][1])
+    rows = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
+    further = [row for row in rows if row[0] > _SAME_RANKS]
+    upper = next((most for most, _ in further if factor <= most), further[-1][0])
+    return max(width for most, width in further if most <= upper)
+
+
+def other_collective_error(size_bytes: float | None = None) -> float:
+    """Return the 90 % half-width, in ln, of a gather or scatter made of an all_reduce's time.
+
+    It is that on the same ranks, where no small message of the collective was measured.
+    """
+    rows = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
+    return next(width for most, width in rows if most == _SAME_RANKS)
+
+
+_SAME_RANKS = 1.0
+"""The ratio at which the table has the errors of one collective made of another."""
+_TWIN_ERROR = 0.17
+"""90 % half-width, in ln, of a reduce_scatter taken from an all_gather or the other way round.
+
+Source: 330 sizes at which both were measured, 8 families of the clusters behind
+``networks/growth_errors.csv``, weighed as there: 0.13, 0.18 and 0.17 of small, middle and large
+messages."""
 
 
 def interpolation_error(size_bytes: float | None = None) -> float:
@@ -220,7 +237,7 @@ class MeasuredCollectives:
         if cost is None:
             return None
         (term,) = cost.terms
-        error = max(cost.spread or 0.0, growth_error(1.0, message.size_bytes))
+        error = max(cost.spread or 0.0, _TWIN_ERROR)
         source = f"{term.quantity.source}, {message.collective} taken as {other}"
         quantity = term.quantity._replace(kind="fitted", source=source, spread=error)
         name = term.term.replace(other, message.collective, 1)
@@ -234,25 +251,18 @@ class MeasuredCollectives:
         whole = [curve for curve in curves if curve.collective == "all_reduce"]
         if message.collective not in HALVES or not whole:
             return None
-        law = self._growth(whole)
-        there = law.measured(message.ranks, message.nodes)
-        nearest = there or law.last
+        even = message.ranks == message.nodes * message.gpus_per_node
+        facts = self.facts if even else None
+        half = _gathering(
+            tuple(whole), self.tuner, facts, message.collective, message.ranks, message.nodes
+        )
+        nearest, inside = half.nearest, half.measured and half.nearest.inside(message.size_bytes)
         ratio = message.ranks / nearest.ranks
-        error = growth_error(ratio, message.size_bytes)
-        exact = there is not None and there.inside(message.size_bytes)
-        time_s = law.seconds(message.ranks, message.nodes, message.size_bytes)
-        if nearest.size_bytes[0] > SMALL_BYTES:
-            return _cost(message, time_s / 2.0, nearest, "fitted", error, not exact)
-        floor_s = (
-            law.seconds(message.ranks, message.nodes, FLOOR_BYTES)
-            if there is None
-            else small_message_seconds(there)
-        )
-        latency_s = gathering_floor(
-            floor_s, message.ranks, message.nodes, law.call_s, inside_share(nearest)
-        )
-        half_s = with_own_floor(time_s, floor_s, latency_s)
-        return _cost(message, half_s, nearest, "fitted", error, not exact)
+        error = other_collective_error(message.size_bytes)
+        if ratio != 1.0:
+            error = max(error, growth_error(ratio, message.size_bytes))
+        seconds = half.seconds(message.size_bytes)
+        return _cost(message, seconds, nearest, "fitted", error, not inside)
 
     def _growth(self, curves: Sequence[CollectiveCurve]) -> ScalingLaw:
         return _scaling_law(tuple(curves), self.tuner)
@@ -261,6 +271,19 @@ class MeasuredCollectives:
 @lru_cache(maxsize=256)  # of measured numbers alone: it cannot go stale
 def _scaling_law(curves: tuple[CollectiveCurve, ...], tuner: TunedChoice | None) -> ScalingLaw:
     return ScalingLaw(curves, tuner)
+
+
+@lru_cache(maxsize=256)  # of measured numbers and data sheets alone: it cannot go stale
+def _gathering(
+    curves: tuple[CollectiveCurve, ...],
+    tuner: TunedChoice | None,
+    facts: NodeFacts | None,
+    collective: str,
+    ranks: int,
+    nodes: int,
+) -> Gathering:
+    sheet = None if facts is None else NodeSheet(facts, node_law())
+    return Gathering(_scaling_law(curves, tuner), collective, ranks, nodes, sheet)
 
 
 def _exact(

@@ -28,9 +28,11 @@ __all__ = [
     "ERRORS_FILE",
     "ERRORS_SCHEMA",
     "GENERATIONS",
+    "HELD_WORDS",
     "LEFT_OUT_SCHEMA",
     "NVLS_GENERATIONS",
     "NVLS_GPUS",
+    "STEP_BYTES",
     "CallTime",
     "NodeFacts",
     "NodeLaw",
@@ -58,6 +60,12 @@ ALL = "all"
 BANDS = (("small", 65536.0), ("middle", 4194304.0), ("large", inf))
 """Bands of message sizes, in which errors differ, by their upper end [B]."""
 
+HELD_WORDS = {
+    "nvlstree": "nvls_tree",
+    **dict.fromkeys(("sharp", "collnet_chain", "collnetdirect", "collnetchain"), "collnet_direct"),
+}
+"""Words of NCCL_ALGO and of logs, and the law's own for them."""
+
 _US = 1e-6
 _GB = 1e9
 
@@ -79,7 +87,7 @@ model 79 of ROCm/rccl@0cbce2a7:src/graph/rome_models.cc)."""
 _ALL_PAIRS_GPUS = 8
 _ALL_PAIRS_BYTES = 2.0**24
 """Up to which size (ROCm/rccl@0cbce2a7:tools/msccl-algorithms/allreduce-allpairs-8n-*.xml) [B]."""
-_STEP_BYTES = 4096.0
+STEP_BYTES = 4096.0
 """Message size around which a hop gets dearer: NCCL uses more channels, transports leave the eager
 path. Slingshot and TCP double there (TRIALS of 2026: curves of Alps, Polaris, AWS)."""
 _TCP_SHARE = 0.95
@@ -161,7 +169,7 @@ class _Nodes(NamedTuple):
     """What a call on certain ranks sees of the nodes: shares applied, seconds and bytes a second.
 
     ``hop_s`` is that of the whole message, ``block_hop_s`` that of the part that a step of a ring
-    sends: a hop grows with what it carries (see `_STEP_BYTES`). ``net`` and ``nics`` are what a
+    sends: a hop grows with what it carries (see `STEP_BYTES`). ``net`` and ``nics`` are what a
     node's NICs reach and what their data sheet says, of those that the ranks in use own.
     """
 
@@ -305,6 +313,15 @@ class NodeLaw:
         """
         if nodes <= 2 or collective in ("send_recv", "all_to_all"):
             return 0.0
+        return self.least_ring_s(facts, collective, ranks, nodes, size_bytes)
+
+    def least_ring_s(
+        self, facts: NodeFacts, collective: str, ranks: int, nodes: int, size_bytes: float
+    ) -> float:
+        """Return the time that the data sheet of the NICs bounds a ring over nodes by [s].
+
+        On two nodes too, where a tree may take less: every ring leaves each node once.
+        """
         nics, _ = self._net(facts, ranks / nodes, nodes)
         return _ring_volume(collective, ranks, size_bytes) / nics
 
@@ -400,7 +417,7 @@ class NodeLaw:
             hop_s *= self.constants["hop_virtual"]
         more = self._get("hop_growth", wire, _HOP_GROWTH)
         large = size_bytes**1.5
-        return float(hop_s * (1.0 + more * large / (large + _STEP_BYTES**1.5)))
+        return float(hop_s * (1.0 + more * large / (large + STEP_BYTES**1.5)))
 
     def _ways(
         self, seen: _Nodes, facts: NodeFacts, collective: str, size_bytes: float, held: str

@@ -136,10 +136,10 @@ _AMD_CPU = "amd"
 _SWITCH_PENALTY = 0.05
 """What a switch of algorithm costs in the fit, so that not every step is explained by one.
 
-No source: chosen; it is a slope 0.22 too steep, squared. Without it the 90th percentile of times
-carried to four times the nodes is 37.0 % where it is 35.1, of those carried to less than a fourth
-89 % where it is 80. Half or twice as much: 0.3 points at twice the nodes, 2.3 above 4 MiB there
-(``profiles/build/growth_errors.py --sensitivity``)."""
+No source: chosen; it is a slope 0.22 too steep, squared. Without it the 90th percentile of |ln
+of predicted / measured| of times carried to less than a fourth of the nodes is 77 % where it is 70,
+and no median moves by over 0.1 points. Half or twice as much: 0.4 points at twice the nodes, 1.1
+above 4 MiB there (``profiles/build/growth_errors.py --sensitivity``)."""
 
 
 @lru_cache(maxsize=256)  # of numbers alone: it cannot go stale

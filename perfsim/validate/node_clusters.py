@@ -14,7 +14,7 @@ from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.libraries.nccl_versions import version_number
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_law import NodeFacts, NodeLaw
+from perfsim.network.node_law import HELD_WORDS, NodeFacts, NodeLaw
 from perfsim.network.node_type import load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
 from perfsim.resolve import node_facts
@@ -39,13 +39,6 @@ CLUSTERS_COLUMNS = (
     *("nics", "nic_rate", "transport", "gpudirect", "in_network", "version"),
     *("algorithm", "protocol", "one_process", "stated", "family", "evidence"),
 )
-
-
-_HELD = {
-    "nvlstree": "nvls_tree",
-    **dict.fromkeys(("sharp", "collnet_chain", "collnetdirect", "collnetchain"), "collnet_direct"),
-}
-"""Words of NCCL_ALGO and of logs, and the law's own for them."""
 
 
 class MeasuredNodes(NamedTuple):
@@ -80,7 +73,7 @@ class MeasuredNodes(NamedTuple):
         """Return the time by a law of a message of a curve, as its measurement was run [s]."""
         ranks, nodes = curve.ranks, curve.nodes
         algorithm = curve.algorithm or self.algorithm
-        held, protocol = _HELD.get(algorithm, algorithm), curve.protocol or self.protocol
+        held, protocol = HELD_WORDS.get(algorithm, algorithm), curve.protocol or self.protocol
         call = law.call(self.of(curve), curve.collective, ranks, nodes, size_bytes, held, protocol)
         if call is None:
             raise ValueError(f"the law has no {curve.name}")

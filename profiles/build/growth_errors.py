@@ -52,6 +52,9 @@ _RATIOS = (
     ("scale_beyond", 1024),
 )
 """Question, and the largest ratio of ranks to which its errors apply; 0: between sizes."""
+_SERVED = {"in_range": "as served", "other_collective": "all_reduce alone"}
+"""What a prediction is made of where a question knows less, or more: points are left in, and no
+small message of the other collective was measured."""
 _BANDS = (ALL, "small", "middle", "large")
 _NOMINAL = 0.90
 """Share of the weighted errors that a half-width holds."""
@@ -79,7 +82,8 @@ def _errors(report: NcclReport) -> list[_Error]:
 
 
 def _error(row: NcclRow, series: dict[str, str]) -> _Error:
-    seconds = row.others["as served"] if row.question == "in_range" else row.predicted_s
+    served = _SERVED.get(row.question)
+    seconds = row.predicted_s if served is None else row.others[served]
     return _Error(
         row.question,
         band_of(row.size_bytes),

@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.data.catalog import Catalog
 from perfsim.network.cluster import Cluster, Network, make_cluster
-from perfsim.network.known import MeasuredCollectives, growth_error, interpolation_error
+from perfsim.network.gathering import Gathering, NodeSheet
+from perfsim.network.known import (
+    MeasuredCollectives,
+    growth_error,
+    interpolation_error,
+    other_collective_error,
+)
 from perfsim.network.link import custom_link
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.node_law import node_law
+from perfsim.network.node_type import load_node_type
 from perfsim.network.scaling_laws import (
     ScalingLaw,
-    call_seconds,
     extrapolate,
-    gathering_floor,
-    half_of_all_reduce,
-    inside_share,
-    small_message_seconds,
 )
+from perfsim.resolve import node_facts
 from support.known_curves import LARGE, SMALL, curve, told
 
 
@@ -68,13 +73,11 @@ def test_gathering_from_all_reduce_as_validated(collective: str, size: float) ->
     """The law served is the law that ``validate nccl`` asks about, without a small message."""
     whole = curve(4)
     cost = told(MeasuredCollectives((whole,)), collective, size, (4,) * 4)
-    latency_s = gathering_floor(
-        small_message_seconds(whole), 16, 4, call_seconds(whole), inside_share(whole)
-    )
-    assert cost.seconds == pytest.approx(half_of_all_reduce(whole, size, latency_s), rel=1e-3)
+    half = Gathering(ScalingLaw([whole]), collective, 16, 4)
+    assert cost.seconds == half.seconds(size)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
-    assert cost.spread == growth_error(1.0, size)
+    assert cost.spread == other_collective_error(size)
     more = told(MeasuredCollectives((whole, curve(16))), collective, size, (4,) * 4)
     assert more == cost  # what larger clusters say does not matter where these ranks were measured
 
@@ -90,7 +93,7 @@ def test_one_gathering_collective_stands_for_the_other(collective: str) -> None:
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
     assert term.term.startswith(collective)
     assert f"{collective} taken as {other}" in term.quantity.source
-    assert cost.spread == term.quantity.spread == growth_error(1.0, 1e6)
+    assert cost.spread == term.quantity.spread == 0.17  # measured, 330 pairs
 
 
 def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> None:
@@ -99,9 +102,21 @@ def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> 
         "all_reduce", 8, 2, 4, (1e6, 1e7, 1e8), (1e-3, 1e-2, 1e-1), "measured", "made up"
     )
     cost = told(MeasuredCollectives((large,)), "all_gather", 1e7, (4, 4))
-    assert (
-        cost.seconds == pytest.approx(half_of_all_reduce(large, 1e7, 1e-5)) == pytest.approx(5e-3)
-    )
+    assert cost.seconds == pytest.approx(5e-3)
+
+
+@pytest.mark.parametrize("size", [8.0, 1e4, 1e6, 6e7])
+@pytest.mark.parametrize("nodes", [4, 16])
+def test_gathering_with_a_data_sheet_as_validated(size: float, nodes: int) -> None:
+    """The facts of the network's nodes reach the law that ``validate nccl`` judges."""
+    facts = node_facts(load_node_type("p4d", Catalog(), "node"), Catalog())
+    whole = curve(4)
+    cost = told(MeasuredCollectives((whole,), facts=facts), "all_gather", size, (4,) * nodes)
+    sheet = NodeSheet(facts, node_law())
+    half = Gathering(ScalingLaw([whole]), "all_gather", 4 * nodes, nodes, sheet)
+    assert cost.seconds == half.seconds(size)
+    (term,) = cost.terms
+    assert term.extrapolated == (nodes == 16)
 
 
 def test_own_curve_before_that_of_all_reduce() -> None:

@@ -11,8 +11,6 @@ from perfsim.network.scaling_laws import (
     ScalingLaw,
     call_seconds,
     extrapolate,
-    gathering_floor,
-    half_of_all_reduce,
     inside_share,
     least_seconds,
     longer_chain,
@@ -21,10 +19,14 @@ from perfsim.network.scaling_laws import (
     more_doubling_rounds,
     more_peers,
     open_mpi_all_reduce,
+    peers_call_seconds,
     read_lines_at,
     ring_step,
+    simple_call_seconds,
+    simple_seconds,
     small_message_seconds,
     tree_nic_bytes,
+    without_spikes,
 )
 from support.growth_curves import curve, us
 
@@ -40,6 +42,35 @@ def test_reach_keeps_the_floor_below_and_the_last_slope_above() -> None:
     steep = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 50, 2e6: 200})
     assert us(extrapolate(steep, 4e6)) == 400  # never more than the whole time a byte
     assert us(extrapolate(curve("all_reduce", 2, 2, {1e6: 10}), 3e6)) == 30
+
+
+def test_a_spike_counts_as_the_larger_neighbour_and_all_else_as_measured() -> None:
+    """Spikes of one size are cut; ends, valleys, humps of two sizes and fitted knots stay."""
+    spiky = curve("all_gather", 4, 4, {1: 9, 2: 3, 4: 50, 8: 7, 16: 2, 32: 8, 64: 8, 128: 4})
+    cut = without_spikes(spiky)
+    assert [us(one) for one in cut.seconds] == [9, 3, 7, 7, 2, 8, 8, 4]
+    assert without_spikes(cut) is cut
+    knots = replace(spiky, kind="fitted")
+    assert without_spikes(knots) is knots
+    for few in ({8: 5}, {8: 5, 16: 2}, {8: 2, 16: 5, 32: 9}, {8: 9, 16: 5, 32: 2}):
+        one = curve("all_gather", 4, 4, few)
+        assert without_spikes(one) is one
+
+
+def test_a_spike_is_shown_where_it_was_measured_and_carried_nowhere() -> None:
+    """By hand, gloo's ring: 3 steps become 7, of a size twice as large for all ranks."""
+    points = {1e3: 30, 2e3: 33, 4e3: 36, 8e3: 42}
+    clean = ScalingLaw([curve("all_gather", 4, 4, points, library="gloo")])
+    spiky = ScalingLaw([curve("all_gather", 4, 4, points | {4e3: 400}, library="gloo")])
+    assert us(spiky.seconds(4, 4, 4e3)) == 400
+    assert us(clean.seconds(8, 8, 8e3)) == 7 * 36 / 3
+    assert us(spiky.seconds(8, 8, 8e3)) == 7 * 42 / 3  # the larger neighbour
+    assert spiky.seconds(8, 8, 4e3) == clean.seconds(8, 8, 4e3)
+    assert spiky.seconds(8, 8, 16e3) == clean.seconds(8, 8, 16e3)
+    pair = curve("send_recv", 2, 2, points | {4e3: 400}, library="gloo")
+    assert us(ScalingLaw([pair]).seconds(4, 4, 4e3)) == 42
+    tree = curve("all_reduce", 4, 4, points | {4e3: 400}, library="gloo", algorithm="tree")
+    assert us(ScalingLaw([tree]).seconds(16, 16, 4e3)) == 21 + 2 * (42 - 21)  # wire of 42 / 8 kB
 
 
 def test_ring_by_hand() -> None:
@@ -78,22 +109,12 @@ def test_doubling_and_open_mpi_by_hand() -> None:
     assert us(open_mpi_all_reduce(four, 2e4, 16, 16)) == us(30 * extrapolate(four, 1250.0) / 2.5)
 
 
-def test_sibling_by_hand() -> None:
-    """Floor 20 us; what stands above it is halved, and the latency is its own."""
-    whole = curve("all_reduce", 8, 2, {8: 30, 256: 20, 1024: 20, 1e8: 10020})
-    assert us(small_message_seconds(whole)) == 20
-    assert us(half_of_all_reduce(whole, 1e8, 70e-6)) == 70 + 5000
-    assert us(half_of_all_reduce(whole, 256, 70e-6)) == 70
-    large = curve("all_reduce", 8, 2, {1e6: 1000, 1e8: 10000})
+def test_small_message_by_hand() -> None:
+    """The median of the times up to 1 KiB."""
     assert (
-        us(half_of_all_reduce(large, 1e6, 70e-6)) == 500
-    )  # a curve without small sizes tells no floor
-
-
-def test_gathering_floor_by_hand() -> None:
-    """Call 10 us, 60 us over 2 log2 8 hops: 10 us each; 7 between nodes, 24 inside at a tenth."""
-    assert us(gathering_floor(70e-6, 32, 8, 10e-6, 0.1)) == 10 + 70 + 24
-    assert gathering_floor(70e-6, 4, 1, 10e-6, 0.1) == 70e-6
+        us(small_message_seconds(curve("all_reduce", 8, 2, {8: 30, 256: 20, 1024: 20, 1e8: 10020})))
+        == 20
+    )
 
 
 def line(*points: tuple[float, float]) -> list[tuple[float, float]]:
@@ -194,6 +215,47 @@ def test_call_of_nccl_by_its_own_figures() -> None:
     assert us(call_seconds(one)) == 6.8
     assert call_seconds(replace(two, library="gloo")) == 0.0
     assert 0 < inside_share(two) < 1
+
+
+def test_simple_costs_more_to_call_by_nccls_figures_for_a_ring() -> None:
+    """2.18 and NVLink: 8.4 - 6.6 us, and six hops of 3.4 - 0.6; PCIe: of 5.7 - 1.0."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    four = curve("all_reduce", 8, 2, {8: 50}, **words)
+    assert us(simple_call_seconds(four)) == 1.8 + 6 * 2.8
+    assert us(simple_call_seconds(replace(four, gpu="T4", fabric="PCIe"))) == 1.8 + 6 * 4.7
+    assert us(simple_call_seconds(replace(four, ranks=2, gpus_per_node=1))) == 1.8
+    assert simple_call_seconds(replace(four, version="2.21.5")) == simple_call_seconds(four)
+    assert simple_call_seconds(replace(four, library="gloo")) == 0.0
+
+
+def test_what_simple_costs_inside_a_node_is_no_level_between_nodes() -> None:
+    """By hand: a level of two nodes without call and wire, and no shorter than a small message."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    points = {8: 30, 1e6: 200, 64e6: 64e6 / 20e3}
+    two, simple = curve("all_reduce", 8, 2, points, **words), ("tree", "simple")
+    tuned = ScalingLaw([two]).tuned
+    assert tuned is not None and us(tuned.simple_call_s) == 10.4 + 18.6
+    wire = tuned.wire_s_per_byte * 1e6
+    assert us(tuned._level(("tree", "low_latency"), two, 1e6)) == 200 - 10.4 - 1e6 * wire
+    assert us(tuned._level(simple, two, 1e6)) == 200 - 29 - 1e6 * wire
+    quick = curve("all_reduce", 8, 2, points | {1e6: 35}, **words)
+    assert us(tuned._level(simple, quick, 1e6)) == 30 - 10.4
+
+
+def test_peers_inside_a_node_cost_a_hop_of_simple_and_no_more_than_peers_elsewhere() -> None:
+    """By hand, 2.18 and NVLink: 8.4 us and three hops of 3.4; or 3 of 7 peers' (T - 8.4)."""
+    words = {"version": "2.18.3", "gpu": "A100", "fabric": "NVLink"}
+    slow = curve("all_to_all", 8, 2, {8: 60, 1e6: 400}, **words)
+    figures = simple_seconds(slow)
+    assert [us(one) for one in figures] == [8.4, 3.4]
+    assert us(peers_call_seconds(slow, 8.0, *figures)) == 8.4 + 3 * 3.4
+    assert us(ScalingLaw([slow]).seconds(32, 8, 8.0)) == 18.6 + 28 / 4 * (60 - 18.6)
+    quick = curve("all_to_all", 8, 2, {8: 15.4, 1e6: 400}, **words)
+    assert us(peers_call_seconds(quick, 8.0, *figures)) == 8.4 + 3 * 1
+    assert us(ScalingLaw([quick]).seconds(32, 8, 8.0)) == 8.4 + 31 * 1
+    inside = curve("all_to_all", 4, 1, {8: 36.8}, **words)
+    assert us(ScalingLaw([inside]).seconds(8, 1, 8.0)) == 6.8 + 7 * 10  # on one node all are peers
+    assert simple_seconds(replace(slow, library="gloo")) == (0.0, 0.0)
 
 
 def test_the_call_is_taken_off_and_put_back() -> None:

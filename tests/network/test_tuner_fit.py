@@ -14,6 +14,7 @@ from perfsim.network.scaling_laws import (
     TREE_RATE_SHARE,
     ScalingLaw,
     call_seconds,
+    simple_call_seconds,
     tree_nic_bytes,
 )
 from perfsim.network.tuner_fit import (
@@ -97,7 +98,8 @@ def made(true: TunedChoice, nodes: int, gpus: int = 4) -> CollectiveCurve:
     """Return the all-reduce of a cluster whose steps and levels cost what this function says.
 
     A step of n / P takes 3 us and twice the wire (LL) or 9 us and the wire (Simple); a level of a
-    tree 8 us + 20 ns sqrt(n) or 30 us + 10 ns sqrt(n); each where NCCL's tuner takes it.
+    tree 8 us + 20 ns sqrt(n) or 30 us + 10 ns sqrt(n); each where NCCL's tuner takes it. A tree's
+    call under Simple costs what NCCL's figures say.
     """
     ranks, beta = nodes * gpus, true.seconds_per_byte
     words = {"version": true.of.version, "gpu": "A100", "fabric": "NVLink"}
@@ -119,7 +121,8 @@ def made(true: TunedChoice, nodes: int, gpus: int = 4) -> CollectiveCurve:
             level_s = 8e-6 + 2e-8 * size**0.5 if fast else 30e-6 + 1e-8 * size**0.5
             share = 1.0 if nodes == 2 else TREE_RATE_SHARE
             wire_s = tree_nic_bytes(nodes, size) * beta / share
-            seconds.append(call_s + wire_s + math.log2(nodes) * level_s)
+            more_s = 0.0 if fast else simple_call_seconds(bare)
+            seconds.append(call_s + more_s + wire_s + math.log2(nodes) * level_s)
     return replace(bare, size_bytes=SIZES, seconds=tuple(seconds))
 
 

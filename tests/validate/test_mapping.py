@@ -12,6 +12,8 @@ import pytest
 from perfsim.compute.node_load import node_load
 from perfsim.data.catalog import shipped
 from perfsim.errors import DataError, RequestError
+from perfsim.network.network_file import load_network
+from perfsim.network.node_type import read_node_type
 from perfsim.validate.cases import Case, parse_fields, read_cases
 from perfsim.validate.mapping import (
     MappedCase,
@@ -254,6 +256,39 @@ def test_the_shipped_rules_name_networks_as_a_newcomer_would() -> None:
                 own.add(one["calibrated"][field])
         assert not {"single_gpu", "single_gpu_kernels"} & set(one.get("set", {})), one
     assert own and own <= OWN_NETWORKS & known
+
+
+def fields_of(**cells: str) -> dict[str, Any]:
+    """Return what the rules of the shipped map set for a row, later rules over earlier ones."""
+    role = role_of(replace(CASE, **cells), read_rules(MAP))  # type: ignore[arg-type]
+    assert role.role == "test"
+    return role.fields
+
+
+@pytest.mark.parametrize(
+    ("id", "system", "nodes"), [("mgw-1", "S-SGD WFBP", "4"), ("gtk-1", "S-SGD dense", "8")]
+)
+def test_what_goes_through_the_host_by_mpi_is_asked_so(id: str, system: str, nodes: str) -> None:
+    """Their code calls MPI on buffers of the host; NCCL's presets are of another library."""
+    found = fields_of(id=id, system=system, gpus=nodes, gpus_per_node="1", fusion="one buffer")
+    assert load_network(found["net"], SHIPPED, "net").library == "mpi"
+
+
+@pytest.mark.parametrize("network", ["10GbE TCP", "100Gb IB RDMA", "100GbE TCP/IP"])
+def test_boards_without_peer_access_go_through_the_host_in_one_node(network: str) -> None:
+    """Across nodes the presets were measured on such nodes, whatever is inside."""
+    one, two = (
+        fields_of(id="ddlb-1", system="S-SGD WFBP-A2A", network=network, gpus=gpus)["intra_net"]
+        for gpus in ("4", "8")
+    )
+    node = read_node_type(SHIPPED.files("nodes")[one])
+    assert not node.inside.peer_access and two == "pcie3"
+
+
+def test_a_figure_of_a_best_algorithm_is_asked_as_that_algorithm() -> None:
+    cells = {"id": "bag-1", "network": "NVLink in node, 100 Gb/s TCP"}
+    best = fields_of(system="Bagua gradient all-reduce", **cells)
+    assert best == fields_of(system="ByteGrad", **cells) and best["method"] == "eightbit"
 
 
 @needs_data

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.scaling_laws import half_of_all_reduce
+from perfsim.network.node_law import NodeLaw, law_without, node_law
+from perfsim.network.scaling_laws import ScalingLaw
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl import NcclRow, in_range, other_collective, scale, validate_nccl
 from perfsim.validate.nccl import choice as choosing
 from perfsim.validate.nccl.row import PlainRing
+from perfsim.validate.node_clusters import measured_nodes
 from support.ring_curves import SIZES, curve, of
 
 # Scores
@@ -146,8 +149,9 @@ def test_other_collective_leaves_the_smallest_message_out() -> None:
     whole, gather = curve(4), curve(4, collective="all_gather")
     rows = other_collective.predict_rows(of("c", whole, gather, curve(4, collective="broadcast")))
     assert [row.size_bytes for row in rows] == list(SIZES[1:])
+    half = Gathering(ScalingLaw([whole]), "all_gather", 4, 4, latency_s=gather.seconds[0])
     for row in rows:
-        assert row.predicted_s == half_of_all_reduce(whole, row.size_bytes, gather.seconds[0])
+        assert row.predicted_s == half.seconds(row.size_bytes)
     # Above its floor a gather is half of an all_reduce; at 32 B nothing stands above it.
     assert rows[-1].error < 0.01
     assert rows[0].predicted_s == gather.seconds[0]
@@ -158,6 +162,26 @@ def test_other_collective_without_small_messages_scores_all() -> None:
     rows = other_collective.predict_rows(of("c", whole, gather))
     assert [row.size_bytes for row in rows] == list(SIZES[8:])
     assert rows[0].predicted_s == rows[0].others["all_reduce alone"]
+
+
+def test_other_collective_is_judged_by_a_law_without_the_clusters_family() -> None:
+    """A cluster with a stated data sheet: the law's numbers of its own family are not used."""
+    series = "sophia-a100-ib200-pxb"
+    words = {"library": "nccl", "series": series}
+    whole, gather = (curve(2, 8, name, **words) for name in ("all_reduce", "all_gather"))
+    nodes = measured_nodes()[series]
+    rows = other_collective.predict_rows(of("c", whole, gather))
+
+    def half(law: NodeLaw) -> list[float]:
+        sheet = NodeSheet(nodes.of(whole), law)
+        one = Gathering(ScalingLaw([whole]), "all_gather", 16, 2, sheet, gather.seconds[0])
+        return [one.seconds(row.size_bytes) for row in rows]
+
+    assert [row.predicted_s for row in rows] == half(law_without(nodes.family)) != half(node_law())
+    without = Gathering(ScalingLaw([whole]), "all_gather", 16, 2)
+    assert [row.others["neither"] for row in rows] == [
+        without.seconds(row.size_bytes) for row in rows
+    ]
 
 
 def test_other_collective_needs_the_same_ranks_of_the_same_cluster() -> None:
