@@ -187,7 +187,7 @@ class MeasuredCollectives:
         return (
             self._own(message, curves, model)
             or self._twin(message, curves)
-            or self._from_all_reduce(message, curves)
+            or self._from_all_reduce(message, curves, model)
         )
 
     def measured(self, placement: Sequence[int]) -> bool:
@@ -245,9 +245,16 @@ class MeasuredCollectives:
         return cost._replace(spread=error, terms=terms)
 
     def _from_all_reduce(
-        self, message: MessageOnRanks, curves: Sequence[CollectiveCurve]
+        self,
+        message: MessageOnRanks,
+        curves: Sequence[CollectiveCurve],
+        model: Callable[[float], float] | None = None,
     ) -> Cost | None:
-        """Return the cost of an all_gather or reduce_scatter from all_reduces of the cluster."""
+        """Return the cost of an all_gather or reduce_scatter from all_reduces of the cluster.
+
+        Below all_reduces of large messages alone the time shrinks in proportion to ``model``, where
+        no data sheet of the nodes tells a latency.
+        """
         whole = [curve for curve in curves if curve.collective == "all_reduce"]
         if message.collective not in HALVES or not whole:
             return None
@@ -258,6 +265,12 @@ class MeasuredCollectives:
         )
         nearest, inside = half.nearest, half.measured and half.nearest.inside(message.size_bytes)
         ratio = message.ranks / nearest.ranks
+        first = nearest.size_bytes[0]
+        untold = facts is None and not half.shows_latency and message.size_bytes < first
+        if untold and model is not None and model(first) > 0:
+            seconds = half.seconds(first) * model(message.size_bytes) / model(first)
+            seconds = max(seconds, call_seconds(nearest))
+            return _cost(message, seconds, nearest, "fitted", None, True, _in_proportion(first))
         error = other_collective_error(message.size_bytes)
         if ratio != 1.0:
             error = max(error, growth_error(ratio, message.size_bytes))
@@ -301,8 +314,11 @@ def _exact(
         seconds = max(curve.at(edge) * model(size) / model(edge), call_seconds(curve))
     no_latency = size < edge and edge > SMALL_BYTES  # no message was small enough to show one
     known = None if no_latency else max(spread, growth_error(size / edge, size))
-    way = f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
-    return _cost(message, seconds, curve, "fitted", known, True, way)
+    return _cost(message, seconds, curve, "fitted", known, True, _in_proportion(edge))
+
+
+def _in_proportion(edge: float) -> str:
+    return f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
 
 
 def _cost(

@@ -21,10 +21,8 @@ from perfsim.network.link import custom_link
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
-from perfsim.network.scaling_laws import (
-    ScalingLaw,
-    extrapolate,
-)
+from perfsim.network.scaling_laws import ScalingLaw, call_seconds, extrapolate
+from perfsim.quantity import Cost
 from perfsim.resolve import node_facts
 from support.known_curves import LARGE, SMALL, curve, told
 
@@ -103,6 +101,25 @@ def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> 
     )
     cost = told(MeasuredCollectives((large,)), "all_gather", 1e7, (4, 4))
     assert cost.seconds == pytest.approx(5e-3)
+
+
+def test_below_an_all_reduce_of_large_messages_a_gather_shrinks_as_the_links_say() -> None:
+    """By hand: half of 1 ms at 1 MB; at 1 kB the links say 0.1 of it, but no less than a call."""
+    large = CollectiveCurve(
+        "all_reduce", 8, 2, 4, (1e6, 1e7), (1e-3, 1e-2), "measured", "made up", gpu="A100"
+    )
+
+    def told_by(model) -> Cost:
+        known = MeasuredCollectives((large,))
+        cost = known.cost("all_gather", 1e3, (4, 4), "nccl", ("",), "auto", model)
+        assert cost is not None
+        return cost
+
+    assert told_by(lambda size: 1e-3 if size >= 1e6 else 1e-4).seconds == pytest.approx(5e-5)
+    assert told_by(lambda size: size).seconds == call_seconds(large)
+    assert told_by(lambda size: size).spread is None  # no message shows a latency
+    half = Gathering(ScalingLaw([large]), "all_gather", 8, 2)
+    assert told_by(lambda size: 0.0).seconds == half.seconds(1e3)
 
 
 @pytest.mark.parametrize("size", [8.0, 1e4, 1e6, 6e7])
