@@ -205,7 +205,7 @@ def longer_ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: f
     Examples
     --------
     >>> curve = CollectiveCurve("all_gather", 2, 2, 1, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
-    >>> round(longer_ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of with_own_floor a megabyte
+    >>> round(longer_ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of half a megabyte
     3000
     """
     whole = size_bytes * curve.ranks / ranks

@@ -71,14 +71,15 @@ def test_a_ring_keeps_the_bus_bandwidth_of_large_messages(
 def test_a_ring_twice_as_long_costs_at_least_as_much(
     found: list[float], ranks: int, size: float, call_s: float
 ) -> None:
-    """Where time grows with size and the time a byte falls, as latency and wire make it."""
+    """Where a step grows with size and its time a byte falls, as latency and wire make it."""
     sizes = [8.0 * 16**place for place in range(len(found))]
-    seconds = [found[0]]
+    steps_s = [found[0]]
     for place in range(1, len(found)):
-        grown = seconds[-1] * min(sizes[place] / sizes[place - 1], 1 + found[place] / found[0])
-        seconds.append(grown)
+        grown = steps_s[-1] * min(sizes[place] / sizes[place - 1], 1 + found[place] / found[0])
+        steps_s.append(grown)
+    seconds = tuple(call_s + step_s for step_s in steps_s)
     made = CollectiveCurve(
-        "all_reduce", ranks, ranks, 1, tuple(sizes), tuple(seconds), "measured", "drawn"
+        "all_reduce", ranks, ranks, 1, tuple(sizes), seconds, "measured", "drawn"
     )
     twice, four = (longer_ring(made, size, count * ranks, call_s) for count in (2, 4))
     assert longer_ring(made, size, ranks, call_s) <= twice * (1 + 1e-9)
