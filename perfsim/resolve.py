@@ -505,7 +505,7 @@ def _of_nodes(
         )
     beside = network.transport == "tcp" != own.transport and scenario.nics_per_node is None
     if network.nics_per_node == 1 and not beside:
-        network = network._replace(nics_per_node=own.nics_per_node)
+        network = network._replace(nics_per_node=node.driven_nics)
     return network._replace(gpus_per_node=node.gpus), inside or own, None
 
 
@@ -542,7 +542,7 @@ def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[st
     count = network.nics_per_node
     if network.node_type or network.known or count is None or scenario.nics_per_node is not None:
         return []
-    own = count == node_network(node).nics_per_node
+    own = count == node.driven_nics
     whose = f"as many as {node.name} has" if own else f"beside those of {node.name}"
     nics = "1 NIC" if count == 1 else f"{count} NICs"
     return [f"{nics} of {network.name} a node ({whose}); set `nics_per_node` to change it."]

@@ -20,6 +20,7 @@ from perfsim.errors import RequestError, unknown
 
 __all__ = [
     "COLLECTIVES",
+    "HALVES",
     "Algorithm",
     "Hops",
     "Parts",
@@ -39,6 +40,8 @@ COLLECTIVES = (
     "push",
     "pull",
 )
+HALVES = ("all_gather", "reduce_scatter")
+"""The two halves of a ring all-reduce."""
 
 
 class Formula(Protocol):

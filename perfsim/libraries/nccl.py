@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from perfsim.collectives import HALVES
 from perfsim.errors import RequestError, unknown
 from perfsim.libraries import AUTO, Library
 from perfsim.libraries.nccl_versions import (
@@ -438,9 +439,6 @@ def _check(algorithm: str, protocol: str) -> None:
         raise unknown("protocol", protocol, PROTOCOLS)
 
 
-GATHERS = ("all_gather", "reduce_scatter")
-
-
 def algorithm_bandwidth(
     figures: VersionFigures,
     shape: CommunicatorShape,
@@ -479,7 +477,7 @@ def ring_steps(ranks: int, collective: str) -> int:
     """Return the steps of a ring as the tuner counts them."""
     if collective == "all_reduce":
         return 2 * (ranks - 1)
-    return ranks - 1 if collective in GATHERS else ranks
+    return ranks - 1 if collective in HALVES else ranks
 
 
 def _has_pair(
@@ -498,7 +496,7 @@ def _has_pair(
         return False
     if algorithm == "pat":
         # One GPU a node; its atomics need compute capability 6.0.
-        return collective in GATHERS and shape.ranks == shape.nodes and shape.capability >= 60
+        return collective in HALVES and shape.ranks == shape.nodes and shape.capability >= 60
     if algorithm in ("nvls", "nvls_tree"):
         return shape.nvls and _switch_reduces(figures, shape, collective, algorithm)
     fits = algorithm == "collnet_chain" or shape.nvswitch or figures.since < (2, 14)
@@ -511,7 +509,7 @@ def _switch_reduces(
     if algorithm == "nvls_tree":
         return shape.nodes > 1 and collective == "all_reduce"
     if shape.nodes == 1:
-        gathers = collective in GATHERS and figures.since != (2, 18)
+        gathers = collective in HALVES and figures.since != (2, 18)
         return gathers or collective == "all_reduce"
     return collective == "all_reduce" and shape.in_network and figures.since >= (2, 18)
 
@@ -590,15 +588,13 @@ def _nvls(
         if algorithm == "nvls_tree":
             bus = _capped(bus, figures.nvls_tree_cap, figures, shape)
         return (
-            bus
-            if collective in GATHERS
-            else bus * shape.ranks / ring_steps(shape.ranks, collective)
+            bus if collective in HALVES else bus * shape.ranks / ring_steps(shape.ranks, collective)
         )
     if algorithm == "nvls_tree":
         if figures.since < (2, 19):
             return bus * 0.70 * nodes / (2 * (nodes - 1))
         return bus * (0.5 if nodes > 2 else 1.0) * 5 / 6
-    if collective in GATHERS and figures.since >= (2, 23):
+    if collective in HALVES and figures.since >= (2, 23):
         return bus
     return bus * (0.75 if figures.since < (2, 18) else 5 / 6)
 
@@ -690,7 +686,7 @@ def _ring_latency_us(
         return count * (net_us if nodes > 1 else intra_us)
     if nodes == 1:
         crossing = 0
-    elif collective in GATHERS:
+    elif collective in HALVES:
         crossing = nodes - 1
     else:
         crossing = 2 * nodes if (2, 12) <= since < (2, 23) else 2 * (nodes - 1)

@@ -22,7 +22,14 @@ from statistics import median
 from typing import NamedTuple
 
 from perfsim.libraries import library
-from perfsim.network.node_law import HELD_WORDS, STEP_BYTES, CallTime, NodeFacts, NodeLaw
+from perfsim.network.node_law import (
+    IN_NETWORK,
+    STEP_BYTES,
+    CallTime,
+    NodeFacts,
+    NodeLaw,
+    held_as,
+)
 from perfsim.network.scaling_laws import (
     FLOOR_BYTES,
     SMALL_BYTES,
@@ -32,7 +39,6 @@ from perfsim.network.scaling_laws import (
 )
 
 __all__ = [
-    "HALVES",
     "Gathering",
     "NodeSheet",
     "gathering_floor",
@@ -40,9 +46,6 @@ __all__ = [
     "keep_and_share",
     "with_own_floor",
 ]
-
-HALVES = ("all_gather", "reduce_scatter")
-"""The two halves of a ring all-reduce."""
 
 _HALF = 0.5
 """What a ring all_gather sends of what a ring all_reduce sends: P-1 of 2 (P-1) steps."""
@@ -67,10 +70,7 @@ all rows is 5.6, 5.6, 5.8, 5.9 and 6.2 %, their 90th percentile 36, 31, 29, 28 a
 families between nodes that state a data sheet have 51, 47, 38, 41 and 42 % (Polaris) and 44, 37,
 31, 25 and 21 % (Sophia) at the 90th percentile."""
 
-_IN_NETWORK = "collnet_direct"
-"""The algorithm in which switches between nodes add, and gather too if NCCL is held to it."""
-
-_ADDED_BY = ("nvls", "nvls_tree", _IN_NETWORK)
+_ADDED_BY = ("nvls", "nvls_tree", IN_NETWORK)
 """Algorithms of all_reduce whose sums are made in switches: no half of them is an all_gather."""
 
 
@@ -170,9 +170,9 @@ class Gathering:
     Errors on 1,250 all_gathers and reduce_scatters of 11 families of clusters, with the law of node
     types fitted without each: 5.8 % in the median and 29 % at the 90th percentile with L measured
     (25 % without Polaris), 8.6 and 50 % without L. ``L + (T - F) / 2`` everywhere misses by 8.4 and
-    32 %, 11.6 and 50 %. On 8 to 368 B200, which are
-    none of these, held to NVLS, rings or switches that add between nodes, 16 GiB miss by 0 to 10 %,
-    where half of the all_reduce misses by 0 to 52 (together_b200_use3a).
+    32 %, 11.6 and 50 %. On 8 to 368 B200, which are none of these, held to NVLS, rings or switches
+    that add between nodes, 16 GiB miss by 0 to 10 %, where half of the all_reduce misses by 0 to 52
+    (together_b200_use3a).
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Gathering:
         there = whole.measured(ranks, nodes)
         self.measured, self.nearest = there is not None, there or whole.last
         self.shows_latency = self.nearest.size_bytes[0] <= SMALL_BYTES
-        self._held = HELD_WORDS.get(self.nearest.algorithm, self.nearest.algorithm)
+        self._held = held_as(self.nearest.algorithm)
         self.floor_s = self._whole_s(FLOOR_BYTES) if there is None else small_message_seconds(there)
 
     @cached_property
@@ -226,16 +226,14 @@ class Gathering:
         ----------
         size_bytes : n, the blocks of all ranks
         """
-        share = self._share(size_bytes)
-        time_s = self._whole_s(size_bytes)
         if self.nodes == 1:
             kept = self.latency_s / self.floor_s if self.shows_latency else 1.0
             grows = growing_share(self._whole_s, size_bytes)
-            return keep_and_share(time_s, grows, kept, share)
+            return keep_and_share(self._whole_s(size_bytes), grows, kept, self._share(size_bytes))
         if not self.shows_latency:
             return self._of_rates_s(size_bytes)
         if self.sheet is None:
-            return with_own_floor(time_s, self.floor_s, self.latency_s)
+            return with_own_floor(self._whole_s(size_bytes), self.floor_s, self.latency_s)
         bound_s = self._bound_s(size_bytes)
         by_law_s = self._levelled_s(size_bytes)
         if by_law_s is None or by_law_s <= bound_s:
@@ -265,7 +263,7 @@ class Gathering:
 
         It is 0 without a data sheet, and where switches between nodes gather.
         """
-        if self.sheet is None or self._held == _IN_NETWORK:
+        if self.sheet is None or self._held == IN_NETWORK:
             return 0.0
         facts, law = self.sheet
         return law.least_ring_s(facts, self.collective, self.ranks, self.nodes, size_bytes)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from perfsim.collectives import Hops, find_algorithm
+from perfsim.collectives import HALVES, Hops, find_algorithm
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
-from perfsim.network.gathering import HALVES, Gathering, NodeSheet
+from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_carry import carry
 from perfsim.network.node_law import ALL, NodeFacts, band_of, node_error, node_law
@@ -74,8 +74,7 @@ def growth_error(ratio: float, size_bytes: float | None = None) -> float:
     A ratio below 1 counts as its inverse.
     """
     factor = max(ratio, 1.0 / ratio)
-    rows = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
-    further = [row for row in rows if row[0] > _SAME_RANKS]
+    further = [row for row in _widths(size_bytes) if row[0] > _SAME_RANKS]
     upper = next((most for most, _ in further if factor <= most), further[-1][0])
     return max(width for most, width in further if most <= upper)
 
@@ -85,8 +84,7 @@ def other_collective_error(size_bytes: float | None = None) -> float:
 
     It is that on the same ranks, where no small message of the collective was measured.
     """
-    rows = growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
-    return next(width for most, width in rows if most == _SAME_RANKS)
+    return next(width for most, width in _widths(size_bytes) if most == _SAME_RANKS)
 
 
 _SAME_RANKS = 1.0
@@ -105,7 +103,12 @@ def interpolation_error(size_bytes: float | None = None) -> float:
     Every second size of measured curves was read between the others. These are half as dense as
     the curves themselves, so it is an upper bound.
     """
-    return growth_errors()[ALL if size_bytes is None else band_of(size_bytes)][0][1]
+    return _widths(size_bytes)[0][1]
+
+
+def _widths(size_bytes: float | None) -> tuple[tuple[float, float], ...]:
+    """Return ratios of ranks with half-widths for a band of sizes, or for all sizes."""
+    return growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
 
 
 SENT_AS = {
@@ -266,11 +269,11 @@ class MeasuredCollectives:
         nearest, inside = half.nearest, half.measured and half.nearest.inside(message.size_bytes)
         ratio = message.ranks / nearest.ranks
         first = nearest.size_bytes[0]
-        untold = facts is None and not half.shows_latency and message.size_bytes < first
-        if untold and model is not None and model(first) > 0:
-            seconds = half.seconds(first) * model(message.size_bytes) / model(first)
-            seconds = max(seconds, call_seconds(nearest))
-            return _cost(message, seconds, nearest, "fitted", None, True, _in_proportion(first))
+        if facts is None and not half.shows_latency and message.size_bytes < first:
+            first_s = half.seconds(first)
+            shrunk_s = _in_proportion(nearest, first, first_s, message.size_bytes, model)
+            if shrunk_s is not None:
+                return _cost(message, shrunk_s, nearest, "fitted", None, True, _beyond(first))
         error = other_collective_error(message.size_bytes)
         if ratio != 1.0:
             error = max(error, growth_error(ratio, message.size_bytes))
@@ -308,16 +311,31 @@ def _exact(
     if curve.inside(size):
         return _cost(message, curve.at(size), curve, curve.kind, spread, False)
     edge = curve.size_bytes[0] if size < curve.size_bytes[0] else curve.size_bytes[-1]
-    if model is None or model(edge) <= 0:
+    seconds = _in_proportion(curve, edge, curve.at(edge), size, model)
+    if seconds is None:
         seconds = extrapolate(curve, size)
-    else:
-        seconds = max(curve.at(edge) * model(size) / model(edge), call_seconds(curve))
     no_latency = size < edge and edge > SMALL_BYTES  # no message was small enough to show one
     known = None if no_latency else max(spread, growth_error(size / edge, size))
-    return _cost(message, seconds, curve, "fitted", known, True, _in_proportion(edge))
+    return _cost(message, seconds, curve, "fitted", known, True, _beyond(edge))
 
 
-def _in_proportion(edge: float) -> str:
+def _in_proportion(
+    curve: CollectiveCurve,
+    edge: float,
+    edge_s: float,
+    size_bytes: float,
+    model: Callable[[float], float] | None,
+) -> float | None:
+    """Return a time beyond the edge of a curve, in proportion to ``model`` and no less than a call.
+
+    It is None where no model tells the time at the edge.
+    """
+    if model is None or model(edge) <= 0:
+        return None
+    return max(edge_s * model(size_bytes) / model(edge), call_seconds(curve))
+
+
+def _beyond(edge: float) -> str:
     return f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
 
 

@@ -19,7 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_law import NodeFacts, NodeLaw
+from perfsim.network.node_law import IN_NETWORK, NodeFacts, NodeLaw, held_as
 from perfsim.network.scaling_laws import ScalingLaw
 
 __all__ = ["CarriedTime", "carried_seconds", "carries", "carry"]
@@ -33,10 +33,8 @@ _BUMP = (-0.3, 0.4)
 (Alps at 512 KiB: 9 times the law on 2 nodes, 1.0 times on 16) is not one of more nodes. Half or
 twice as much moves errors from two nodes by 0.6 points in the median and 1.2 at the 90th
 percentile."""
-_HELD = ("", "nvls", "nvlstree", "nvls_tree")
+_HELD = ("", "nvls", "nvls_tree")
 """What a run may have been held to."""
-_SUMMED = ("sharp", "collnet_direct", "collnetdirect", "collnet_chain", "collnetchain")
-"""Algorithms whose sums are made between the nodes, which the NICs' bound does not hold."""
 
 
 class CarriedTime(NamedTuple):
@@ -69,7 +67,7 @@ def carry(
         return CarriedTime(carried_seconds(law, facts, last, nodes, size_bytes), True)
     seconds = growth.seconds(ranks, nodes, size_bytes)
     whole = last.library in ("nccl", "rccl") and last.gpus_per_node == facts.gpus
-    summed = facts.adds_in_network or last.algorithm in _SUMMED
+    summed = facts.adds_in_network or held_as(last.algorithm) == IN_NETWORK
     if whole and nodes > last.nodes and not summed:
         seconds = max(seconds, law.least_s(facts, last.collective, ranks, nodes, size_bytes))
     return CarriedTime(seconds, False)
@@ -79,7 +77,7 @@ def carries(facts: NodeFacts | None, last: CollectiveCurve, nodes: int) -> bool:
     """Tell whether the law of the node type alone carries a curve on."""
     if facts is None or not facts.nvls_tree or last.collective != "all_reduce":
         return False
-    return last.nodes == 2 and nodes > 2 and last.algorithm in _HELD
+    return last.nodes == 2 and nodes > 2 and held_as(last.algorithm) in _HELD
 
 
 def carried_seconds(

@@ -17,6 +17,7 @@ from functools import cache
 from math import hypot, inf, log2
 from typing import NamedTuple
 
+from perfsim.collectives import HALVES
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 
@@ -28,7 +29,7 @@ __all__ = [
     "ERRORS_FILE",
     "ERRORS_SCHEMA",
     "GENERATIONS",
-    "HELD_WORDS",
+    "IN_NETWORK",
     "LEFT_OUT_SCHEMA",
     "NVLS_GENERATIONS",
     "NVLS_GPUS",
@@ -38,6 +39,7 @@ __all__ = [
     "NodeLaw",
     "band_of",
     "class_of",
+    "held_as",
     "law_without",
     "node_error",
     "node_law",
@@ -60,9 +62,11 @@ ALL = "all"
 BANDS = (("small", 65536.0), ("middle", 4194304.0), ("large", inf))
 """Bands of message sizes, in which errors differ, by their upper end [B]."""
 
-HELD_WORDS = {
+IN_NETWORK = "collnet_direct"
+"""The algorithm in which switches between nodes add, and gather too if NCCL is held to it."""
+_HELD_AS = {
     "nvlstree": "nvls_tree",
-    **dict.fromkeys(("sharp", "collnet_chain", "collnetdirect", "collnetchain"), "collnet_direct"),
+    **dict.fromkeys(("sharp", "collnet_chain", "collnetdirect", "collnetchain"), IN_NETWORK),
 }
 """Words of NCCL_ALGO and of logs, and the law's own for them."""
 
@@ -287,7 +291,7 @@ class NodeLaw:
         held : ring, tree, nvls, nvls_tree or collnet_direct where NCCL_ALGO names one
         protocol : ll or simple where NCCL_PROTO names one; LL128 counts as LL
         """
-        if collective != "all_reduce" and held != "collnet_direct":
+        if collective != "all_reduce" and held != IN_NETWORK:
             held = ""  # NCCL gathers over rings whatever NCCL_ALGO says
         seen = self._nodes(facts, ranks, nodes, size_bytes)
         ways = [
@@ -299,7 +303,7 @@ class NodeLaw:
             return None
         fastest = min(ways, key=lambda way: way.latency_s + way.bytes_s)
         seconds = fastest.latency_s + fastest.bytes_s
-        if fastest.algorithm != "collnet_direct":
+        if fastest.algorithm != IN_NETWORK:
             seconds = max(seconds, self.least_s(facts, collective, ranks, nodes, size_bytes))
         return CallTime(seconds, fastest.latency_s, fastest.algorithm)
 
@@ -430,11 +434,11 @@ class NodeLaw:
             adds = facts.nvls if seen.nodes == 1 else facts.nvls_tree
             if adds and (seen.per_node >= facts.gpus or held.startswith("nvls")):
                 yield self._nvls(seen, facts, size_bytes)
-            if seen.nodes > 1 and (facts.adds_in_network or held == "collnet_direct"):
+            if seen.nodes > 1 and (facts.adds_in_network or held == IN_NETWORK):
                 yield self._in_network(seen, facts, collective, size_bytes)
-        elif collective in ("all_gather", "reduce_scatter"):
+        elif collective in HALVES:
             yield from self._ring(seen, 1, _ring_volume(collective, seen.ranks, size_bytes))
-            if seen.nodes > 1 and held == "collnet_direct":
+            if seen.nodes > 1 and held == IN_NETWORK:
                 yield self._in_network(seen, facts, collective, size_bytes)
         elif collective in ("broadcast", "reduce"):
             yield from self._chain(seen, facts, size_bytes)
@@ -517,7 +521,7 @@ class NodeLaw:
             fastest = self._get("nvls_share", NVLS_GENERATIONS[0]) * facts.inside_rate
         latency_s = seen.start_s + numbers["nvls_start"] * _US + (2 if whole else 1) * seen.hop_s
         bytes_s = max(volume / fastest, volume / (share * seen.nics))
-        return _Way("collnet_direct", latency_s, bytes_s)
+        return _Way(IN_NETWORK, latency_s, bytes_s)
 
     def _chain(self, seen: _Nodes, facts: NodeFacts, size_bytes: float) -> Iterator[_Way]:
         """Yield a broadcast or reduce: the whole message passes each rank once."""
@@ -565,6 +569,17 @@ class NodeLaw:
 
 _PAIR_KINDS = {"roce": "infiniband", "efa": "infiniband", "tcpx": "tcp"}
 """Transports whose all-to-all nobody measured, and those whose numbers stand in."""
+
+
+def held_as(algorithm: str) -> str:
+    """Return the law's own word for an algorithm of NCCL_ALGO or of a log; "" is NCCL's choice.
+
+    Examples
+    --------
+    >>> held_as("sharp"), held_as("nvlstree"), held_as("ring")
+    ('collnet_direct', 'nvls_tree', 'ring')
+    """
+    return _HELD_AS.get(algorithm, algorithm)
 
 
 def _sharers(facts: NodeFacts, per_node: float) -> float:

@@ -97,7 +97,7 @@ def node_network(node: NodeType) -> Network:
     (8, 8, ['inter', 'intra'])
     """
     facts, links = node.facts(""), {}
-    nics = min(facts.nics, facts.gpus) or 1
+    nics = node.driven_nics
     law = node_law()
     if node.nics is not None:
         rate, hop_s = law.net_link(facts)

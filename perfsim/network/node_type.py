@@ -155,6 +155,11 @@ class NodeType(NamedTuple):
             virtual=nics.virtual if nics else False,
         )
 
+    @property
+    def driven_nics(self) -> int:
+        """How many NICs the GPUs of a node drive; several of one GPU count as one."""
+        return min(self.nics.number if self.nics else 0, self.gpus) or 1
+
     def with_nics(self, count: int | None, rate: float | None) -> NodeType:
         """Return the node with another number of NICs, or NICs of another rate [B/s].
 

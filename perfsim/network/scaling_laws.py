@@ -128,14 +128,14 @@ def without_spikes(curve: CollectiveCurve) -> CollectiveCurve:
     (1.0, 3.0, 3.0, 2.0, 4.0)
     """
     times = curve.seconds
-    if curve.kind != "measured":
+    if curve.kind != "measured" or len(times) < 3:
         return curve
-    cut = [
-        max(before, after) if time_s > max(before, after) else time_s
+    inner = [
+        min(time_s, max(before, after))
         for before, time_s, after in zip(times, times[1:], times[2:], strict=False)
     ]
-    cut_times = (*times[:1], *cut, *times[1:][-1:])
-    return curve if cut_times == times else replace(curve, seconds=cut_times)
+    cut = (times[0], *inner, times[-1])
+    return curve if cut == times else replace(curve, seconds=cut)
 
 
 def _below(curve: CollectiveCurve, size_bytes: float) -> float:
@@ -853,10 +853,9 @@ def simple_call_seconds(curve: CollectiveCurve) -> float:
     if not library(curve.library).compares_times:
         return 0.0
     known, intra = _figures(curve)
-    base_us, hop_us = known.base_us["ring"][0], known.hop_us[intra]["ring"][0]
-    start_s, hop_s = simple_seconds(curve)
+    start_us, hop_us = known.base_us["ring"], known.hop_us[intra]["ring"]  # of LL, LL128, Simple
     hops = 2.0 * (curve.gpus_per_node - 1)
-    return start_s - base_us * 1e-6 + hops * (hop_s - hop_us * 1e-6)
+    return (start_us[2] - start_us[0] + hops * (hop_us[2] - hop_us[0])) * 1e-6
 
 
 def peers_call_seconds(

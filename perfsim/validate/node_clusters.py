@@ -14,7 +14,7 @@ from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.libraries.nccl_versions import version_number
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_law import HELD_WORDS, NodeFacts, NodeLaw
+from perfsim.network.node_law import NodeFacts, NodeLaw, held_as
 from perfsim.network.node_type import load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
 from perfsim.resolve import node_facts
@@ -72,8 +72,7 @@ class MeasuredNodes(NamedTuple):
     def seconds(self, law: NodeLaw, curve: CollectiveCurve, size_bytes: float) -> float:
         """Return the time by a law of a message of a curve, as its measurement was run [s]."""
         ranks, nodes = curve.ranks, curve.nodes
-        algorithm = curve.algorithm or self.algorithm
-        held, protocol = HELD_WORDS.get(algorithm, algorithm), curve.protocol or self.protocol
+        held, protocol = held_as(curve.algorithm or self.algorithm), curve.protocol or self.protocol
         call = law.call(self.of(curve), curve.collective, ranks, nodes, size_bytes, held, protocol)
         if call is None:
             raise ValueError(f"the law has no {curve.name}")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.collectives import HALVES
 from perfsim.data.catalog import Catalog
 from perfsim.network.gathering import (
-    HALVES,
     Gathering,
     NodeSheet,
     gathering_floor,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfsim.network.gathering import HALVES, Gathering, NodeSheet
+from perfsim.collectives import HALVES
+from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import law_without
 from perfsim.network.scaling_laws import SMALL_BYTES, ScalingLaw
