@@ -92,9 +92,8 @@ _SAME_RANKS = 1.0
 _TWIN_ERROR = 0.17
 """90 % half-width, in ln, of a reduce_scatter taken from an all_gather or the other way round.
 
-Source: 330 sizes at which both were measured, 8 families of the clusters behind
-``networks/growth_errors.csv``, weighed as there: 0.13, 0.18 and 0.17 of small, middle and large
-messages."""
+Source: 330 sizes at which both were measured, 8 families of clusters; 0.22, 0.18 and 0.18 of small,
+middle and large messages (``profiles/build/growth_errors.py --twins``)."""
 
 
 def interpolation_error(size_bytes: float | None = None) -> float:

@@ -3,6 +3,7 @@
     python profiles/build/growth_errors.py --data ../shared/data/nccl \
         --data ../shared/data/nccl_modern --date DATE --out profiles/networks/growth_errors.csv
     python profiles/build/growth_errors.py --data DIR [--data DIR ...] --sensitivity
+    python profiles/build/growth_errors.py --data DIR [--data DIR ...] --twins
 
 It asks the questions of `perfsim validate nccl` of the measured curves in folders. By how many
 times the ranks of the measurement grow, and by band of sizes, it writes the median and 90th
@@ -12,7 +13,8 @@ It is judged on each family of clusters by the errors of the others: `coverage` 
 times measured the interval made so holds.
 
 With ``--sensitivity`` it prints what the errors become where a constant of the laws is half or
-twice what it is.
+twice what it is. With ``--twins`` it prints how far a reduce_scatter is from the all_gather of the
+same ranks, which predictions take for one another.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfsim.collectives import HALVES
 from perfsim.data.files import write_text
 from perfsim.network import node_carry, scaling_laws, tuner_fit
 from perfsim.network.known import GROWTH_ERRORS_COLUMNS, GROWTH_ERRORS_SCHEMA
@@ -42,7 +45,7 @@ from perfsim.validate.nccl.report import (
 )
 from perfsim.validate.node_clusters import family_of
 
-__all__ = ["growth_table", "main", "sensitivity"]
+__all__ = ["growth_table", "main", "sensitivity", "twins"]
 
 _RATIOS = (
     ("in_range", 0),
@@ -262,6 +265,40 @@ def _fewer_nodes(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[tuple[fl
     return found
 
 
+def twins(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[str]:
+    """Return how far reduce_scatters are from the all_gathers of the same ranks, a line a band.
+
+    A line holds the band, the sizes at which both were measured, the families of clusters, and the
+    half-width of an interval of one taken for the other, |ln of their times|.
+    """
+    groups: dict[tuple[object, ...], dict[str, CollectiveCurve]] = {}
+    for cluster, curve in curves:
+        if curve.collective in HALVES:
+            shape = (cluster, curve.ranks, curve.nodes, curve.gpus_per_node)
+            held = (curve.algorithm, curve.protocol, curve.version)
+            groups.setdefault((*shape, *held), {})[curve.collective] = curve
+    errors = []
+    for (cluster, *_), both in groups.items():
+        if both.keys() == set(HALVES):
+            gather, scatter = (both[name] for name in HALVES)
+            family = family_of(gather.series, str(cluster))
+            errors += [
+                _Error(
+                    "twin", band_of(size), family, abs(log(seconds / gather.at(size))), 0.0, None
+                )
+                for size, seconds in zip(scatter.size_bytes, scatter.seconds, strict=True)
+                if gather.inside(size)
+            ]
+    lines = []
+    for band in _BANDS:
+        found = [error for error in errors if band in (ALL, error.band)]
+        if found:
+            families = len({error.family for error in found})
+            width = _half_width(found)
+            lines.append(f"{band:7}{len(found):5} sizes {families:3} families  {width:.3f}")
+    return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Predict measured collectives and write the table of their errors."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -273,13 +310,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--sensitivity", action="store_true", help="print what halves and doubles of constants do"
     )
+    parser.add_argument(
+        "--twins", action="store_true", help="print how far a reduce_scatter is from an all_gather"
+    )
     given = parser.parse_args(arguments)
     curves = [pair for folder in given.data for pair in curves_in_folder(folder)[0]]
     if given.sensitivity:
         print("\n".join(sensitivity(curves)))
         return
+    if given.twins:
+        print("\n".join(twins(curves)))
+        return
     if given.out is None or given.date is None:
-        parser.error("give --out and --date, or --sensitivity")
+        parser.error("give --out and --date, or --sensitivity, or --twins")
     write_text(given.out, growth_table(validate_nccl(curves), given.date))
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from growth_errors import growth_table
+from growth_errors import growth_table, twins
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.network.known import GROWTH_ERRORS_COLUMNS
+from perfsim.network.measured import CollectiveCurve
 from perfsim.report.validation import print_nccl
 from perfsim.validate.nccl import NcclReport, NcclRow, in_range, scale, validate_nccl
 from perfsim.validate.nccl.report import (
@@ -272,6 +273,24 @@ def test_a_half_width_is_of_families_and_judged_by_the_others() -> None:
     assert cells["coverage"] == "0.9600"  # 24 of 25
     few = NcclReport((), tuple(rows("many", 100, 0.1) + rows("one", 1, 0.5)))
     assert ",0.1000,0.9901," in growth_table(few, "2026-01-01")
+
+
+def test_twins_are_compared_on_the_same_ranks_at_the_same_sizes() -> None:
+    """By hand: 1.25 times as long on four ranks; eight ranks have no all_gather beside them."""
+
+    def made(collective: str, ranks: int, seconds: float) -> CollectiveCurve:
+        times = (8.0, 64e6), (seconds, 100 * seconds)
+        return CollectiveCurve(collective, ranks, ranks, 1, *times, "measured", "made up")
+
+    alone = made("reduce_scatter", 8, 9.0)
+    curves = [made("all_gather", 4, 1.0), made("reduce_scatter", 4, 1.25), alone]
+    lines = [line.split() for line in twins([("made", one) for one in curves])]
+    told = f"{math.log(1.25):.3f}"
+    assert [(line[0], line[1], line[-1]) for line in lines] == [
+        ("all", "2", told),
+        ("small", "1", told),
+        ("large", "1", told),
+    ]
 
 
 def test_rows_are_counted_by_family_of_clusters() -> None:
