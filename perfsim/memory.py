@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
@@ -25,12 +27,27 @@ from perfsim.compute.memory import (
 from perfsim.compute.profile import Profile, matches_definition
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
+from perfsim.methods.base import MethodContext, MethodState
 from perfsim.models import build_model, takes_tokens
-from perfsim.resolve import Setup, kernel_era
+from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.units import format_bytes
 
-__all__ = ["UNFIT", "MemoryUse", "check_fits", "fitting_batch", "memory_note", "memory_use"]
+if TYPE_CHECKING:
+    from perfsim.data.catalog import Catalog
+    from perfsim.model_parallel import ModelSplit
+    from perfsim.scenario import Scenario
+
+__all__ = [
+    "UNFIT",
+    "MemoryUse",
+    "check_fits",
+    "fitting_batch",
+    "least_change",
+    "memory_note",
+    "memory_use",
+    "stage_memory",
+]
 
 _OF_PROFILE = {"plain-sgd": "sgd", "sgd": "momentum", "adamw-by-operation": "adamw"}
 """What a profile calls its optimizer -> its name for memory, where that differs."""
@@ -72,16 +89,20 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     gathered_bytes : messages of other ranks that are held until they are decoded
     batch : samples of a micro-batch; None for the setup's own
     """
+    if setup.split is not None:
+        return stage_memory(setup, gathered_bytes, batch)[1]
     defined = matches_definition(setup.profile)
-    precision, era = _regime(setup), kernel_era(setup.scenario)
-    state = _state(setup, precision, defined=defined)
+    scenario = setup.scenario
+    costs = Costs(setup.device, setup.cluster, scenario.algorithm, scenario.protocol)
+    world = costs.context(setup.profile)
+    kept = _kept(setup, world)
+    precision, era = _regime(setup, kept), kernel_era(scenario)
+    state = _state(setup, world, kept, precision, defined=defined)
     overhead = overhead_bytes(era, setup.cluster.gpus)
     works = setup.cluster.gpus > 1 or setup.method.works_alone
     method = 0.0
     if works and not setup.method.shards_parameters:
-        scenario = setup.scenario
-        costs = Costs(setup.device, setup.cluster, scenario.algorithm, scenario.protocol)
-        method = setup.method.memory_in(costs.context(setup.profile))
+        method = setup.method.memory_in(world)
     parts = {"parameters": state.parameters, "gradients": state.gradients}
     parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
     parts |= {"copies": state.copies, "method": method}
@@ -93,6 +114,158 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
     return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), defined)
+
+
+def stage_memory(
+    setup: Setup, gathered_bytes: float = 0.0, batch: int | None = None
+) -> tuple[int, MemoryUse]:
+    """Return the stage of a divided model that needs the most memory, and what a GPU holds there.
+
+    Parameters
+    ----------
+    gathered_bytes, batch : as for `memory_use`
+    """
+    from perfsim.schedule.model_parallel import pipeline_answer
+
+    split = setup.split
+    assert split is not None
+    held = pipeline_answer(setup, split).run.in_flight
+    # Of stages that have the same layers, the one that holds most micro-batches needs most.
+    fullest: dict[tuple[int, ...], int] = {}
+    for stage, part in enumerate(split.parts.stages):
+        if part.content not in fullest or held[stage] > held[fullest[part.content]]:
+            fullest[part.content] = stage
+    uses = {
+        stage: _stage_use(setup, stage, gathered_bytes, batch or setup.profile.batch)
+        for stage in sorted(fullest.values())
+    }
+    worst = max(uses, key=lambda stage: uses[stage].total)
+    return worst, uses[worst]
+
+
+def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> MemoryUse:
+    """Return what a GPU of one stage holds.
+
+    Each communicator beside the first has buffers of its own.
+    """
+    from perfsim.schedule.model_parallel import pipeline_answer
+
+    split = setup.split
+    assert split is not None
+    method = _stage_method(setup, split, stage)
+    precision = _regime(setup, method.kept)
+    state = _stage_state(setup, split, stage, method, precision)
+    overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
+    parts = {"parameters": state.parameters, "gradients": state.gradients}
+    parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
+    parts |= {"copies": state.copies, "method": method.held_bytes}
+    parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
+    one = _stage_activations(setup, split, stage, precision)
+    one = Activations(*(batch * part for part in one))
+    held = pipeline_answer(setup, split).run.in_flight[stage]
+    _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
+    tensors = sum(parts.values())
+    groups = 1 + len(split.axes)
+    parts["overhead"] = (
+        tensors * (overhead.reserve - 1.0) + overhead.context + groups * overhead.communicator
+    )
+    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), True)
+
+
+class _StageMethod(NamedTuple):
+    """What a method says of the memory of a stage's ranks.
+
+    Parameters
+    ----------
+    kept : how wide it keeps parameters and gradients
+    shares, expert_shares : parts of the state that a rank keeps, of experts by themselves
+    held_bytes : what it holds besides
+    """
+
+    kept: MethodState
+    shares: Mapping[str, float]
+    expert_shares: Mapping[str, float]
+    held_bytes: float
+
+
+def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
+    """Return what the method says of the memory of a stage; kept for stages that are alike."""
+    from perfsim.schedule.model_parallel import stage_costs
+
+    part, method, scenario = split.parts.stages[stage], setup.method, setup.scenario
+    groups = split.data, split.axes.get("experts", split.data)
+    key = (
+        *("method", method, scenario.accumulate == 1, scenario.exchange_each, split.layout.pp),
+        *((group.gpus, group.nodes, group.gpus_per_node) for group in groups),
+        *(part.content, setup.profile.precision, scenario.reduce_dtype, setup.device.software),
+    )
+    known = split.parts.divided.answers
+    if key not in known:
+        costs = stage_costs(setup, split)
+        world = costs.context(part.profile)
+        shares = among = method.kept_share(world)
+        if part.experts:
+            among = method.kept_share(replace(costs, cluster=groups[1]).context(part.profile))
+        alone = split.data.gpus == 1 or method.shards_parameters
+        held_bytes = 0.0 if alone else method.memory_in(world)
+        known[key] = _StageMethod(_kept(setup, world), shares, among, held_bytes)
+    found: _StageMethod = known[key]
+    return found
+
+
+def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: str) -> Activations:
+    """Return the activations of one sample on a rank of a stage; kept for stages that are alike."""
+    part, era = split.parts.stages[stage], setup.carried.era
+    gathered = split.layout.tp if split.divides_tokens else 1
+    recompute: Recompute = "none"  # a stage without blocks has nothing to compute again
+    if any(layer.kind == "attention" for layer in part.layers):
+        recompute = cast("Recompute", setup.scenario.recompute)
+    known = split.parts.divided.answers
+    key = "activations", part.content, precision, era, recompute, gathered
+    if key not in known:
+        known[key] = activation_bytes(
+            part.layers,
+            1,
+            precision,
+            execution_of(era),
+            recompute,
+            gathered=gathered,
+            loss=any(
+                layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers
+            ),
+            whole=part.whole,
+        )
+    found: Activations = known[key]
+    return found
+
+
+def _stage_state(
+    setup: Setup, split: ModelSplit, stage: int, method: _StageMethod, precision: str
+) -> State:
+    """Return the state of a stage's parameters, gradients and optimizer on one of its GPUs."""
+    part, profile, kept = split.parts.stages[stage], setup.profile, method.kept
+    total, experts = part.elements, part.expert_elements
+    whole, among = method.shares, method.expert_shares
+    parameters, gradients, optimizer = (
+        (whole[name] * (total - experts) + among[name] * experts) / total
+        for name in ("parameters", "gradients", "optimizer")
+    )
+    sharding = Sharding(parameters, gradients, optimizer)
+    if setup.method.shards_parameters:
+        known, key = split.parts.divided.answers, ("units", part.content)
+        if key not in known:
+            known[key] = fsdp_sharding(part.layers, 1, whole=part.whole)
+        units: Sharding = known[key]
+        root = units.root + kept.gathered * (total - units.root)
+        sharding = sharding._replace(unit=units.unit, root=root)
+    asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
+    half = kept.half and precision in _HALF.values()
+    gradient_bytes = kept.gradient_bytes if half else 4.0
+    # Fused optimizers, as codes that divide models have them, need no values of their own.
+    state = state_bytes(
+        total, precision, asked, sharding, gradient_bytes=gradient_bytes, foreach=False
+    )
+    return state._replace(gradients=state.gradients + kept.whole_bytes * total)
 
 
 def _add_activations(
@@ -108,6 +281,16 @@ def _add_activations(
     one = _activations(profile.model, _tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))
     old = software_era(era).year < _NEW_GRADIENTS or setup.scenario.accumulate > 1
+    _add_peak(parts, state, found, old=old)
+
+
+def _add_peak(parts: dict[str, float], state: State, found: Activations, *, old: bool) -> None:
+    """Add activations as they are at the worst moment.
+
+    Parameters
+    ----------
+    old : whether gradients stay from one pass to the next
+    """
     during = found.peak + state.copies + (state.gradients if old else 0.0)
     after = state.gradients + max(found.working + state.copies, state.step)
     if during >= after:
@@ -149,28 +332,49 @@ def _units(model: str, tokens: int | None) -> tuple[float, float] | None:
     return found.unit, found.root
 
 
-def _regime(setup: Setup) -> str:
-    """Return how half precision is kept: by autocast, or as 16-bit parameters where sharded."""
+def _kept(setup: Setup, world: MethodContext) -> MethodState:
+    """Return how wide the method keeps parameters and gradients, as it exchanges them here."""
+    scenario, method = setup.scenario, setup.method
+    each = scenario.accumulate == 1 or method.exchanges_each(scenario.exchange_each)
+    return method.state(world, each=each and world.stages == 1)
+
+
+_HALF = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp8": "bf16"}
+"""Precision of a profile -> that of parameters which have 16 bits themselves."""
+
+
+def _regime(setup: Setup, kept: MethodState) -> str:
+    """Return how half precision is kept: by autocast, or as 16-bit parameters.
+
+    These are the units that are gathered where a method shards by unit, else all of them. Codes
+    that divide models keep parameters in 16 bits.
+    """
     precision = setup.profile.precision
-    if setup.method.shards_parameters and precision.startswith("amp-"):
+    divided = setup.method.shards_parameters or setup.split is not None
+    if divided and precision.startswith("amp-"):
         return precision.removeprefix("amp-")
-    return precision
+    return _HALF.get(precision, precision) if kept.half else precision
 
 
-def _state(setup: Setup, precision: str, *, defined: bool) -> State:
+def _state(
+    setup: Setup, world: MethodContext, kept: MethodState, precision: str, *, defined: bool
+) -> State:
     """Return the state of parameters, gradients and optimizer, as the method shares it."""
     method, profile = setup.method, setup.profile
-    shares = method.kept_share(setup.cluster.gpus)
-    kept = shares["parameters"], shares["gradients"], shares["optimizer"]
-    sharding = Sharding(*kept)
+    shares = method.kept_share(world)
+    each = shares["parameters"], shares["gradients"], shares["optimizer"]
+    sharding = Sharding(*each)
     if method.shards_parameters and defined:
         units = _units(profile.model, _tokens(profile))
         if units is not None:
-            whole = shares["parameters"] == 1.0
-            root = float(profile.elements) if whole else units[1]
-            sharding = Sharding(*kept, unit=units[0], root=root)
+            root = units[1] + kept.gathered * (profile.elements - units[1])
+            sharding = Sharding(*each, unit=units[0], root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
-    return state_bytes(profile.elements, precision, asked, sharding)
+    half = kept.half and precision in _HALF.values()
+    gradient_bytes = kept.gradient_bytes if half else 4.0
+    state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
+    whole = kept.whole_bytes * profile.elements
+    return state._replace(gradients=state.gradients + whole)
 
 
 def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
@@ -180,8 +384,16 @@ def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
     return largest_batch(lambda batch: memory_use(setup, gathered_bytes, batch).fits)
 
 
-def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> str:
-    """Say that a model does not fit, and what would; "" where it fits."""
+def memory_note(
+    setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0, catalog: Catalog | None = None
+) -> str:
+    """Say that a model does not fit, and the least change that would; "" where it fits.
+
+    Parameters
+    ----------
+    gathered_bytes : as for `memory_use`
+    catalog : where other ways to train it are looked up; None tries none
+    """
     if use.fits:
         return ""
     without = "" if use.whole else " without activations"
@@ -192,12 +404,82 @@ def memory_note(setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0) -> st
     batch = fitting_batch(setup, gathered_bytes)
     if batch:
         return f"{note} The largest `batch` that fits is {batch}."
+    change = least_change(setup, catalog) if batch == 0 and catalog else ""
+    if change:
+        return f"{note} No batch does; {change} would fit."
     if batch == 0:
-        ways = [] if setup.method.shards_parameters else ["`method` fsdp"]
+        costs = Costs(setup.device, setup.cluster)
+        share = setup.method.kept_share(costs.context(setup.profile))["parameters"]
+        shared = setup.method.shards_parameters or share < 1.0
+        ways = [] if shared else ["`method` fsdp"]
         ways += [] if setup.scenario.recompute == "full" else ["`recompute` full"]
-        ways += ["more GPUs"] if setup.method.shards_parameters else []
+        ways += ["more GPUs"] if shared else []
         return f"{note} No batch does; {' or '.join(ways)} would need less."
     return note
+
+
+_LESS_ACTIVATIONS = ({"recompute": "selective"}, {"recompute": "full"})
+_SHARDED = (
+    {"method": "zero", "options": {}},
+    {"method": "fsdp", "options": {}},
+)
+_STAGES = (2, 4, 8, 16, 32, 64)
+
+
+def least_change(setup: Setup, catalog: Catalog) -> str:
+    """Return the least change of how a model is trained with which it fits; "" where none does.
+
+    Tried, the first that fits: computing activations again; sharding the optimizer (zero), then all
+    of the state (fsdp); both; tensor-parallel ranks inside a node; stages of a pipeline, with these
+    and with a sharded optimizer.
+
+    Examples
+    --------
+    >>> from perfsim.resolve import resolve
+    >>> from perfsim.scenario import Scenario
+    >>> from perfsim.session import default_session
+    >>> asked = Scenario(model="llama3-70b", gpus=64, node="dgx-h100", net="dgx-h100")
+    >>> least_change(resolve(asked, default_session()), default_session())
+    '`method` fsdp with `recompute` full'
+    """
+    asked = setup.scenario
+    if setup.parts or setup.beside or not matches_definition(setup.profile):
+        return ""
+    return catalog.once(("least change", repr(asked)), lambda: _least_change(asked, setup, catalog))
+
+
+def _least_change(asked: Scenario, setup: Setup, catalog: Catalog) -> str:
+    for change in _changes(asked, setup.cluster.gpus_per_node):
+        new = {name: value for name, value in change.items() if getattr(asked, name) != value}
+        if not new:
+            continue
+        try:
+            there = resolve(asked.model_copy(update=new), catalog)
+        except RequestError:
+            continue
+        if memory_use(there).fits:
+            words = [f"`{name}` {value}" for name, value in new.items() if name != "options"]
+            return " with ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+    return ""
+
+
+def _changes(asked: Scenario, per_node: int) -> Iterator[dict[str, Any]]:
+    """Yield changes of how a model is trained, the least first."""
+    again = [one for one in _LESS_ACTIVATIONS if asked.recompute != "full"]
+    sharded = [one for one in _SHARDED if asked.method != "fsdp"]
+    yield from again
+    yield from sharded
+    yield from ({**shard, **one} for one in again for shard in sharded)
+    degrees = [tp for tp in (2, 4, 8) if asked.tp < tp <= per_node]
+    yield from ({"tp": tp} for tp in degrees)
+    zero = _SHARDED[0] if asked.method == "ssgd" else {}
+    yield from ({"tp": tp, **zero} for tp in degrees)
+    most = max([asked.tp, *degrees])
+    for pp in _STAGES:
+        if pp > asked.pp:
+            more = {"tp": most, "pp": pp, "accumulate": max(asked.accumulate, 2 * pp)}
+            yield {**more, **zero}
+            yield from ({**more, **zero, **one} for one in again)
 
 
 def check_fits(setup: Setup, use: MemoryUse) -> None:

@@ -85,7 +85,8 @@ def _node_notes(setup: Setup) -> list[str]:
     if unpadded and setup.cluster.gpus > 1 and setup.conditions is None:
         notes.append(
             "Padding is not computed, so a GPU with longer samples makes the others wait. That is"
-            " not charged: `jitter` 11% does (ByteDance-Seed/StragglerAnalysis@8efcd7f3, 32 ranks)."
+            " not charged: `jitter` sequence-lengths does (as measured on 32 replicas,"
+            " ByteDance-Seed/StragglerAnalysis@8efcd7f3)."
         )
     return notes
 

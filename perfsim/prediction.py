@@ -42,6 +42,7 @@ from perfsim.what_if import (
 if TYPE_CHECKING:
     import pandas
 
+    from perfsim.model_parallel import ParallelSummary
     from perfsim.schedule.run import ContentionResult
 
 __all__ = [
@@ -87,6 +88,7 @@ class Prediction(PredictedIteration):
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
+    ``parallel`` is how the model is divided, None where every rank has all of it.
     """
 
     baseline_s: float
@@ -97,6 +99,7 @@ class Prediction(PredictedIteration):
     terms: list[Term]
     throughput: Throughput
     meeting: ContentionResult | None = None
+    parallel: ParallelSummary | None = None
 
     @property
     def speedup(self) -> float:
@@ -124,6 +127,8 @@ class Prediction(PredictedIteration):
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
+        if self.parallel is not None:
+            result["parallelism"] = self.parallel.to_dict()
         if self.meeting is not None:
             from perfsim.conditions.words import meeting_block
 
@@ -170,7 +175,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     )
     gathered, terms = gathered_bytes(setup, rounds), terms_of(rounds)
     memory = memory_use(setup, gathered)
-    unfit = memory_note(setup, memory, gathered)
+    unfit = memory_note(setup, memory, gathered, catalog)
     notes = notes_of(setup, rounds, ran.timelines, terms, unfit, ran.record)
     if contention is not None:
         from perfsim.conditions.words import meeting_notes
@@ -186,7 +191,19 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         terms=[*_compute_terms(setup), *terms],
         throughput=setup_throughput(setup, iteration.samples_per_s),
         meeting=contention,
+        parallel=_parallel(setup, rounds),
     )
+
+
+def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | None:
+    """Return how the model is divided; None where every rank has all of it."""
+    if setup.split is None:
+        return None
+    from perfsim.model_parallel import parallel_summary
+    from perfsim.schedule.model_parallel import pipeline_answer
+
+    run = pipeline_answer(setup, setup.split).run if setup.split.layout.pp > 1 else None
+    return parallel_summary(setup.split, rounds, run)
 
 
 def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> PredictedIteration:
@@ -238,7 +255,7 @@ def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
     communication = communication_of(rounds, timelines, draws)
     moved = _moves(ran, worth, communication["hidden_s"])
     gpus = setup.scenario.gpus
-    samples_per_s = setup.samples * gpus / iteration_s
+    samples_per_s = setup.samples * setup.replicas / iteration_s
     alone_per_s = gpus * setup.samples / setup.alone_s
     return PredictedIteration(
         scenario=setup.resolved_scenario(),

@@ -21,6 +21,7 @@ __all__ = [
     "RANKING_SCHEMA",
     "Ranking",
     "ReportMethod",
+    "median_errors",
     "method_of",
     "rank",
     "rank_methods",
@@ -243,12 +244,17 @@ def rank_methods(
         rounded = float(f"{predictions[name].iteration_s:.9g}")
         return rounded, method_class(name).lossy, name != "ssgd", name
 
+    ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
+    known = uncertainties(catalog).get(NO_METHOD)
+    return Ranking(ranked, refused, median_errors(catalog), kept, known)
+
+
+def median_errors(catalog: Catalog) -> dict[str, float]:
+    """Return the recorded median error of each method, as a fraction."""
     from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
     path = catalog.beside("methods", "", ACCURACY_FILE)
-    errors = {line.method: line.median_error for line in read_accuracy(path)} if path else {}
-    ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
-    return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NO_METHOD))
+    return {line.method: line.median_error for line in read_accuracy(path)} if path else {}
 
 
 def method_of(prediction: Prediction) -> str:

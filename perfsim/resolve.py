@@ -75,6 +75,7 @@ from perfsim.units import parse_bytes, parse_iteration, parse_rate, parse_second
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
+    from perfsim.model_parallel import ModelSplit
 
 __all__ = [
     "Platform",
@@ -694,7 +695,7 @@ class ResolvedScenario(NamedTuple):
     library: str
     oversubscription: float | None
     straggler: tuple[str, ...]
-    jitter: float
+    jitter: float | str
     background: float
     seed: int
     overlap: bool
@@ -732,7 +733,8 @@ class Setup:
     """Everything that a prediction is made of, loaded and checked.
 
     ``carried`` is the profile on the GPU; ``beside`` are the other jobs on the network; ``parts``
-    are the GPUs of each type where there are several.
+    are the GPUs of each type where there are several; ``split`` is how the model is divided, None
+    where every rank has all of it.
     """
 
     scenario: Scenario
@@ -748,6 +750,17 @@ class Setup:
     notes: list[str]
     beside: tuple[Setup, ...] = ()
     parts: tuple[GpuGroup, ...] = ()
+    split: ModelSplit | None = None
+
+    @property
+    def data_cluster(self) -> Cluster:
+        """The ranks that hold the same weights: all GPUs, or a group of them."""
+        return self.split.data if self.split else self.cluster
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, each with samples of its own."""
+        return self.split.layout.replicas if self.split else self.scenario.gpus
 
     @property
     def kernels_s(self) -> float | None:
@@ -761,8 +774,24 @@ class Setup:
         scenario = self.scenario
         if not scenario.straggler and not scenario.jitter:
             return None
-        slow = tuple(parse_straggler(one) for one in scenario.straggler)
-        return Conditions(scenario.gpus, slow, scenario.jitter, scenario.seed)
+        slow, split = self.stragglers, self.split
+        ranks, each, alike = scenario.gpus, 1, 1
+        if split is not None:
+            # In a pipeline slow GPUs are part of how its stages run (`schedule.model_parallel`).
+            slow = () if split.layout.pp > 1 else split.slow_ranks(slow)
+            ranks, each = split.data.gpus, split.layout.tp * split.layout.pp
+            alike = split.layout.cp
+        if isinstance(scenario.jitter, str):
+            from perfsim.conditions.measured import measured_jitter
+
+            measured = measured_jitter(scenario.jitter)
+            return Conditions(ranks, slow, measured.spread, scenario.seed, 1, measured, alike)
+        return Conditions(ranks, slow, scenario.jitter, scenario.seed, each)
+
+    @property
+    def stragglers(self) -> tuple[tuple[int, float], ...]:
+        """How many GPUs are slow, the first of all, and how many times slower they compute."""
+        return tuple(parse_straggler(one) for one in self.scenario.straggler)
 
     @property
     def profile(self) -> Profile:
@@ -925,6 +954,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
+    split = _split(scenario, carried, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
@@ -942,7 +972,23 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         [*assumed, *notes, *noted, *own, *([] if parts else carried.notes), *others],
         beside,
         parts,
+        split,
     )
+
+
+def _split(
+    scenario: Scenario,
+    carried: TransferredProfile,
+    device: Device,
+    cluster: Cluster,
+    catalog: Catalog,
+) -> ModelSplit | None:
+    """Return how the model is divided; None where it is not, and the module is not read."""
+    if max(scenario.tp, scenario.pp, scenario.cp, scenario.ep) == 1:
+        return None
+    from perfsim.model_parallel import model_split
+
+    return model_split(scenario, carried, device, cluster, catalog)
 
 
 def kernel_era(scenario: Scenario) -> str:

@@ -62,6 +62,8 @@ MAX_GPUS = 1_000_000
 MAX_BATCH = 1_000_000
 MAX_MICRO_BATCHES = 4096
 """Micro-batches of an iteration. No source: chosen, above those of public runs (up to 512)."""
+MAX_DEGREE = 65_536
+"""Ranks of one kind of parallelism. No source: chosen, above those of any cluster of today."""
 MAX_NICS = 1024
 """NICs of a node. No source: chosen, above those of any rack of today."""
 MAX_BACKGROUND = 0.99
@@ -91,7 +93,7 @@ class ScenarioField(NamedTuple):
     lists : True where one value has commas itself, so that semicolons separate several
     mixed : False where it cannot be asked of GPUs of several types
     resolved : its key in a resolved scenario (JSON), where that is not its own name
-    always : False where JSON leaves it out when it is not given
+    always : False where JSON leaves it out when it has its default
     column : False where tables (CSV, pandas) leave it out
     kind, value : its type and its default value, as the list has them; None in the list itself
     """
@@ -372,7 +374,7 @@ class ScenarioFields:
         ScenarioField(
             "Whether gradients are exchanged after each micro-batch, or after the last alone.",
             read_by=("schedule",),
-            default="as the method's code does: each for fsdp and zero stage 2, else the last",
+            default="as the method's code does: each for fsdp, zero stages 2 and 3; else the last",
         ),
     ] = None
     recompute: Annotated[
@@ -407,6 +409,147 @@ class ScenarioFields:
             vary="fp32,bf16",
         ),
     ] = "fp32"
+    tp: Annotated[
+        int,
+        ScenarioField(
+            "Tensor-parallel ranks, which divide every layer.",
+            read_by=("resolve",),
+            metavar="N",
+            min=1,
+            max=MAX_DEGREE,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = 1
+    pp: Annotated[
+        int,
+        ScenarioField(
+            "Stages of a pipeline, each with a part of the layers.",
+            read_by=("resolve",),
+            metavar="N",
+            min=1,
+            max=MAX_DEGREE,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = 1
+    cp: Annotated[
+        int,
+        ScenarioField(
+            "Context-parallel ranks, which divide the tokens of a sample (ring attention).",
+            read_by=("resolve",),
+            metavar="N",
+            min=1,
+            max=MAX_DEGREE,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = 1
+    ep: Annotated[
+        int,
+        ScenarioField(
+            "Expert-parallel ranks, which divide the experts; they are data-parallel ranks too.",
+            read_by=("resolve",),
+            metavar="N",
+            min=1,
+            max=MAX_DEGREE,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = 1
+    schedule: Annotated[
+        str,
+        ScenarioField(
+            "Order of micro-batches in a pipeline: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv.",
+            read_by=("resolve",),
+            metavar="NAME",
+            mixed=False,
+            check=_check_schedule,
+            vary="1f1b,interleaved",
+            always=False,
+            column=False,
+        ),
+    ] = "1f1b"
+    virtual_stages: Annotated[
+        int | None,
+        ScenarioField(
+            "Chunks of the model on each stage of an interleaved pipeline.",
+            read_by=("resolve",),
+            metavar="N",
+            default="2 where the schedule needs several, else 1",
+            min=1,
+            max=MAX_DEGREE,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = None
+    stage_layers: Annotated[
+        tuple[int, ...] | None,
+        ScenarioField(
+            "Blocks of each stage (of each chunk, in the order of the model), such as 7,8,8,7.",
+            read_by=("resolve",),
+            metavar="N,N,...",
+            default="as equal as can be, the first and last stage the smallest",
+            read=_read_placement,
+            lists=True,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = None
+    layout: Annotated[
+        str | None,
+        ScenarioField(
+            "Which ranks stand nearest to each other: the kinds of parallelism, nearest first.",
+            read_by=("resolve",),
+            metavar="ORDER",
+            default="tp-cp-ep-dp-pp",
+            mixed=False,
+            check=_check_layout,
+            vary="tp-cp-ep-dp-pp,tp-cp-ep-pp-dp",
+            always=False,
+            column=False,
+        ),
+    ] = None
+    sequence_parallel: Annotated[
+        bool,
+        ScenarioField(
+            "Whether tensor-parallel ranks divide the tokens of normalisations and dropout too.",
+            read_by=("resolve",),
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = True
+    tp_overlap: Annotated[
+        bool,
+        ScenarioField(
+            "Whether tensor-parallel messages are cut up to run beside their products (user"
+            " buffers, asynchronous TP).",
+            read_by=("resolve",),
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = False
+    imbalance: Annotated[
+        float,
+        ScenarioField(
+            "Tokens of the fullest expert-parallel rank, over the mean of all.",
+            read_by=("resolve",),
+            metavar="RATIO",
+            min=1,
+            max=1000,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = 1.0
     method: Annotated[
         str,
         ScenarioField(
@@ -514,13 +657,14 @@ class ScenarioFields:
         ),
     ] = ()
     jitter: Annotated[
-        float,
+        float | str,
         ScenarioField(
-            "How much each GPU's computation varies from iteration to iteration, as a relative"
-            " standard deviation: 5%. Production traces show 0.5%, and 11% where sequences vary in"
-            " length (ByteDance-Seed/StragglerAnalysis).",
+            "How much computation varies from iteration to iteration: each GPU's by a relative"
+            " standard deviation, 5%; or each replica's passes as production traces show them"
+            " (ByteDance-Seed/StragglerAnalysis): sequence-lengths (12%), steady (0.4%, lengths"
+            " alike), or so many times that: sequence-lengths:0.5.",
             read_by=("conditions",),
-            metavar="SHARE",
+            metavar="SHARE|NAME",
             default="0%",
             read=_read_jitter,
             mixed=False,
@@ -693,6 +837,19 @@ def _check_reduce_dtype(value: str, field: str) -> str:
     return _one_of(REDUCE_BYTES, value, field)
 
 
+def _check_schedule(value: str, field: str) -> str:
+    from perfsim.models.split import SCHEDULES
+
+    return _one_of(SCHEDULES, value, field)
+
+
+def _check_layout(value: str, field: str) -> str:
+    from perfsim.network.layout import parse_layout
+
+    parse_layout(value, field)
+    return value
+
+
 def _check_precision(value: str, field: str) -> str:
     from perfsim.compute.profile import precision_named
 
@@ -738,7 +895,12 @@ def _read_stragglers(value: Any, field: str) -> tuple[str, ...]:
     return tuple(str(one) for one in listed if parse_straggler(one, field))
 
 
-def _read_jitter(value: Any, field: str) -> float:
+def _read_jitter(value: Any, field: str) -> float | str:
+    """Return a share, or the name of a measured distribution."""
+    if isinstance(value, str) and value.strip()[:1].isalpha():
+        from perfsim.conditions.measured import read_jitter
+
+        return read_jitter(value, field)
     from perfsim.conditions.spec import MOST_JITTER
 
     return _read_share(value, field, MOST_JITTER)
@@ -856,7 +1018,8 @@ def own_values(scenario: Scenario, resolved: Collection[str]) -> dict[str, Any]:
     values = {
         field.resolved or name: getattr(scenario, name)
         for name, field in SCENARIO_FIELDS.items()
-        if (field.resolved or name) not in resolved and (field.always or getattr(scenario, name))
+        if (field.resolved or name) not in resolved
+        and (field.always or getattr(scenario, name) not in (field.value, (), None))
     }
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
@@ -970,7 +1133,7 @@ def _check_library(scenario: ScenarioFields) -> None:
 
 
 def _check_overlap(scenario: ScenarioFields) -> None:
-    """Refuse a slowdown of overlapping where nothing overlaps, and jitter beside other jobs."""
+    """Refuse an overlap of what cannot overlap, and jitter beside other jobs."""
     if scenario.beside and scenario.jitter:
         raise RequestError("beside", "not with `jitter`, whose draws have no other job in them.")
     if not scenario.overlap and scenario.overlap_slowdown > 1:
@@ -979,6 +1142,9 @@ def _check_overlap(scenario: ScenarioFields) -> None:
             f"{scenario.overlap_slowdown} needs `overlap` to be true.",
             value=scenario.overlap_slowdown,
         )
+    if scenario.tp_overlap and not scenario.sequence_parallel:
+        why = "needs `sequence_parallel`: user buffers cut up its all-gathers and reduce-scatters."
+        raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
 
 
 def _check_types(scenario: ScenarioFields) -> None:
@@ -994,7 +1160,7 @@ def _check_types(scenario: ScenarioFields) -> None:
             value=scenario.gpu,
         )
     for name, field in SCENARIO_FIELDS.items():
-        if len(types) > 1 and not field.mixed and getattr(scenario, name):
+        if len(types) > 1 and not field.mixed and getattr(scenario, name) != field.value:
             raise RequestError(
                 name,
                 f"not with GPUs of several types ({scenario.gpu}): it does not say for which type"

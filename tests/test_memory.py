@@ -165,20 +165,33 @@ def test_what_does_not_fit_is_warned_of_first(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("fields", "ways"),
+    ("fields", "words", "change"),
     [
-        ({}, "`method` fsdp or `recompute` full"),
-        ({"recompute": "full"}, "`method` fsdp"),
-        ({"method": "fsdp"}, "`recompute` full or more GPUs"),
-        ({"method": "fsdp", "recompute": "full"}, "more GPUs"),
+        (
+            {"gpus": 64},
+            "`method` fsdp with `recompute` selective",
+            {"method": "fsdp", "recompute": "selective"},
+        ),
+        (
+            {"gpus": 16, "method": "fsdp", "recompute": "full", "seq": 65536},
+            "`tp` 4",
+            {"tp": 4},
+        ),
     ],
 )
-def test_where_no_batch_fits_it_says_what_would_need_less(
-    fields: dict[str, Any], ways: str
+def test_where_no_batch_fits_it_says_the_least_change_that_does(
+    fields: dict[str, Any], words: str, change: dict[str, Any]
 ) -> None:
-    note = ask("llama3-70b", **fields).notes[0]
+    asked = {"model": "llama3-70b", "node": "dgx-h200", "net": "dgx-h200", "seq": 8192} | fields
+    note = predict(Scenario(**asked)).notes[0]
     assert note.startswith(UNFIT)
-    assert note.endswith(f" No batch does; {ways} would need less.")
+    assert note.endswith(f" No batch does; {words} would fit.")
+    assert not predict(Scenario(**(asked | change))).notes[0].startswith(UNFIT)
+
+
+def test_a_model_that_fits_nowhere_is_told_what_needs_less() -> None:
+    note = predict(Scenario(model="llama3-405b", gpus=1, gpu="v100")).notes[0]
+    assert note.endswith(" No batch does; `method` fsdp or `recompute` full would need less.")
 
 
 def test_a_model_without_layers_is_warned_of_by_its_state() -> None:

@@ -39,6 +39,8 @@ EXAMPLES = {
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --over bucket",
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk",
         "perfsim tune --model gpt3-350m --gpus 32 --gpu a100 --over bucket",
+        "perfsim tune --model llama3-70b --gpus 512 --node dgx-h100 --seq 8192 \\\n"
+        "    --over parallelism --global-batch 512",
     ),
     "explain": ("perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",),
     "plan": (
@@ -48,6 +50,9 @@ EXAMPLES = {
         "perfsim plan --model our_model.json --gpu h100 --gpus-per-node 8 --batch 4 \\\n"
         "    --nets 100gbe,ib400 --methods ssgd,fsdp --counts 8..64 \\\n"
         "    --dataset 2441406samples --epochs 1 --deadline 24h",
+        "perfsim plan --model llama3-70b --node dgx-h100 --seq 8192 \\\n"
+        "    --counts 256..1024 --global-batch 1024 \\\n"
+        "    --dataset 1e11tokens --epochs 1 --deadline 900h",
     ),
     "list": ("perfsim list methods", "perfsim list networks --json"),
     "show": (
@@ -115,7 +120,7 @@ OVERVIEW = {
     ),
     "sweep": "Predict every combination of what varies: GPUs, networks, methods, options, ...",
     "tune": (
-        "Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."
+        "Tune a scenario: the best bucket size, density, rank, interval, algorithm or parallelism."
     ),
     "explain": (
         "Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."
@@ -160,7 +165,7 @@ and measured network costs.
 How long is one iteration, and why?             perfsim predict
 Which method is fastest here, how sure?         perfsim compare
 What holds it back, and what would help?        perfsim explain
-Which bucket size, density, rank, interval?     perfsim tune
+Which bucket size, rank, ..., parallelism?      perfsim tune
 What if GPUs, network or method vary?           perfsim sweep
 Which cluster meets a deadline or a budget?     perfsim plan
 Which models, GPUs, networks, methods?          perfsim list, show

@@ -77,6 +77,24 @@ def plan_command(
         Path | None,
         typer.Option(metavar="FILE", help="Your prices (copy of profiles/prices.toml)."),
     ] = None,
+    parallelism: Annotated[
+        bool | None,
+        typer.Option(
+            "--parallelism/--no-parallelism",
+            help="Search the fastest parallelism of each cluster that fits in memory: tp, pp, ...,"
+            " micro-batch, recompute, sharding, each unless its flag is given.",
+            show_default="where the state of the training fits nowhere otherwise",
+        ),
+    ] = None,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Samples of an iteration over all GPUs, where parallelism is searched.",
+            show_default="those of --batch and --accumulate on all GPUs",
+        ),
+    ] = None,
     ignore_memory: Annotated[
         bool,
         typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),
@@ -101,6 +119,8 @@ def plan_command(
             catalog,
             show_progress,
             ignore_memory=ignore_memory,
+            parallelism=parallelism,
+            global_batch=global_batch,
         )
 
     def show() -> None:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SHARED_FLAGS",
     "ScenarioFlags",
+    "command_of",
     "naming",
     "scenario_command",
     "scenario_fields",
@@ -163,6 +165,52 @@ def _reworded(parameter: inspect.Parameter, help_: str) -> inspect.Parameter:
     kind, option = parameter.annotation.__origin__, copy(parameter.annotation.__metadata__[0])
     option.help, option.show_default = help_, False
     return parameter.replace(annotation=Annotated[kind, option])
+
+
+def command_of(asked: ScenarioFlags, changes: Mapping[str, Any], command: str = "predict") -> str:
+    """Return the command that asks for a scenario as given, with some fields changed.
+
+    Fields that are changed to their default are left out.
+
+    Examples
+    --------
+    >>> asked = ScenarioFlags({"model": "gpt2", "gpus": 8, "pp": 2}, [], None, None)
+    >>> command_of(asked, {"tp": 4, "pp": 1, "options": {"stage": 1}, "method": "zero"})
+    'perfsim predict --model gpt2 --gpus 8 --tp 4 --method zero --set stage=1'
+    """
+    fields = {name: value for name, value in asked.flags.items() if value is not None}
+    pairs = list(asked.pairs)
+    for name, value in changes.items():
+        if name == "options":
+            own = [pair for pair in pairs if pair.startswith("fusion.")]
+            pairs = [*own, *(f"{option}={_plain(one)}" for option, one in value.items())]
+        elif value in (None, SCENARIO_FIELDS[name].value) and asked.scenario is None:
+            fields.pop(name, None)
+        elif value is not None:
+            fields[name] = value
+    words = ["perfsim", command]
+    words += ["--scenario", asked.scenario] if asked.scenario else []
+    for name, value in fields.items():
+        words += _flag_words(name, value)
+    words += [word for pair in pairs for word in ("--set", pair)]
+    words += ["--profiles", asked.profiles] if asked.profiles else []
+    return " ".join(quote(word) for word in words)
+
+
+def _flag_words(name: str, value: Any) -> list[str]:
+    """Return a field as it is given on the command line."""
+    flag = "--" + name.replace("_", "-")
+    if SCENARIO_FIELDS[name].switch:
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if SCENARIO_FIELDS[name].repeated and not isinstance(value, str):
+        return [word for one in value for word in (flag, str(one))]
+    return [flag, _plain(value)]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
-from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
+from perfsim.cli.scenario_flags import ScenarioFlags, command_of, naming, scenario_command
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -29,15 +29,42 @@ def tune_command(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="What to tune: bucket, density, rank, interval or algorithm. May be repeated.",
-            show_default="all that the method has",
+            help="What to tune: bucket, density, rank, interval or algorithm; may be repeated."
+            " Or parallelism, by itself: tp, pp, cp, ep, micro-batch, recompute and sharding that"
+            " fit in memory, each unless its flag is given.",
+            show_default="all of the former that the method has",
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What the best parallelism is best by: time or gpu-hours.",
+            show_default="time",
+        ),
+    ] = None,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Samples of an iteration over all GPUs, for parallelism.",
+            show_default="those of --batch and --accumulate on all replicas",
+        ),
+    ] = None,
+    gpus_up_to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Also search parallelism on 2, 4, ... times --gpus, up to so many.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also write a page that opens in any browser: a curve for each thing tuned.",
+            help="Also write a page that opens in any browser: a figure for each thing tuned.",
         ),
     ] = None,
     trace: Annotated[
@@ -45,15 +72,15 @@ def tune_command(
         typer.Option(
             metavar="FILE",
             help="Also write the timeline as a Chrome trace (JSON), with the one change that saves"
-            " most.",
+            " most, or best divided.",
         ),
     ] = None,
     png: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also draw the curve of the one change that saves most as a PNG (needs"
-            " 'perfsim[png]' and Chrome or Chromium).",
+            help="Also draw the curve of the one change that saves most, or ways to divide, as a"
+            " PNG (needs 'perfsim[png]' and Chrome or Chromium).",
         ),
     ] = None,
     ignore_memory: Annotated[
@@ -61,9 +88,9 @@ def tune_command(
         typer.Option("--ignore-memory", help="Also tune what needs more memory than the GPU has."),
     ] = False,
 ) -> None:
-    """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
+    """Tune a scenario: the best bucket size, density, rank, interval, algorithm or parallelism."""
     from perfsim.methods import AUTO_METHOD
-    from perfsim.planning.tune import tune
+    from perfsim.planning.tune import PARALLELISM, tune, tune_parallelism
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
@@ -80,20 +107,56 @@ def tune_command(
                 " then tune one.",
                 value=scenario.method,
             )
-        tuning = tune(scenario, over or (), session, ignore_memory=ignore_memory)
+        if over == [PARALLELISM]:
+            tuning = tune_parallelism(
+                scenario,
+                session,
+                by=by or "time",
+                global_batch=global_batch,
+                gpus_up_to=gpus_up_to,
+                ignore_memory=ignore_memory,
+            )
+        else:
+            given = {"by": by, "global_batch": global_batch, "gpus_up_to": gpus_up_to}
+            for name, value in given.items():
+                if value is not None:
+                    raise RequestError(name, "is for `over` parallelism.", value=value)
+            tuning = tune(scenario, over or (), session, ignore_memory=ignore_memory)
         tuning.notes[:0] = notes
+    command = _command(asked, tuning)
 
-    _write(outputs, tuning, scenario, session)
+    _write(outputs, tuning, scenario, session, command)
 
     def show() -> None:
         from perfsim.report.planning import print_tuning
 
-        print_tuning(tuning)
+        print_tuning(tuning, command)
 
-    print_answer(tuning.to_dict(), None, json, show)
+    print_answer(_with_command(tuning, command), None, json, show)
 
 
-def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Session) -> None:
+def _command(asked: ScenarioFlags, tuning: Tuning) -> str:
+    """Return the command that predicts the best way to divide training; "" without one."""
+    if tuning.parallelism is None:
+        return ""
+    best = tuning.parallelism.best.tried
+    changes = best.division.fields()
+    if best.division.sharding.method:
+        changes |= {"method": best.method, "options": dict(best.division.sharding.options)}
+    return command_of(asked, changes)
+
+
+def _with_command(tuning: Tuning, command: str) -> dict[str, Any]:
+    """Return a tuning as plain data, with the command that predicts the best where there is one."""
+    result = tuning.to_dict()
+    if command:
+        result["parallelism"]["command"] = command
+    return result
+
+
+def _write(
+    outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Session, command: str
+) -> None:
     """Write the files that were asked for."""
 
     def page() -> str:
@@ -108,9 +171,12 @@ def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Sessio
 
     def picture() -> bytes:
         from perfsim.report.html.figure import figure_label, png_of
-        from perfsim.report.html.planning_figures import tuned_figure
+        from perfsim.report.html.planning_figures import parallelism_figure, tuned_figure
 
         asked = tuning.scenario
+        if tuning.parallelism is not None:
+            title = f"{asked.model}, {asked.gpus} GPUs, {asked.net}: ways to divide training"
+            return png_of(parallelism_figure(tuning.parallelism), figure_label(title))
         words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
         return png_of(
             tuned_figure(tuning.best), figure_label(f"{words}: {tuning.best.tunable.name}")
@@ -119,6 +185,6 @@ def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Sessio
     def out() -> str:
         from perfsim.report.terminal import json_text
 
-        return json_text(tuning.to_dict()) + "\n"
+        return json_text(_with_command(tuning, command)) + "\n"
 
     outputs.write(out=out, html=page, trace=timeline, png=picture)

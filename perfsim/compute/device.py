@@ -399,19 +399,26 @@ _check_rate = table_check(
         "peak": _peak,
         "achieved": _achieved,
         "achieved_source": _text,
+        "sustained": _achieved,
+        "sustained_source": _text,
         "spread": _spread,
         "kind": _kind,
         "source": _text,
     },
-    optional=("achieved", "achieved_source", "spread", "kind"),
+    optional=(*("achieved", "achieved_source", "sustained", "sustained_source", "spread", "kind"),),
 )
 
 
 class MatrixRate(NamedTuple):
-    """What matrix products reach at a precision, and the data sheet's peak [FLOP/s]."""
+    """What matrix products reach at a precision, and the data sheet's peak [FLOP/s].
+
+    ``sustained`` is the share of what single products reach that those of training do, one after
+    the other for seconds.
+    """
 
     reached: Quantity
     peak: float
+    sustained: float = 1.0
 
 
 def _matrix_rate(values: object) -> MatrixRate:
@@ -430,8 +437,11 @@ def _matrix_rate(values: object) -> MatrixRate:
         if not MATRIX_RATE_LIMIT.holds(rate):
             why = f"found {shown(achieved)}, allowed is {MATRIX_RATE_LIMIT.words}"
             raise WrongValue(why, "achieved")
+    if "sustained" in table and "sustained_source" not in table:
+        raise WrongValue("is missing", "sustained_source")
     kind = table.get("kind", kind)
-    return MatrixRate(Quantity(rate, "FLOP/s", kind, source, table.get("spread")), peak)
+    reached = Quantity(rate, "FLOP/s", kind, source, table.get("spread"))
+    return MatrixRate(reached, peak, table.get("sustained", 1.0))
 
 
 def _pcie(value: object) -> int:
@@ -484,6 +494,7 @@ class DeviceFile(TypedDict):
     launch_s: Quantity
     rates: Mapping[str, Quantity]
     peaks: Mapping[str, float]
+    sustained: Mapping[str, float]
     reference_names: tuple[str, ...]
     power_w: float | None
     multiprocessors: float
@@ -519,6 +530,7 @@ def read_device_file(path: Path) -> DeviceFile:
         launch_s=table["launch"],
         rates={name: rate.reached for name, rate in table["rates"].items()},
         peaks={name: rate.peak for name, rate in table["rates"].items()},
+        sustained={name: rate.sustained for name, rate in table["rates"].items()},
         reference_names=references,
         power_w=table.get("power_w"),
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
@@ -570,6 +582,7 @@ class Device:
     multiprocessors: float = _USUAL_MULTIPROCESSORS
     fp32_accumulation: float = 1.0
     peaks: Mapping[str, float] = field(default_factory=dict)
+    sustained: Mapping[str, float] = field(default_factory=dict)
     succeeds: str = ""
     architecture: str = ""
     board: str = ""

@@ -26,6 +26,7 @@ __all__ = [
     "Constants",
     "KernelRates",
     "ModelTime",
+    "cast_time",
     "kernel_shares",
     "model_time",
     "work_time",
@@ -41,7 +42,7 @@ class Constants(NamedTuple):
     element-wise kernels of transformers take where they are not fused, ``compiled`` the same where
     a compiler fused them (chosen, not fitted: rows of compiled transformers are few), ``mixed`` the
     same under mixed precision (casts); ``unpadded`` the share of tokens that are no
-    padding; ``fp8`` what products in fp8 reach of the rate of large ones; ``kepler`` how much
+    padding; ``kepler`` how much
     faster Winograd's convolutions are than others on Kepler, at most; ``update_passes`` how much
     longer an update takes than its least traffic.
     """
@@ -64,13 +65,17 @@ class Constants(NamedTuple):
     wave: float = 0.427
     gap_s: float = 5.02e-06
     unpadded: float = 0.691
-    fp8: float = 0.788
     update_passes: float = 1.19
     kepler: float = 0.736
 
 
 FITTED = Constants()
 
+_FP8_CAST_BYTES = 4.0 / 3.0
+"""Bytes that a product in fp8 moves besides, for a value of its input and its output: both are read
+in 16 bits and written twice in 8, as they are and transposed, once for three products (the input in
+the forward pass, the gradient of the output in the backward pass: NVIDIA/TransformerEngine@d0067d0d
+pytorch/module/linear.py). Weights are cast once for all micro-batches, which is left out."""
 _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
@@ -127,7 +132,8 @@ class KernelRates(NamedTuple):
     rate, all else computes in bf16. ``casts`` is how often element-wise kernels of transformers
     move their values, ``conversions`` how often those of a convolution change their layout;
     ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision that
-    libraries may choose: fp32's under tf32.
+    libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for a
+    value of its operands and outputs, where these are cast to another type first.
     """
 
     flops_per_s: Mapping[str, float]
@@ -141,6 +147,7 @@ class KernelRates(NamedTuple):
     conversions: float
     attention: AttentionRate
     or_else: KernelRates | None = None
+    cast_bytes: float = 0.0
 
     def seconds(self, work: Work, batch: int, transformer: bool) -> float:
         """Return how long one kernel takes for a batch [s]."""
@@ -158,7 +165,7 @@ class KernelRates(NamedTuple):
                 moved = width * work.values * batch * (self.casts if transformer else 1.0)
             return moved / self.bytes_per_s + constants.gap_s
         rate = self.flops_per_s[work.kind]
-        compute_s = work.flops * batch / rate
+        compute_s = (work.flops * batch + work.fixed) / rate
         if work.kind == "attention":
             compute_s *= self.attention.short(work.tokens, work.causal)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
@@ -167,6 +174,8 @@ class KernelRates(NamedTuple):
         together_s: float = (compute_s**power + memory_s**power) ** (1 / power)
         if convolves:
             together_s += self.conversions * memory_s
+        elif work.kind == "product":
+            together_s += self.cast_bytes * work.values * batch / self.bytes_per_s
         wave_s = 2.0 * _TILE**2 * work.inner * self.multiprocessors / rate
         return together_s + constants.wave * wave_s + constants.gap_s
 
@@ -220,7 +229,7 @@ def kernel_rates(
         conv = min(conv / device.fp32_accumulation, constants.product)
         winograd /= device.fp32_accumulation
     reached = {
-        "product": large * constants.product,
+        "product": large * constants.product * device.sustained.get(precision, 1.0),
         "batched": large * constants.batched,
         "attention": large * constants.attention * attention.both,
         "recurrent": large * constants.recurrent,
@@ -228,7 +237,7 @@ def kernel_rates(
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
     }
     if eight:
-        reached["product"] = device.matrix_rate(precision).value * constants.fp8
+        reached["product"] = device.matrix_rate(precision).value * constants.product
     tensor_cores = half or precision == "tf32"
     converted = tensor_cores and not (half and execution.channels_last)
     eager = 1.0 if execution.fused else constants.eager
@@ -246,6 +255,7 @@ def kernel_rates(
         constants.layout if converted else 0.0,
         attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
+        _FP8_CAST_BYTES if eight else 0.0,
     )
 
 
@@ -294,8 +304,7 @@ def work_time(
             count * _again_s(one, batch, rates, work, recompute) for one, count in work.forward
         )
         launched *= 1 + _FORWARD_LAUNCHES
-    if rates.width < 4.0:
-        passes_s += _CAST_BYTES * work.parameters / rates.bytes_per_s
+    passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
@@ -307,6 +316,16 @@ def work_time(
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
 
 
+def cast_time(parameters: float, rates: KernelRates) -> float:
+    """Return what mixed precision takes to cast weights and their gradients in both passes [s].
+
+    Codes that keep parameters in 16 bits do not need it.
+    """
+    return _CAST_BYTES * parameters / rates.bytes_per_s if rates.width < _FULL_WIDTH else 0.0
+
+
+_FULL_WIDTH = 4.0
+"""Bytes of a value in fp32."""
 _WORDS = {
     "product": "matrix products",
     "batched": "attention",
@@ -357,7 +376,7 @@ def _newton_schulz_s(work: ModelWork, rates: KernelRates) -> float:
 
 def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> float:
     seconds = rates.seconds(one, batch, work.transformer)
-    if not (rates.execution.unpadded and work.tokens and work.transformer):
+    if not (rates.execution.unpadded and work.tokens and work.padded):
         return seconds
     share: float = min(
         1.0, rates.constants.unpadded * (_PADDED_TOKENS / work.tokens) ** _PADDING_POWER
@@ -373,7 +392,13 @@ def layer_times(
     Layers without parameters count to the one before, as in a profile. ``recompute`` is of
     ``RECOMPUTE``.
     """
-    work = model_work(model, tokens, rates.era)
+    return times_of_layers(model_work(model, tokens, rates.era), batch, rates, recompute)
+
+
+def times_of_layers(
+    work: ModelWork, batch: int, rates: KernelRates, recompute: str = "none"
+) -> list[tuple[float, float]]:
+    """Return the forward and backward time of each layer [s], given a network's kernels."""
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     again = dict.fromkeys(known, 0.0)
     if recompute != "none":

@@ -8,12 +8,13 @@ batch that fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from perfsim.compute.execution import Execution
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
+from perfsim.models.blocks import NORMS, attended_values, block_spans
 from perfsim.models.layers import ModelLayer
 
 __all__ = [
@@ -52,10 +53,6 @@ _EAGER_RMS = 4
 
 
 # Activations
-
-
-_NORMS = ("layernorm", "rmsnorm")
-"""Kinds of layers that normalise each token."""
 
 
 class Activations(NamedTuple):
@@ -112,6 +109,9 @@ def activation_bytes(
     recompute: Recompute = "none",
     *,
     fused_loss: bool | None = None,
+    gathered: int = 1,
+    loss: bool = True,
+    whole: Sequence[ModelLayer] | None = None,
 ) -> Activations:
     """Return what a network's activations take on one GPU.
 
@@ -126,6 +126,10 @@ def activation_bytes(
         is one kernel, it keeps the outputs of attention and of every second product of a block
         (torchtitan's selective checkpointing of operations)
     fused_loss : whether one kernel computes the loss; None for what the software does
+    gathered : ranks that keep a part each of what a product reads, and gather it again for the
+        backward pass (sequence parallelism)
+    loss : whether the output layer and the loss are among the layers
+    whole : the same layers undivided, where ``layers`` are what one of several ranks has of them
 
     Raises
     ------
@@ -142,8 +146,12 @@ def activation_bytes(
     34
     """
     size = _value_bytes(precision, execution)
-    kept = [_layer_bytes(layers, index, size, execution) for index in range(len(layers))]
-    head = _head(layers)
+    whole = layers if whole is None else whole
+    kept = [
+        _layer_bytes(layers, index, size, execution, gathered, whole)
+        for index in range(len(layers))
+    ]
+    head = _head(layers) if loss else None
     if fused_loss is None:
         fused_loss = execution.fused or execution.fused_loss
     logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
@@ -151,7 +159,7 @@ def activation_bytes(
     working = 2.0 * size.value * max(grown, default=0.0)
     total = sum(kept)
     if recompute != "none":
-        blocks = list(_blocks(layers))
+        blocks = list(block_spans(whole))
         if not blocks:
             raise RequestError(
                 "recompute", "only networks with attention have blocks to recompute."
@@ -183,19 +191,24 @@ def _shares_input(layers: Sequence[ModelLayer], index: int) -> bool:
 
 
 def _layer_bytes(
-    layers: Sequence[ModelLayer], index: int, size: _Bytes, execution: Execution
+    layers: Sequence[ModelLayer],
+    index: int,
+    size: _Bytes,
+    execution: Execution,
+    gathered: int,
+    whole: Sequence[ModelLayer],
 ) -> float:
     """Return what one layer keeps for its backward pass, for one sample."""
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
     kept = 0.0
     if layer.kind == "linear":
-        kept = _linear_bytes(layers, index, size)
+        kept = _linear_bytes(layers, index, size, gathered, whole)
     elif layer.kind == "attention":
-        kept = _attended(layers, index) * size.value
+        kept = attended_values(layers, index, whole) * size.value
         flash = _STATISTIC * layer.heads * layer.rows
         kept += flash if execution.flash else _score_bytes(layer, size)
-    elif layer.kind in _NORMS:
+    elif layer.kind in NORMS:
         eager_rms = layer.kind == "rmsnorm" and not size.fused
         kept = layer.outputs * (size.wide + _EAGER_RMS * eager_rms) + _MASK * layer.dropped
     elif layer.kind == "batchnorm":
@@ -231,70 +244,34 @@ def _pooled(layer: ModelLayer, following: ModelLayer | None) -> float:
     return written if inputs == features and written < layer.outputs else 0.0
 
 
-def _linear_bytes(layers: Sequence[ModelLayer], index: int, size: _Bytes) -> float:
+def _linear_bytes(
+    layers: Sequence[ModelLayer],
+    index: int,
+    size: _Bytes,
+    gathered: int,
+    whole: Sequence[ModelLayer],
+) -> float:
     """Return what a dense layer and the activation function after it keep, for one sample."""
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
     first = index
-    while _shares_input(layers, first):
+    while _shares_input(whole, first):
         first -= 1
-    normalised = first > 0 and layers[first - 1].kind in (*_NORMS, "embedding")
+    normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
     values = 0.0
     if first == index or (size.cast and normalised):
-        values += _inputs(layer)
+        values += _inputs(layer) / (gathered if layer.split in ("column", "vocabulary") else 1)
     if not layer.activated or following is None:
         return values * size.value
     values += layer.outputs
     if following.kind == "linear":
-        if _shares_input(layers, index + 1):
+        if _shares_input(whole, index + 1):
             # A gate: the product keeps the other half, and the activation's output where it is
             # an operation of its own.
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(following) == layer.outputs and not size.fused:
             values += layer.outputs / 2
     return values * size.value
-
-
-def _attended(layers: Sequence[ModelLayer], index: int) -> float:
-    """Return the values of queries, keys and values that attention keeps for one sample."""
-    first = _block_start(layers, index)
-    return sum(
-        layers[at].outputs
-        for at in range(first, index)
-        if layers[at].kind == "linear"
-        and not (layers[at + 1].kind in _NORMS and layers[at + 2].kind == "linear")
-    )
-
-
-def _block_start(layers: Sequence[ModelLayer], index: int) -> int:
-    """Return the index of the normalisation before an attention's projections.
-
-    A normalisation within them (of queries and keys, or of a narrow projection) is another: no
-    product follows it, or it is narrower than the residual stream.
-    """
-    width = layers[index + 1].outputs if index + 1 < len(layers) else 0.0
-    at = index - 1
-    while at > 0 and layers[at].kind in ("linear", *_NORMS):
-        stream = layers[at].outputs == width and layers[at + 1].kind == "linear"
-        if layers[at].kind in _NORMS and stream:
-            break
-        at -= 1
-    return at
-
-
-def _blocks(layers: Sequence[ModelLayer]) -> Iterator[tuple[int, int]]:
-    """Yield each block's first layer and the one after its last, a block for each attention."""
-    starts = [
-        _block_start(layers, index)
-        for index, layer in enumerate(layers)
-        if layer.kind == "attention"
-    ]
-    for number, first in enumerate(starts):
-        if number + 1 < len(starts):
-            yield first, starts[number + 1]
-        else:
-            span = first - starts[number - 1] if number else len(layers) - first
-            yield first, min(first + span, len(layers))
 
 
 def _checkpoint(
@@ -304,7 +281,8 @@ def _checkpoint(
     within = layers[span[0] : span[1]]
     at = next(index for index, layer in enumerate(within) if layer.kind == "attention")
     stream = within[at + 1] if at + 1 < len(within) else within[at]
-    kept = stream.outputs * size.wide
+    whole = within[0] if within[0].kind in NORMS else stream
+    kept = whole.outputs * size.wide
     if some:
         products = [layer for layer in within if layer.kind == "linear"]
         outputs = sum(layer.outputs for layer in products[::2]) + within[at].outputs
@@ -327,7 +305,7 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
 
 def _head(layers: Sequence[ModelLayer]) -> int | None:
     """Return the index of the layer whose outputs the loss reads, None without one."""
-    closing = (*_NORMS, "batchnorm", "attention", "conv", "lstm")
+    closing = (*NORMS, "batchnorm", "attention", "conv", "lstm")
     last = max((i for i, layer in enumerate(layers) if layer.kind in closing), default=-1)
     after = [
         index
@@ -398,13 +376,20 @@ REPLICATED = Sharding()
 """All GPUs keep all."""
 
 
-def fsdp_sharding(layers: Sequence[ModelLayer], gpus: int, *, regather: bool = True) -> Sharding:
+def fsdp_sharding(
+    layers: Sequence[ModelLayer],
+    gpus: int,
+    *,
+    regather: bool = True,
+    whole: Sequence[ModelLayer] | None = None,
+) -> Sharding:
     """Return the sharding of FSDP that wraps each block: a GPU keeps 1 / ``gpus`` of the state.
 
     Parameters
     ----------
     regather : whether backward gathers the blocks again (FULL_SHARD); without, parameters stay
         whole between the passes (SHARD_GRAD_OP)
+    whole : the same layers undivided, where ``layers`` are what one of several ranks has of them
 
     Examples
     --------
@@ -413,7 +398,7 @@ def fsdp_sharding(layers: Sequence[ModelLayer], gpus: int, *, regather: bool = T
     >>> shared.optimizer, round(shared.unit / 1e6)
     (0.125, 525)
     """
-    spans = list(_blocks(layers))
+    spans = list(block_spans(layers if whole is None else whole))
     inside = [sum(layer.elements for layer in layers[first:end]) for first, end in spans]
     total = sum(layer.elements for layer in layers)
     root = float(total - sum(inside))

@@ -97,8 +97,8 @@ class Gradient:
             return self.elements, 1
         return self.shape[0], math.prod(self.shape[1:])
 
-    def at(self, ready_s: float) -> Gradient:
-        """Return the same gradient, ready at another moment [s].
+    def at(self, ready_s: float, layer: int | None = None) -> Gradient:
+        """Return the same gradient, ready at another moment [s], of another layer if given.
 
         Examples
         --------
@@ -107,6 +107,8 @@ class Gradient:
         """
         made = object.__new__(Gradient)  # copies the cached number of elements too
         made.__dict__.update(self.__dict__, ready_s=ready_s)
+        if layer is not None:
+            made.__dict__["layer"] = layer
         return made
 
 

@@ -174,7 +174,11 @@ def transfer(
     era = software or _usual_era(known)
     total, by_kernels = _total(plain, goal, batch, era, known)
     own_s = _update_s(plain, goal, by_kernels)
-    update_s = min(own_s, _MAX_OPTIMIZER_SHARE * total.seconds)
+    most = _MAX_OPTIMIZER_SHARE
+    if profile.header.get("kernels") == "alone" and by_kernels.iteration_s > 0:
+        # Of experts few work for a token, but all are updated.
+        most = max(most, by_kernels.update_s / by_kernels.iteration_s)
+    update_s = min(own_s, most * total.seconds)
     if training.optimizer is not None:
         by_kernels = inputs.by_kernels(goal, batch, era)
         asked_s = _update_s(inputs, goal, by_kernels)

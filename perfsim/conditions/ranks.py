@@ -271,7 +271,9 @@ def drawn(
         else _factors(conditions, draws, repeats)
     )
     which = [
-        bisect_right(costed.begins, index) - 1 if _own(task, charge) else NO_FACTOR
+        _factor_of(task, bisect_right(costed.begins, index) - 1, len(repeats), conditions)
+        if _own(task, charge)
+        else NO_FACTOR
         for index, (task, charge) in enumerate(zip(costed.graph.tasks, costed.charges, strict=True))
     ]
     return simulate_draws(
@@ -285,27 +287,49 @@ def drawn(
     )
 
 
+_SAMPLES = ("forward", "backward", "other")
+"""Kinds of tasks that work on samples, or wait for other stages that do (the bubble of a pipeline):
+those that a measured distribution is of."""
+
+
+def _factor_of(task: Task, iteration: int, iterations: int, conditions: Conditions) -> int:
+    """Return which of a period's factors (see `_factors`) holds for what a GPU runs itself."""
+    if conditions.measured is None or task.kind in _SAMPLES:
+        return iteration
+    return iterations
+
+
 def _factors(
     conditions: Conditions, draws: int, repeats: tuple[int, ...]
 ) -> Iterator[list[NDArray[np.float64]]]:
-    """Yield, period by period, how many times as long each iteration's computation takes."""
+    """Yield, period by period, how many times as long each iteration's computation takes.
+
+    Of a measured distribution, there is one more: of what takes as long in all of them.
+    """
     import numpy as np
 
     slower = conditions.factors()
     chance = np.random.default_rng(conditions.seed)
+
+    def drawn_once() -> NDArray[np.float64]:
+        if conditions.each == 1:
+            return chance.standard_normal((draws, conditions.ranks))
+        values = chance.standard_normal((draws, conditions.ranks, conditions.each))
+        slowest: NDArray[np.float64] = values.max(axis=-1)
+        return slowest
+
+    def factors(count: int) -> NDArray[np.float64]:
+        """Draw how many times as long the mean of so many independent iterations takes."""
+        if conditions.measured is None:
+            # It varies by the square root less.
+            return np.maximum(0.0, 1.0 + conditions.jitter / sqrt(count) * drawn_once())
+        shape = draws, conditions.ranks // conditions.alike
+        values = conditions.measured.draw(chance, shape, count)
+        return values.repeat(conditions.alike, axis=-1)
+
+    always = [] if conditions.measured is None else [slower * np.ones((draws, 1))]
     while True:
-        # The mean of so many independent iterations varies by the square root less.
-        yield [
-            slower
-            * np.maximum(
-                0.0,
-                1.0
-                + conditions.jitter
-                / sqrt(count)
-                * chance.standard_normal((draws, conditions.ranks)),
-            )
-            for count in repeats
-        ]
+        yield [*(slower * factors(count) for count in repeats), *always]
 
 
 @lru_cache(maxsize=1)  # random numbers of a seed: they cannot go stale

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from perfsim.conditions.measured import MeasuredJitter
+
 __all__ = [
     "MAX_SLOWDOWN",
     "MOST_JITTER",
@@ -38,6 +40,10 @@ class Conditions(NamedTuple):
     stragglers : pairs (ranks, how many times slower they compute), of the first ranks
     jitter : relative standard deviation of a rank's computation from iteration to iteration
     seed : of the draws
+    each : GPUs of a rank, which wait for each other in every layer: it takes as long as the slowest
+    measured : the distribution that a rank's passes have in place of a normal one; ``jitter`` is
+        then its standard deviation
+    alike : ranks in a row that compute the same samples: a measured draw holds for all of them
 
     Notes
     -----
@@ -47,6 +53,10 @@ class Conditions(NamedTuple):
     limit theorem: an iteration is the sum of very many kernels. Giladi et al. study synchronous
     steps, the largest of P workers' times, for computation that varies so. Rare long stalls have a
     heavier tail and are not included.
+
+    A measured distribution is of both passes only, as it was measured. Of it f is drawn by its
+    inverse, once for all GPUs of a replica, which are slow together in the traces
+    (``profiles/build/jitter_record.py``).
 
     References
     ----------
@@ -63,11 +73,14 @@ class Conditions(NamedTuple):
     stragglers: tuple[tuple[int, float], ...] = ()
     jitter: float = 0.0
     seed: int = 0
+    each: int = 1
+    measured: MeasuredJitter | None = None
+    alike: int = 1
 
     @property
     def varies(self) -> bool:
         """Whether chance decides which rank is waited for."""
-        return self.jitter > 0 and self.ranks > 1
+        return self.jitter > 0 and self.ranks // self.alike * self.each > 1
 
     @property
     def slowest(self) -> float:

@@ -14,6 +14,7 @@ from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
+    from perfsim.conditions.measured import MeasuredJitter
     from perfsim.resolve import ResolvedScenario, Setup
     from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
@@ -126,7 +127,12 @@ def condition_words(scenario: ResolvedScenario | Scenario) -> str:
     parts = []
     for count, factor in map(parse_straggler, scenario.straggler):
         parts.append(f"{_gpus(count)} {factor:g}x slower")
-    if scenario.jitter:
+    if isinstance(scenario.jitter, str):
+        from perfsim.conditions.measured import measured_jitter
+
+        spread = _spread(measured_jitter(scenario.jitter))
+        parts.append(f"passes vary by {scenario.jitter} ({spread})")
+    elif scenario.jitter:
         parts.append(f"computation varies by {_share(scenario.jitter)}")
     if scenario.background:
         parts.append(f"other traffic takes {_share(scenario.background)} between nodes")
@@ -192,15 +198,13 @@ def _jitter_notes(
     conditions: Conditions, rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]
 ) -> list[str]:
     if not conditions.varies:
-        return ["`jitter` has no effect on the mean iteration of one GPU."]
+        alone = "GPU" if conditions.measured is None else "replica of the model"
+        return [f"`jitter` has no effect on the mean iteration of one {alone}."]
     counted = [draws * periods for draws, _, periods in map(sample, rounds)]
     error_s = _error_s(rounds, timelines)
     notes = [
-        f"Each GPU's computation varies by {_share(conditions.jitter)} (one standard deviation;"
-        " normal, being the sum of many kernels (see Giladi et al. 2023, arXiv 2306.10598), alike"
-        " for all of an iteration, independent among GPUs and iterations; rare long stalls are not"
-        f" in it). The mean of {min(counted):,} drawn periods, seed {conditions.seed}; its"
-        f" standard error is {format_seconds(error_s, 3)}."
+        f"{_variation(conditions)} The mean of {min(counted):,} drawn periods, seed"
+        f" {conditions.seed}; its standard error is {format_seconds(error_s, 3)}."
     ]
     if any(count > 1 for costed in rounds for count in costed.repeats):
         notes.append(
@@ -219,6 +223,38 @@ def _jitter_notes(
             f" {warm_up} periods from a common start."
         )
     return notes
+
+
+def _variation(conditions: Conditions) -> str:
+    """Say how computation varies, and from where that is known."""
+    measured = conditions.measured
+    if measured is None:
+        return (
+            f"Each GPU's computation varies by {_share(conditions.jitter)} (one standard deviation;"
+            " normal, being the sum of many kernels (see Giladi et al. 2023, arXiv 2306.10598),"
+            " alike for all of an iteration, independent among GPUs and iterations; rare long"
+            " stalls are not in it)."
+        )
+    from perfsim.conditions.measured import traces
+
+    found = traces(measured.name)
+    steps = " and ".join(
+        f"{one.steps} steps of {one.replicas} replicas with {one.micro_batches} micro-batches each"
+        f" (trace {one.trace})"
+        for one in found
+    )
+    times = "as" if measured.scale == 1.0 else f"{measured.scale:g} times what was"
+    return (
+        f"Each replica's passes vary by {_spread(measured)} (one standard deviation),"
+        f" {times} measured in {steps} of {found[0].repository}: {measured.name}, from"
+        f" {min(measured.factors):.3g} to {max(measured.factors):.3g} times the mean. It is alike"
+        " for all GPUs of a replica and all of an iteration, independent among replicas and"
+        " iterations; GPUs that are always slower are not in it (`straggler`)."
+    )
+
+
+def _spread(measured: MeasuredJitter) -> str:
+    return f"{100 * measured.spread:.2g}%"
 
 
 def _error_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:

@@ -56,6 +56,7 @@ class FusionContext:
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     forward_s : length of each layer's forward pass, by the layer's number
     collective_s : time of a collective of a size among all ranks
+    ranks : that exchange the gradients
     """
 
     limit_bytes: float | None
@@ -66,6 +67,7 @@ class FusionContext:
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
     collective_s: Callable[[str, float], float] = _free
+    ranks: int = 1
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

@@ -20,6 +20,8 @@ __all__ = [
     "block_units",
     "blocks_of",
     "fuse_as_dear",
+    "fuse_as_hybrid_zero",
+    "fuse_as_megatron",
     "fuse_as_zero",
     "fuse_by_block",
     "fuse_by_compressed_size",
@@ -128,7 +130,8 @@ def fuse_as_zero(gradients: Sequence[Gradient], context: FusionContext) -> list[
     """Fill DeepSpeed ZeRO's buckets in ready order, never above 5e8 values.
 
     A gradient that would take the bucket above the limit (``reduce_bucket_size``; `bucket` gives
-    it in bytes) closes it first; one that is above the limit by itself goes alone.
+    it in bytes of fp32) closes it first; one that is above the limit by itself goes alone. The
+    limit counts values: those sent in 16 bits fill a bucket no later.
 
     References
     ----------
@@ -137,7 +140,75 @@ def fuse_as_zero(gradients: Sequence[Gradient], context: FusionContext) -> list[
     deepspeed/runtime/zero/config.py, ``reduce_bucket_size``; stage_1_and_2.py,
     ``reduce_independent_p_g_buckets_and_remove_grads``.
     """
-    return fill(gradients, context.message_bytes, _limit(context, ZERO_BUCKET_BYTES))
+
+    def values_bytes(gradient: Gradient) -> float:
+        return context.message_bytes(gradient) * (4.0 / gradient.value_bytes)
+
+    return fill(gradients, values_bytes, _limit(context, ZERO_BUCKET_BYTES))
+
+
+MEGATRON_BUCKET = 40_000_000
+"""Least values of a bucket of Megatron-LM's (bucket_size where none is given)."""
+MEGATRON_RANK = 1_000_000
+"""Values of a bucket for each rank that shares it: large groups have large buckets."""
+
+
+@policy("megatron", summary="Megatron-LM: closed at max(4e7, 1e6 x ranks) values")
+def fuse_as_megatron(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Fill Megatron-LM's buckets in ready order: closed with the tensor that reaches the limit.
+
+    The limit is the larger of 4e7 values and 1e6 a rank, so that the message of a ring's step stays
+    long; `bucket` gives it in bytes of fp32. Megatron-LM has buckets only where gradients are
+    reduced beside the backward pass; else all are one (the policy whole).
+
+    References
+    ----------
+    Code: NVIDIA/Megatron-LM at d98e8a64, megatron/core/distributed/distributed_data_parallel.py
+    (bucket_size) and param_and_grad_buffer.py.
+    """
+    limit = 4.0 * max(MEGATRON_BUCKET, MEGATRON_RANK * context.ranks)
+    if context.limit_bytes is not None:
+        limit = context.limit_bytes
+    buckets: list[Bucket] = []
+    group: list[Gradient] = []
+    elements = 0
+    for gradient in gradients:
+        group.append(gradient)
+        elements += gradient.elements
+        if 4.0 * elements >= limit:
+            buckets.append(Bucket.of(group))
+            group, elements = [], 0
+    return [*buckets, Bucket.of(group)] if group else buckets
+
+
+HYBRID_ZERO_BUCKET_BYTES = 4 * 512 * 2.0**20
+
+
+@policy(
+    "hybrid_zero",
+    summary="InternEvo: filled up to 512 Mi values",
+    limit_bytes=HYBRID_ZERO_BUCKET_BYTES,
+)
+def fuse_as_hybrid_zero(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Fill InternEvo's buckets in ready order, never above 512 Mi values.
+
+    A bucket goes when a gradient comes that would take it above the limit (``reduce_bucket_size``
+    of its configurations; `bucket` gives it in bytes of fp32), so that it waits for that one. The
+    last goes with the step, after the backward pass.
+
+    References
+    ----------
+    Code: InternLM/InternEvo at c628a8c8, internlm/solver/optimizer/hybrid_zero_optim.py,
+    ``_store_and_try_reduce_grads_by_bucket``; configs/7B_sft.py.
+    """
+    limit = _limit(context, HYBRID_ZERO_BUCKET_BYTES)
+    buckets = fill(gradients, lambda gradient: 4.0 * gradient.elements, limit)
+    closers_s = [bucket.gradients[0].ready_s for bucket in buckets[1:]]
+    sent_s = [*closers_s, context.backward_s][: len(buckets)]
+    return [
+        Bucket(bucket.gradients, max(bucket.ready_s, at_s))
+        for bucket, at_s in zip(buckets, sent_s, strict=True)
+    ]
 
 
 ACPSGD_BUCKET_BYTES = 25 * 2.0**20

@@ -25,17 +25,20 @@ __all__ = [
     "FAMILIES",
     "LOCAL_ITERATION",
     "SET",
+    "Axis",
     "Compute",
     "Group",
     "Job",
     "JobStage",
     "Method",
     "MethodContext",
+    "MethodState",
     "Moment",
     "OnlyWith",
     "OptionError",
     "PassPoint",
     "Phase",
+    "Repeats",
     "Round",
     "Send",
     "Shared",
@@ -50,13 +53,21 @@ Moment = Literal["ready", "backward", "update"]
 Phase = Literal["forward", "backward", "update", "next"]
 """A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
-Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
+Repeats = Literal["exchange", "every", "first"]
+"""Micro-batches that a job runs in: those that exchange gradients, every one, or the first."""
+
+Axis = Literal["tp", "cp", "ep", "pp", "experts", "ends"]
+"""A group beside that of the data-parallel ranks: tensor, context, expert parallelism, two
+neighbouring stages of a pipeline, ranks with the same experts, the first and the last stage."""
+
+Group = Literal["all", "node", "leaders", "across"] | Axis | int | tuple[int, int]
 """Who takes part in a collective.
 
 "all": all ranks. "node": each node's ranks, all nodes at once. "leaders": one rank of each node.
 "across": the ranks with the same local rank on every node, all such groups at once. A number: so
 many neighbouring ranks, all such groups at once. (count, stride): ``count`` ranks that are
-``stride`` apart, all such groups at once.
+``stride`` apart, all such groups at once. All of these are among the ranks that hold the same
+weights; an `Axis` is another group.
 """
 
 LOCAL_ITERATION = -1
@@ -109,6 +120,7 @@ class Send(NamedTuple):
         sides; ``group`` gives the cost
     by_turns : whether each iteration uses one of these distances, in turn
     between : whether distances count ranks, or nodes (whose first ranks exchange)
+    repeats : how many of them go one after the other
     """
 
     collective: str
@@ -126,6 +138,7 @@ class Send(NamedTuple):
     distances: tuple[int, ...] = ()
     by_turns: bool = False
     between: Literal["ranks", "nodes"] = "ranks"
+    repeats: float = 1.0
 
 
 JobStage = Compute | Send
@@ -134,12 +147,15 @@ JobStage = Compute | Send
 class PassPoint(NamedTuple):
     """A point in an iteration: ``seconds`` of computation into one of its passes.
 
-    The update has one point, at its end, in this iteration or ``later`` iterations on.
+    The update has one point, at its end, in this iteration or ``later`` iterations on. Where a job
+    begins ``behind`` what computation waits for at this point, it begins after these waits and the
+    kernels that follow them; else, or where it is itself waited for there, before them.
     """
 
     phase: Phase
     seconds: float = 0.0
     later: int = 0
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +175,8 @@ class Job:
         the next forward pass; the rest runs at the end of the iteration
     after : kernels that run on the compute stream where it waits for the job, after the wait:
         before the job's part of the update, or before the update that waits
+    repeats : where an iteration exchanges gradients in its last micro-batch only, the
+        micro-batches that it runs in; where it exchanges in each, the job runs in each
 
     Raises
     ------
@@ -175,6 +193,7 @@ class Job:
     needs: tuple[str, ...] = ()
     updates: float = 0.0
     after: tuple[Compute, ...] = ()
+    repeats: Repeats = "exchange"
 
     def __post_init__(self) -> None:
         """Refuse settings that would silently have no effect."""
@@ -187,6 +206,8 @@ class Job:
             raise ValueError(f"job {self.name}: 'updates' needs a wait in the next forward pass")
         if self.holds and self.holds.later and phase != "update":
             raise ValueError(f"job {self.name}: only a point after the update can be later")
+        if self.repeats != "exchange" and phase not in ("forward", "backward"):
+            raise ValueError(f"job {self.name}: 'repeats' needs a wait in its own micro-batch")
         if self.after and any(
             one.stream != COMPUTE or one.earliest != "ready" for one in self.after
         ):
@@ -237,6 +258,7 @@ class MethodContext:
     kernel_s : prices a kernel [s]
     profile : the model's profile on this device; None where no method needs it
     software : the software era that runs the method's kernels
+    stages : of a pipeline that the ranks belong to; 1 without one
 
     Examples
     --------
@@ -251,6 +273,7 @@ class MethodContext:
     kernel_s: Callable[[Kernel], float] = _instant
     profile: Profile | None = None
     software: str = NEWEST
+    stages: int = 1
 
     def __post_init__(self) -> None:
         """Compute the number of nodes where it is not given."""
@@ -351,6 +374,24 @@ def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[s
             choices = [choice for choice in get_args(field.annotation) if isinstance(choice, int)]
             read[name] = next((choice for choice in choices if str(choice) == value), value)
     return read
+
+
+class MethodState(NamedTuple):
+    """How wide a method keeps parameters and gradients, beside the shares that it keeps.
+
+    Parameters
+    ----------
+    half : whether in half precision parameters themselves have 16 bits, with an fp32 copy among the
+        optimizer's state, instead of fp32 parameters that autocast or a gather narrows
+    gradient_bytes : bytes of a kept gradient in half precision; fp32 ones have 4
+    gathered : share of the parameters that is kept gathered from pass to pass, as wide as in use
+    whole_bytes : bytes a parameter of gradients that are kept whole from one micro-batch to another
+    """
+
+    half: bool = False
+    gradient_bytes: float = 4.0
+    gathered: float = 0.0
+    whole_bytes: float = 0.0
 
 
 FAMILIES = (
@@ -493,12 +534,19 @@ class Method(BaseModel):
         """
         return bool(asked)
 
-    def kept_share(self, ranks: int) -> dict[str, float]:
+    def kept_share(self, world: MethodContext) -> dict[str, float]:
         """Return the share of parameters, gradients and optimizer state that a rank keeps.
 
         The update runs on the optimizer's share.
         """
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
+
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return how wide a rank keeps its state, where gradients are exchanged ``each`` time.
+
+        ``each`` says whether each micro-batch exchanges them, or the last of several alone.
+        """
+        return MethodState()
 
     def code_base(self) -> CodeBase:
         """Return the code base that it runs in with these options."""

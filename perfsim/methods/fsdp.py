@@ -3,118 +3,217 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.errors import RequestError
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.software import is_newest
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
-from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
+from perfsim.methods.base import (
+    Group,
+    Job,
+    Method,
+    MethodContext,
+    MethodState,
+    OnlyWith,
+    PassPoint,
+)
 from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
     GatherType,
     Prefetch,
     backward_gathers,
+    copied_backward_gathers,
+    copied_forward_gathers,
+    copied_sums,
     forward_gathers,
     gathered_width,
+    made_bytes,
     scattered,
+    with_root,
 )
 
 
 class Fsdp(Method):
     """Gathers a unit's parameters before it runs, reduce-scatters its gradients after.
 
-    Forward: a unit waits for its all-gather. While it runs, the next unit's is under way, and no
-    further one (limit_all_gathers: two units at a time). A unit's parameters are freed after it.
+    Units are the buckets of `fusion`: "block" is wrapping by block class. Each frees its parameters
+    after the forward pass and is gathered again in the backward pass (``shard`` "full"), or keeps
+    them in between ("grad": SHARD_GRAD_OP, reshard_after_forward=False). All gathers and scatters
+    share one communicator, in the order in which they are issued. Every rank updates its share.
+    With ``shard`` "hybrid" only ``shards`` neighbouring ranks share a copy (the GPUs of a node
+    unless given). They gather and scatter among themselves, and each share is all-reduced with
+    those of the other copies, on a stream of its own.
 
-    In the backward pass a unit is gathered again. With ``prefetch`` "pre" (BACKWARD_PRE, the
-    default) this starts when the unit before it in that pass begins, with "post" when that one has
-    ended, with "none" after its gradients were sent. The gradients of a unit are divided,
-    reduce-scattered and divided again (2 passes over all, then over a share) as they become ready.
-    All collectives share one stream. Every rank updates its share. ``sharding`` "shard_grad_op"
-    keeps the parameters through the backward pass. Units are the buckets of `fusion`: "block" is
-    wrapping by block class.
+    ``version`` 2 is fully_shard, as torchtitan runs it; "auto" takes it for software from 2024 on.
+    A gather waits for the copy of the unit two before in forward; in backward it begins with the
+    unit before, behind that one's copy. Gathered parameters are copied out (1 launch) and
+    gradients copied into the message (1 launch) on the compute stream, where nothing hides it. A
+    rank's shard is cast and copied in on another (2 launches). Before its gradients are copied, a
+    unit waits for the reduce-scatter of the one before. NCCL averages. The last unit of the forward
+    pass (norm and head) stays gathered. The first (the embedding) is gathered again, though nothing
+    needs it. With ``regather`` R each unit stays gathered as shares of R ranks after its forward
+    pass, which gather it in the backward pass.
 
-    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S neighbouring ranks share a copy.
-    They gather and scatter among themselves. Each share is then divided, all-reduced with those of
-    the other P/S copies, on a stream of its own, and divided again. NCCL gathers and scatters in
-    rings, so each of the 3 calls a unit takes P-1 hops. PAT, since 2.23 with one GPU a node, is not
-    considered. On a thousand GPUs small units cost little but hops, which hybrid sharding avoids.
+    ``version`` 1 is FullyShardedDataParallel. A unit's gather is under way while the unit before it
+    runs, and no further one (limit_all_gathers: two units at a time). In the backward pass a gather
+    starts, with ``prefetch`` "pre" (BACKWARD_PRE, the default), when the unit before it in that
+    pass begins, with "post" when that one has ended, with "none" after its gradients were sent.
+    Gradients are divided, reduce-scattered and divided again (2 passes over all, then over a share)
+    on another stream. Parameters in no block form the root unit, which stays gathered, and whose
+    gradients go last.
 
-    In half precision parameters are gathered in bf16 (MixedPrecision's param_dtype); gradients are
-    sent in what `reduce_dtype` says, fp32 by default, as torchtitan has it.
+    With several micro-batches, units are gathered and scattered in each. Where gradients are
+    exchanged in the last alone (no_sync), units are still gathered in each, in version 1 with
+    ``shard`` "grad" in the first alone, and gradients are kept whole. In a pipeline a stage is
+    gathered in the first micro-batch and reduced in the last, as torch.distributed.pipelining does;
+    its parameters and gradients stay whole in between.
 
-    Bytes a rank: (2 w + 4) (S-1)/S a parameter of w gathered bytes, shard_grad_op (w + 4) (S-1)/S.
-    S = P unless given; where it is given, 2 (1/S - 1/P) x 4 more.
-    Memory: 1/S of parameters (all of them for shard_grad_op), gradients and optimizer state; on top
-    the whole gradients of the largest unit, and the two largest neighbouring units gathered (none
-    for shard_grad_op), with units by block.
-    Left out: that parameters in no block form one unit, gathered from forward to backward; padding
-    to S; copies of gradients into the flat parameter; the host.
+    NCCL gathers and scatters in rings, so each of the 3 calls a unit takes P-1 hops. PAT, since
+    2.23 with one GPU a node, is not considered. On a thousand GPUs small units cost little but
+    hops, which hybrid sharding avoids. In half precision parameters are gathered in bf16
+    (MixedPrecision's param_dtype); gradients are sent in what `reduce_dtype` says, fp32 by default,
+    as torchtitan has it.
+
+    Bytes a rank: (2 w + 4) (S-1)/S a parameter of w gathered bytes and S ranks that share it; (w +
+    4) (S-1)/S with ``shard`` "grad" and of units that stay gathered, as the only unit of a model
+    does; for hybrid sharding 2 (1/S - 1/P) x 4 more.
+    Memory: 1/S of parameters, gradients and optimizer state; on top the whole gradients of the
+    largest unit, and the two largest neighbouring units gathered (all with ``shard`` "grad"), with
+    units by block; all gradients whole where the last micro-batch alone exchanges.
+    Left out: padding to S; version 1's copies of gradients into the flat parameter and its casts;
+    version 2's division of gradients sent in fp16; gradients added to those of other micro-batches;
+    the host, which leads the GPU.
     """
 
     summary: ClassVar[str] = "parameters, gradients and optimizer sharded, gathered by unit (FSDP)"
     citation: ClassVar[str] = (
         "Zhao et al. 2023, PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, VLDB"
         " (arXiv 2304.11277); code pytorch/pytorch@00ae0bc9 torch/distributed/fsdp/"
-        "_runtime_utils.py, @07b3040a torch/distributed/algorithms/_comm_hooks/default_hooks.py"
+        "_runtime_utils.py, @07b3040a torch/distributed/algorithms/_comm_hooks/default_hooks.py;"
+        " PyTorch 2.13 torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
     )
     family: ClassVar[str] = "dense"
     wire: ClassVar[str] = (
-        "((3 if sharding == 'full_shard' else 2) * (1 - 1 / (shards or P))"
-        " + 2 * (1 / (shards or P) - 1 / P)) * 4 * n"
+        "2 * (1 - 1 / (shards or P)) * 4 * n + 2 * (1 / (shards or P) - 1 / P) * 4 * n"
     )
     fusion: ClassVar[str] = "block"
     lossy: ClassVar[bool] = False
     shards_parameters: ClassVar[bool] = True
 
-    sharding: Literal["full_shard", "shard_grad_op"] = Field(
-        "full_shard", description="whether parameters are freed after the forward pass"
+    shard: Literal["full", "grad", "hybrid"] = Field(
+        "full",
+        description="full: units gathered for each pass; grad: kept between them; hybrid: shards"
+        " shared by a few ranks",
     )
-    prefetch: Prefetch = Field(
+    shards: Annotated[int, OnlyWith(shard="hybrid")] = Field(
+        0, ge=0, le=10**6, description="ranks that share one copy; 0: the GPUs of a node"
+    )
+    version: Literal["auto", 1, 2] = Field(
+        "auto", description="FSDP1 or FSDP2; auto: 2 for software from 2024 on"
+    )
+    prefetch: Annotated[Prefetch, OnlyWith(version=1)] = Field(
         "pre", description="when the next unit of the backward pass is gathered"
     )
-    shards: int = Field(
-        0, ge=0, le=10**6, description="ranks that share one copy (hybrid sharding); 0: all"
+    regather: Annotated[int, OnlyWith(shard="full", version=("auto", 2))] = Field(
+        0,
+        ge=0,
+        le=10**6,
+        description="ranks that gather a unit again for the backward pass; 0: all that share it",
     )
-
     gather: GatherType = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
 
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""
-        if self.shards == 0 or (self.shards > 1 and world.ranks % self.shards == 0):
-            return ""
-        return f"needs two or more shards that divide {world.ranks} GPUs, not {self.shards}"
+        ranks = world.ranks
+        if self.shard == "hybrid":
+            shards = self.shards or self.ranks_a_copy(world)
+            if shards < 2 or ranks % shards:
+                given = f"{shards}" if self.shards else f"the {shards} of a node"
+                return f"needs two or more shards that divide {ranks} GPUs, not {given}"
+        if self.regather and not self._copies(world):
+            return "of version 1 gathers a unit again among all that share it; leave regather out"
+        if self.regather and (self.regather < 2 or ranks % self.regather):
+            return f"needs two or more ranks to regather that divide {ranks}, not {self.regather}"
+        return ""
 
-    def ranks_a_copy(self, ranks: int) -> int:
+    def _copies(self, world: MethodContext) -> bool:
+        """Tell whether this is FSDP2, which copies what it gathers and what it sends."""
+        return self.version == 2 or (self.version == "auto" and is_newest(world.software))
+
+    def ranks_a_copy(self, world: MethodContext) -> int:
         """Return S, the ranks that share one copy of the model."""
-        return min(self.shards, ranks) or ranks
+        if self.shard != "hybrid":
+            return world.ranks
+        return min(self.shards or world.gpus_per_node, world.ranks)
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then each unit's jobs in the backward pass."""
-        starts, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
+        starts, shards = LayerStarts.of(world), self.ranks_a_copy(world)
         group: Group = "all" if shards == world.ranks else shards
+        width = gathered_width(self.gather, world)
+        if world.stages > 1:
+            return self._stage_jobs(buckets, world, starts, group, width)
+        if not self._copies(world):
+            return self._flat_jobs(buckets, world, starts, shards, group, width)
+        sums = copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
+        jobs = copied_forward_gathers(buckets, starts, shards, group, width)
+        if self.shard != "grad":
+            sharers, among = (self.regather, self.regather) if self.regather else (shards, group)
+            jobs += copied_backward_gathers(buckets, starts, sharers, among, width)
+        return jobs + [job for one in sums for job in one]
+
+    def _stage_jobs(
+        self,
+        buckets: Sequence[Bucket],
+        world: MethodContext,
+        starts: LayerStarts,
+        group: Group,
+        width: float,
+    ) -> list[Job]:
+        """Return the jobs of a pipeline's stage: gathered once, reduced once an iteration."""
+        shards = self.ranks_a_copy(world)
+        gathers = copied_forward_gathers(buckets, starts, shards, group, width)
+        sums = copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
+        kept = [replace(job, repeats="first") for job in gathers]
+        return kept + [job for one in sums for job in one]
+
+    def _flat_jobs(
+        self,
+        buckets: Sequence[Bucket],
+        world: MethodContext,
+        starts: LayerStarts,
+        shards: int,
+        group: Group,
+        width: float,
+    ) -> list[Job]:
+        """Return the jobs of FSDP1, which keeps each unit in a flat parameter."""
+        units, root = with_root(buckets)
         sums = [
             Job(
                 f"sum {number}",
                 scattered(unit, shards, world.ranks),
                 PassPoint("backward", unit.ready_s),
             )
-            for number, unit in enumerate(buckets)
+            for number, unit in enumerate(units)
         ]
-        width = gathered_width(self.gather, world)
-        jobs = forward_gathers(buckets, starts, group, width)
-        if self.sharding == "shard_grad_op":
+        kept = self.shard == "grad"
+        jobs = forward_gathers(units, starts, group, width, "first" if kept else "every")
+        if kept:
             return jobs + sums
-        again = backward_gathers(buckets, starts, self.prefetch, group, width)
+        again = backward_gathers(units, starts, self.prefetch, group, width)
+        asked = [[] if unit is root else [job] for unit, job in zip(units, again, strict=True)]
         # In the order of issue: the number of gathers before a unit's gradients.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):
-            jobs += again[number + before - 1 : number + before] if number else again[:before]
+            first, last = (number + before - 1 if number else 0), number + before
+            jobs += [one for each in asked[first:last] for one in each]
             jobs.append(job)
         return jobs
 
@@ -124,25 +223,26 @@ class Fsdp(Method):
             return 0.0
         units = [unit.size_bytes for unit in block_units(world.profile.in_ready_order())]
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
-        gathered *= gathered_width(self.gather, world) / 4.0
-        return max(units) + (gathered if self.sharding == "full_shard" else 0.0)
+        gathered = sum(units) if self.shard == "grad" else gathered
+        return max(units) + gathered * gathered_width(self.gather, world) / FLOAT
 
     def exchanges_each(self, asked: bool | None) -> bool:
-        """Return True: units are gathered, and their gradients scattered, in each micro-batch.
+        """Return what is asked, else that gradients are scattered in each micro-batch."""
+        return True if asked is None else asked
 
-        Raises
-        ------
-        RequestError
-            If it is asked not to (no_sync keeps whole gradients; it is not modelled).
-        """
-        if asked is False:
-            raise RequestError(
-                "exchange_each", "fsdp gathers and scatters in each micro-batch; leave it out."
-            )
-        return True
+    def kept_share(self, world: MethodContext) -> dict[str, float]:
+        """Return 1/S of everything."""
+        share = 1.0 / self.ranks_a_copy(world)
+        return {"parameters": share, "gradients": share, "optimizer": share}
 
-    def kept_share(self, ranks: int) -> dict[str, float]:
-        """Return 1/S of everything, or all of the parameters where they are kept for backward."""
-        share = 1.0 / self.ranks_a_copy(ranks)
-        parameters = share if self.sharding == "full_shard" else 1.0
-        return {"parameters": parameters, "gradients": share, "optimizer": share}
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return what stays gathered, and gradients kept whole until the last micro-batch."""
+        kept = self.shard == "grad" or world.stages > 1
+        gathered = 1.0 if kept else 1.0 / self.regather if self.regather else 0.0
+        whole_bytes = 0.0
+        if not each and world.profile is not None:
+            width = gathered_width(self.gather, world)
+            sent_bytes = world.profile.gradients[0].value_bytes
+            # FSDP2 adds them up in the type in which it sends them, FSDP1 as they are made.
+            whole_bytes = sent_bytes if self._copies(world) else made_bytes(width)
+        return MethodState(gathered=gathered, whole_bytes=whole_bytes)

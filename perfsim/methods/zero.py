@@ -1,101 +1,242 @@
-"""ZeRO stages 1 and 2: every rank updates its share of the parameters, then all are gathered."""
+"""ZeRO as DeepSpeed runs it: optimizer, gradients and parameters sharded, by stage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
+from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.sharded_parameters import GatherType, gathered_width
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    Method,
+    MethodContext,
+    MethodState,
+    Moment,
+    OnlyWith,
+    PassPoint,
+    Send,
+)
+from perfsim.methods.building.leaf_gathers import (
+    GatherLimits,
+    leaf_gathers,
+    leaf_modules,
+    persistent_elements,
+)
+from perfsim.methods.building.sharded_parameters import GatherType, gathered_width, in_half
 
 REDUCE_BUCKET = 500_000_000
 """Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
+_SENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
+"""Bytes of a gradient that is sent, by its type."""
+_SIDE = "reduction"
+"""DeepSpeed's stream for what surrounds an overlapped reduction."""
 
 
 class Zero(Method):
-    """Reduces gradients in large buckets, updates a share of the parameters, gathers them all.
+    """Reduces gradients in large buckets; each rank updates its share of the parameters.
 
     Gradients are copied into a bucket in their hooks (2 passes, a launch a tensor). A full bucket
     is divided by P, flattened (2 passes each) and reduced. Each rank copies out what it owns (2
-    passes over a share). The optimizer runs on 1/P of the parameters. One all-gather of all
-    parameters ends the step, before the next forward pass. ``overlap_comm`` reduces while the
-    backward pass goes on. Without it, DeepSpeed's default below stage 3, the backward pass waits
-    for the reduction. ``reduction`` "all_reduce" is what DeepSpeed does
-    (use_multi_rank_bucket_allreduce). "reduce" sends each owner its part, one reduce after the
-    other, as DeepSpeed does with that off. "reduce_scatter" is the paper's.
+    passes over a share). The optimizer runs on 1/P of the parameters.
 
-    In half precision parameters are gathered in bf16.
+    In stages 1 and 2 one all-gather of all parameters ends the step, before the next forward pass.
+    ``reduction`` "all_reduce" is what DeepSpeed does (use_multi_rank_bucket_allreduce). "reduce"
+    sends each owner its part, one reduce after the other, as DeepSpeed does with that off.
+    "reduce_scatter" is the paper's.
 
-    Bytes a rank: 3 (P-1)/P x 4 a parameter; 2 (P-1)/P x 4 unless gradients are all-reduced. Memory:
-    1/P of the optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with
-    overlap) and this rank's master copy. Stages 1 and 2 send alike. Left out: the norm and
-    the check for overflow; offloading; a bucket's parts that straddle owners.
+    Stage 3 reduce-scatters buckets and shards parameters. Each layer (leaf module) is gathered for
+    both passes, ahead of use along the trace of a whole iteration: in the hook of a layer, what it
+    lacks and then up to 5e7 values more in one message, while fewer than 1e9 are gathered. Layers
+    that are used again within 1e9 values stay gathered, so that the last ones of the forward pass
+    are not gathered again. Tensors of up to 1e5 values are never sharded; one all-gather brings
+    their new values. Gathers and reductions share one communicator. The trace holds from the third
+    iteration on.
+
+    ``overlap_comm`` reduces while the backward pass goes on, the kernels around a reduction on a
+    side stream. In stages 1 and 2 computation waits for the reduction of the bucket before, so that
+    one is under way. Without it, DeepSpeed's default below stage 3, the backward pass waits for
+    the reduction. With several micro-batches stage 1 reduces in the last, stages 2 and 3 in each.
+
+    In half precision parameters are gathered in bf16 and gradients sent in 16 bits, as they are
+    made, whatever `reduce_dtype` says; ``reduce`` sends them in another type
+    (communication_data_type).
+
+    Bytes a rank: 3 (P-1)/P x 4 a parameter in stages 1 and 2; 2 (P-1)/P x 4 unless gradients are
+    all-reduced; stage 3 as much as the former, and less by what stays gathered. Half of it in half
+    precision.
+    Memory: 1/P of the optimizer's state with the fp32 copy of 16-bit parameters, from stage 2 on of
+    the gradients, in stage 3 of the parameters; the buffer of gradients (two with overlap below
+    stage 3), this rank's master copy in fp32 too; in stage 3 up to 1e9 gathered values.
+    Left out: the norm and the check for overflow; offloading; a bucket's parts that straddle
+    owners; hooks of modules without parameters; waits of the host for gathers under way.
     """
 
-    summary: ClassVar[str] = "optimizer (and gradients) sharded, parameters gathered (ZeRO-1, -2)"
+    summary: ClassVar[str] = "optimizer, gradients and parameters sharded by stage (ZeRO-1, -2, -3)"
     citation: ClassVar[str] = (
         "Rajbhandari et al. 2020, ZeRO: Memory Optimizations Toward Training Trillion Parameter"
         " Models, SC (arXiv 1910.02054); code microsoft/DeepSpeed@38327e07"
-        " deepspeed/runtime/zero/stage_1_and_2.py, config.py, deepspeed/runtime/utils.py"
+        " deepspeed/runtime/zero/stage_1_and_2.py, config.py, deepspeed/runtime/utils.py;"
+        " deepspeedai/DeepSpeed@edaa7221 stage3.py, @00a31c99 partitioned_param_coordinator.py"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "(3 if reduction == 'all_reduce' else 2) * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = (
+        "(3 if stage < 3 and reduction == 'all_reduce' else 2) * (P - 1) / P * 4 * n"
+    )
     fusion: ClassVar[str] = "zero"
     lossy: ClassVar[bool] = False
 
-    stage: int = Field(1, ge=1, le=2, description="1: optimizer state sharded; 2: gradients too")
+    stage: int = Field(
+        1, ge=1, le=3, description="1: optimizer state sharded; 2: gradients too; 3: parameters too"
+    )
     gather: GatherType = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
-    overlap_comm: bool = Field(False, description="reduce while the backward pass goes on")
-    reduction: Literal["all_reduce", "reduce", "reduce_scatter"] = Field(
+    reduce: Literal["auto", "fp32", "bf16"] = Field(
+        "auto",
+        description="type of gradients sent; auto: 16 bits in half precision, else reduce_dtype",
+    )
+    overlap_comm: bool | None = Field(
+        None, description="reduce while the backward pass goes on; unless given, in stage 3 only"
+    )
+    reduction: Annotated[
+        Literal["all_reduce", "reduce", "reduce_scatter"], OnlyWith(stage=(1, 2))
+    ] = Field(
         "all_reduce", description="DeepSpeed's all-reduce or reduces, or the paper's reduce-scatter"
     )
+    prefetch_bucket: Annotated[int, OnlyWith(stage=3)] = Field(
+        GatherLimits().prefetch, ge=0, le=10**12, description="values gathered ahead in one hook"
+    )
+    persistence_threshold: Annotated[int, OnlyWith(stage=3)] = Field(
+        GatherLimits().persistence, ge=0, le=10**12, description="largest tensor never sharded"
+    )
+    max_live: Annotated[int, OnlyWith(stage=3)] = Field(
+        GatherLimits().live, ge=0, le=10**12, description="gathered values that stop gathers ahead"
+    )
+    max_reuse_distance: Annotated[int, OnlyWith(stage=3)] = Field(
+        GatherLimits().reuse, ge=0, le=10**12, description="values until reuse that keep a layer"
+    )
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are reduced while the backward pass goes on."""
+        return self.stage == 3 if self.overlap_comm is None else self.overlap_comm
+
+    def _limits(self) -> GatherLimits:
+        return GatherLimits(
+            self.prefetch_bucket, self.persistence_threshold, self.max_live, self.max_reuse_distance
+        )
+
+    def sent_width(self, value_bytes: float, world: MethodContext) -> float:
+        """Return the width of a gradient that is sent [bytes], of one asked for as wide."""
+        if self.reduce != "auto":
+            return _SENT_BYTES[self.reduce]
+        return min(value_bytes, 2.0) if in_half(world) else value_bytes
+
+    def refusal(self, world: MethodContext) -> str:
+        """Return why the stage does not run in a pipeline, or ""."""
+        if world.stages > 1 and self.stage > 1:
+            return (
+                f"of stage {self.stage} does not run in a pipeline: DeepSpeed's pipeline engine"
+                " allows stage 1, as gradients are added up over micro-batches; set stage=1"
+            )
+        return ""
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return a job for each bucket of gradients, and one that gathers the parameters."""
+        """Return a job for each bucket of gradients, and those that gather the parameters."""
         width = gathered_width(self.gather, world)
-        size_bytes = width * sum(bucket.elements for bucket in buckets)
-        gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)
-        if not self.overlap_comm:
-            # All run on one stream: a bucket's kernels wait for the reduction before them.
-            jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
-        return [*jobs, Job("parameters", (gather,), PassPoint("backward"), PassPoint("next"))]
+        if self.stage == 3:
+            return [*leaf_gathers(world, self._limits(), width), *jobs, *self._kept(world, width)]
+        # A bucket's kernels wait for the reduction before them.
+        jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
+        size_bytes = width * sum(bucket.elements for bucket in buckets)
+        return [*jobs, _gathers_all(size_bytes)]
+
+    def _kept(self, world: MethodContext, width: float) -> list[Job]:
+        """Return the gather of the tensors that are never sharded, whose shares were updated."""
+        kept = persistent_elements(leaf_modules(world), self._limits())
+        return [_gathers_all(width * kept)] if kept else []
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[Compute | Send]:
         """Return copies and reduction of one bucket."""
         n, own = bucket.elements, -(-bucket.elements // world.ranks)
-        into = elementwise(n, passes=2, launches=len(bucket.gradients))
-        pack = (elementwise(n, passes=2), elementwise(n, passes=2))
-        size_bytes, sends = bucket.size_bytes, 1
-        if self.reduction == "reduce":
+        width = self.sent_width(bucket.gradients[0].value_bytes, world)
+        passes = 2 * width / FLOAT
+        into = Compute((elementwise(n, passes, launches=len(bucket.gradients)),), "compress")
+        pack = Compute((elementwise(n, passes), elementwise(n, passes)), "compress")
+        out = Compute((elementwise(own, passes),), "decompress")
+        size_bytes, sends, reduction = width * n, 1, self.reduction
+        if self.stage == 3:
+            reduction = "reduce_scatter"
+        elif reduction == "reduce":
             size_bytes, sends = size_bytes / world.ranks, world.ranks
-        earliest: Literal["ready", "backward"] = "ready" if self.overlap_comm else "backward"
-        return [
-            Compute((into,), "compress"),
-            Compute(pack, "compress", earliest=earliest),
-            *[Send(self.reduction, size_bytes, earliest)] * sends,
-            Compute((elementwise(own, passes=2),), "decompress"),
-        ]
+        if self.overlaps:
+            first = into._replace(stream=_SIDE) if self.stage == 3 else into._replace(blocks=True)
+            pack, out = pack._replace(stream=_SIDE), out._replace(stream=_SIDE)
+            return [first, pack, *[Send(reduction, size_bytes)] * sends, out]
+        if self.stage == 3:
+            return [into, pack, Send(reduction, size_bytes), out._replace(blocks=True)]
+        earliest: Moment = "backward"
+        pack = pack._replace(earliest=earliest)
+        return [into, pack, *[Send(reduction, size_bytes, earliest)] * sends, out]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the gradients' buffers and of one rank's master copy."""
+        """Return the bytes of the gradients' buffers and of one rank's master copy, in fp32."""
         elements = sum(gradient.elements for gradient in gradients)
-        return float(FLOAT * (REDUCE_BUCKET * (1 + self.overlap_comm) + elements / ranks))
+        return float(FLOAT * (self._buffered(elements) + elements / ranks))
+
+    def _buffered(self, elements: int) -> int:
+        """Return the values in buffers of gradients and, in stage 3, of gathered parameters."""
+        if self.stage == 3:
+            return REDUCE_BUCKET + min(self.max_live, elements)
+        return REDUCE_BUCKET * (1 + self.overlaps)
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of buffers; in half precision the master copy is optimizer state."""
+        if not in_half(world) or world.profile is None:
+            return super().memory_in(world)
+        width = self.sent_width(world.profile.gradients[0].value_bytes, world)
+        return width * self._buffered(world.profile.elements)
 
     def exchanges_each(self, asked: bool | None) -> bool:
-        """Return what is asked, else whether gradients are sharded (stage 2): sent each time."""
-        return self.stage == 2 if asked is None else asked
+        """Return what is asked, else whether gradients are sharded (stages 2, 3): sent each time.
 
-    def kept_share(self, ranks: int) -> dict[str, float]:
+        Raises
+        ------
+        RequestError
+            If stage 3 is asked not to.
+        """
+        if self.stage == 3 and asked is False:
+            raise RequestError(
+                "exchange_each",
+                "zero of stage 3 keeps no whole gradients and reduces them in each micro-batch;"
+                " leave it out.",
+            )
+        return self.stage >= 2 if asked is None else asked
+
+    def kept_share(self, world: MethodContext) -> dict[str, float]:
         """Return 1/P for what the stage shards."""
-        gradients = 1.0 / ranks if self.stage == 2 else 1.0
-        return {"parameters": 1.0, "gradients": gradients, "optimizer": 1.0 / ranks}
+        share = 1.0 / world.ranks
+        return {
+            "parameters": share if self.stage == 3 else 1.0,
+            "gradients": share if self.stage >= 2 else 1.0,
+            "optimizer": share,
+        }
+
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return that half precision keeps 16-bit parameters and gradients."""
+        return MethodState(half=True, gradient_bytes=2.0)
+
+
+def _gathers_all(size_bytes: float) -> Job:
+    """Return the gather of updated parameters, which the next forward pass waits for."""
+    gather = Send("all_gather", size_bytes, earliest="update")
+    return Job("parameters", (gather,), PassPoint("backward"), PassPoint("next"))

@@ -130,7 +130,8 @@ def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
 
 
 def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    yield embedding(f"{prefix}.embed_tokens", shape.vocab, shape.hidden, tokens)
+    name = f"{prefix}.embed_tokens"
+    yield embedding(name, shape.vocab, shape.hidden, tokens, split="vocabulary")
     learned = tokens if shape.positions < 0 else shape.positions
     if learned:
         yield embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
@@ -139,10 +140,12 @@ def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[Model
 def _head(shape: Architecture, tokens: int) -> ModelLayer:
     if shape.tied:
         flops = 2.0 * shape.hidden * shape.vocab * tokens
-        made = matmul("lm_head", "linear", flops, shape.vocab * tokens, tokens)
+        outputs = shape.vocab * tokens
+        made = matmul("lm_head", "linear", flops, outputs, tokens, split="vocabulary")
         bias = (("lm_head.bias", (shape.vocab,)),)
         return replace(made, tensors=bias) if shape.head_bias else made
-    return linear("lm_head", shape.hidden, shape.vocab, tokens, bias=shape.head_bias)
+    width, biased = shape.hidden, shape.head_bias
+    return linear("lm_head", width, shape.vocab, tokens, bias=biased, split="vocabulary")
 
 
 def _block(
@@ -172,8 +175,17 @@ def _attention(
     query, pair = shape.heads * shape.head, shape.kv * shape.head
     biased = shape.bias in ("qkv", "attention", "all")
     rotary = 0.0 if shape.positions else 1.0
+    heads = {"q_proj": shape.heads, "k_proj": shape.kv, "v_proj": shape.kv}
     for part, width in (("q_proj", query), ("k_proj", pair), ("v_proj", pair)):
-        made = linear(f"{name}.{part}", shape.hidden, width, tokens, bias=biased)
+        made = linear(
+            f"{name}.{part}",
+            shape.hidden,
+            width,
+            tokens,
+            bias=biased,
+            split="column",
+            parts=heads[part],
+        )
         yield made if part == "v_proj" else replace(made, rotated=rotary * made.outputs)
     if shape.qk_norm:
         yield _norm(f"{name}.q_norm", shape, tokens * shape.heads, shape.head)
@@ -187,7 +199,7 @@ def _attention(
     share = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
     yield replace(made, flops=made.flops * share)
     biased = shape.bias in ("attention", "all")
-    yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased)
+    yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased, split="row")
 
 
 def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -199,27 +211,30 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
         query = linear(f"{name}.q_b_proj", shape.q_rank, wide, tokens, bias=False)
     else:
         query = linear(f"{name}.q_proj", shape.hidden, wide, tokens, bias=False)
-    yield replace(query, rotated=float(tokens * shape.heads * shape.rope))
+    turned = float(tokens * shape.heads * shape.rope)
+    yield replace(query, rotated=turned, split="column", parts=shape.heads)
     narrow = shape.kv_rank + shape.rope
     yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
     yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)
     both = 2 * shape.heads * shape.head
-    yield linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
+    made = linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
+    yield replace(made, split="column", parts=shape.heads)
     values = shape.heads * shape.head
     made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True)
     yield replace(made, flops=made.flops * (2 * shape.head + shape.rope) / (2 * shape.head))
-    yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False)
+    yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False, split="row")
 
 
 def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Iterator[ModelLayer]:
     biased, width = shape.bias in ("ffn", "all"), shape.hidden
+    up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased, split="column")
     if shape.gated:
-        yield linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, activated=True)
-        up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased)
+        gate = linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, split="column")
+        yield replace(gate, activated=True)
         yield replace(up, copies=up.outputs)
     else:
-        yield linear(f"{name}.up_proj", width, inner, tokens, bias=biased, activated=True)
-    yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased)
+        yield replace(up, activated=True)
+    yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
 def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -238,10 +253,10 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     spread = float(rows * width)
     if shape.gated:
         first = product("gate_up_proj", width, 2 * inner, activated=True)
-        yield replace(first, copies=first.outputs / 2 + spread)
+        yield replace(first, copies=first.outputs / 2 + spread, split="column")
     else:
-        yield product("up_proj", width, inner, activated=True, copies=spread)
-    yield product("down_proj", inner, width, copies=spread)
+        yield product("up_proj", width, inner, activated=True, copies=spread, split="column")
+    yield product("down_proj", inner, width, copies=spread, split="row")
     if shape.shared_gate:
         yield linear(f"{name}.shared_expert_gate", width, 1, tokens, bias=False)
     if shape.shared:
@@ -261,12 +276,14 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     for index in range(shape.layers):
         name = f"bert.layers.{index}"
         for part in ("query", "key", "value"):
-            yield linear(f"{name}.{part}", width, width, tokens)
+            made = linear(f"{name}.{part}", width, width, tokens, split="column")
+            yield replace(made, parts=shape.heads)
         yield attention(f"{name}.attn", width, tokens, heads=shape.heads, dropped=True)
-        yield linear(f"{name}.output", width, width, tokens)
+        yield linear(f"{name}.output", width, width, tokens, split="row")
         yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
-        yield linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
-        yield linear(f"{name}.dense", shape.ffn, width, tokens)
+        first = linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
+        yield replace(first, split="column")
+        yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
     if shape.types > 1:
         yield linear("bert.pooler", width, width)
@@ -280,6 +297,7 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
             2.0 * width * shape.vocab * tokens,
             4.0 * shape.vocab * tokens,
             tokens,
+            split="vocabulary",
         ),
     )
     for layer in masked:
@@ -363,6 +381,20 @@ def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architectu
     return made._replace(seq=512, gated=False, tied=True)
 
 
+def _qwen3(layers: int, hidden: int, heads: int, expert_ffn: int) -> Architecture:
+    made = Architecture(layers, hidden, heads, 4, 128, 3 * hidden, 151936, seq=4096, qk_norm=True)
+    return made._replace(experts=128, topk=8, expert_ffn=expert_ffn)
+
+
+def _gpt_oss(layers: int, experts: int) -> Architecture:
+    made = Architecture(layers, 2880, 64, 8, 64, 2880, 201088, seq=4096, bias="attention")
+    return made._replace(window=128, window_every=2, experts=experts, topk=4, expert_ffn=2880)
+
+
+def _nemotron(layers: int, hidden: int, heads: int, kv: int, ffn: int) -> Architecture:
+    return _llama(layers, hidden, heads, kv, ffn, 256000, seq=4096, norm="layer", gated=False)
+
+
 NAMED: dict[str, Architecture] = {
     # Brown et al., arXiv 2005.14165, table 2.1; XL with 16 heads, since its 24 do not divide 2048,
     # and 13B with a width of 5120, of which its 40 heads of 128 are.
@@ -414,10 +446,36 @@ NAMED: dict[str, Architecture] = {
     "mixtral-8x7b": _llama(
         32, 4096, 32, 8, 14336, 32000, seq=4096, experts=8, topk=2, expert_ffn=14336
     ),
+    # mistralai/Mixtral-8x22B-v0.1 config.json.
+    "mixtral-8x22b": _llama(
+        56, 6144, 48, 8, 16384, 32000, seq=4096, experts=8, topk=2, expert_ffn=16384
+    ),
     # Qwen2.5 technical report, arXiv 2412.15115, table 1; widths: Qwen/Qwen2.5-* config.json.
     "qwen2.5-7b": _llama(28, 3584, 28, 4, 18944, 152064, seq=4096, bias="qkv"),
     "qwen2.5-32b": _llama(64, 5120, 40, 8, 27648, 152064, seq=4096, bias="qkv"),
     "qwen2.5-72b": _llama(80, 8192, 64, 8, 29568, 152064, seq=4096, bias="qkv"),
+    # Qwen3 technical report, arXiv 2505.09388, table 2; widths: Qwen/Qwen3-*-A* config.json.
+    "qwen3-30b-a3b": _qwen3(48, 2048, 32, 768),
+    "qwen3-235b-a22b": _qwen3(94, 4096, 64, 1536),
+    # gpt-oss, arXiv 2508.10925, section 2; widths: openai/gpt-oss-* config.json. Biases of experts
+    # and attention sinks (0.04 % of the parameters) are left out.
+    "gpt-oss-20b": _gpt_oss(24, 32),
+    "gpt-oss-120b": _gpt_oss(36, 128),
+    # NVIDIA/NeMo@e2de75c1 nemo/collections/llm/gpt/model/nemotron.py; 256000 words: Nemotron-4,
+    # arXiv 2402.16819 (15B) and 2406.11704 (340B), tables 1; 8B: nvidia/nemotron-3-8b-base-4k.
+    "nemotron3-8b": _nemotron(32, 4096, 32, 32, 16384),
+    "nemotron3-22b": _nemotron(40, 6144, 48, 48, 24576),
+    "nemotron4-15b": _nemotron(32, 6144, 48, 8, 24576),
+    "nemotron4-340b": _nemotron(96, 18432, 96, 8, 73728),
+    # BigScience Workshop, arXiv 2211.05100, table 3; 250880 words with padding, no learned
+    # positions (ALiBi), a normalised embedding: bigscience/bloom config.json.
+    "bloom-176b": Architecture(
+        *(70, 14336, 112, 112, 128, 57344, 250880),
+        norm="layer",
+        gated=False,
+        bias="all",
+        tied=True,
+    ),
     # Gemma 2, arXiv 2408.00118, table 1.
     "gemma2-9b": Architecture(
         42,
@@ -433,8 +491,9 @@ NAMED: dict[str, Architecture] = {
         window=4096,
         window_every=2,
     ),
-    # DeepSeek-V2-Lite, arXiv 2405.04434, appendix B; DeepSeek-V3, arXiv 2412.19437, section 4.2
-    # (without its module that predicts a second token).
+    # DeepSeek-V2 and -V2-Lite, arXiv 2405.04434, section 3.1.2 and appendix B; DeepSeek-V3, arXiv
+    # 2412.19437, section 4.2 (without its module that predicts a second token); Kimi K2, arXiv
+    # 2507.20534, table 2: DeepSeek-V3's blocks, moonshotai/Kimi-K2-Base config.json.
     "deepseek-v2-lite": Architecture(
         27,
         2048,
@@ -450,6 +509,30 @@ NAMED: dict[str, Architecture] = {
         shared=2,
         dense=1,
         kv_rank=512,
+        rope=64,
+    ),
+    "deepseek-v2": Architecture(
+        *(60, 5120, 128, 128, 128, 12288, 102400),
+        seq=4096,
+        experts=160,
+        topk=6,
+        expert_ffn=1536,
+        shared=2,
+        dense=1,
+        kv_rank=512,
+        q_rank=1536,
+        rope=64,
+    ),
+    "kimi-k2": Architecture(
+        *(61, 7168, 64, 64, 128, 18432, 163840),
+        seq=4096,
+        experts=384,
+        topk=8,
+        expert_ffn=2048,
+        shared=1,
+        dense=1,
+        kv_rank=512,
+        q_rank=1536,
         rope=64,
     ),
     "deepseek-v3": Architecture(

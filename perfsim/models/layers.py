@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 __all__ = [
+    "HEAD_WIDTH",
     "LayerShape",
     "ModelBuilder",
     "ModelLayer",
+    "Split",
     "attention",
     "batchnorm",
     "conv",
@@ -24,8 +27,15 @@ __all__ = [
 LayerShape = tuple[int, ...]
 _FLOAT_BYTES = 4
 """Bytes of an fp32 value."""
-_HEAD_WIDTH = 64
+HEAD_WIDTH = 64
 """Values of a head of attention in BERT, GPT-2 and ViT."""
+
+
+Split = Literal["", "column", "row", "vocabulary"]
+"""How tensor parallelism divides a layer's matrix (Shoeybi et al., arXiv 1909.08053, section 3).
+
+By its outputs ("column"), by its inputs, so that the outputs are sums over ranks ("row"), or by the
+words of an embedding or output layer ("vocabulary"); "" leaves it whole on every rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class ModelLayer:
     dropped : values for one sample that dropout passes over
     activated : whether a GELU or a ReLU follows a dense layer
     rotated : values for one sample that rotary positions turn
+    split : how tensor parallelism divides it
+    parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     """
 
     name: str
@@ -65,6 +77,8 @@ class ModelLayer:
     dropped: float = 0.0
     activated: bool = False
     rotated: float = 0.0
+    split: Split = ""
+    parts: int = 0
 
     @property
     def outputs(self) -> float:
@@ -153,6 +167,8 @@ def linear(
     bias: bool = True,
     transposed: bool = False,
     activated: bool = False,
+    split: Split = "",
+    parts: int = 0,
 ) -> ModelLayer:
     """Return a dense layer on ``rows`` vectors; ``transposed`` stores its weight as (in, out).
 
@@ -167,14 +183,26 @@ def linear(
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * outputs * rows
     written = float(_FLOAT_BYTES * outputs * rows)
-    made = ModelLayer(name, "linear", tuple(tensors), flops, written, rows)
-    return replace(made, activated=True) if activated else made
+    return ModelLayer(
+        name,
+        "linear",
+        tuple(tensors),
+        flops,
+        written,
+        rows,
+        activated=activated,
+        split=split,
+        parts=parts,
+    )
 
 
-def embedding(name: str, entries: int, features: int, rows: int) -> ModelLayer:
+def embedding(
+    name: str, entries: int, features: int, rows: int, *, split: Split = ""
+) -> ModelLayer:
     """Return an embedding table of ``entries`` vectors; a sample looks up ``rows``."""
     tensors = ((f"{name}.weight", (entries, features)),)
-    return ModelLayer(name, "embedding", tensors, 0.0, float(_FLOAT_BYTES * features * rows))
+    written = float(_FLOAT_BYTES * features * rows)
+    return ModelLayer(name, "embedding", tensors, 0.0, written, split=split)
 
 
 def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> ModelLayer:
@@ -210,12 +238,14 @@ def attention(
     """
     flops = 4.0 * tokens * tokens * width
     written = float(_FLOAT_BYTES * tokens * width)
-    heads = heads or width // _HEAD_WIDTH
+    heads = heads or width // HEAD_WIDTH
     scores = float(heads * tokens**2) * dropped
     made = ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
     return replace(made, dropped=scores)
 
 
-def matmul(name: str, kind: str, flops: float, outputs: int, rows: int = 0) -> ModelLayer:
+def matmul(
+    name: str, kind: str, flops: float, outputs: int, rows: int = 0, *, split: Split = ""
+) -> ModelLayer:
     """Return a matrix product without parameters of its own, such as a tied output layer."""
-    return ModelLayer(name, kind, (), flops, float(_FLOAT_BYTES * outputs), rows)
+    return ModelLayer(name, kind, (), flops, float(_FLOAT_BYTES * outputs), rows, split=split)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.models.layers import (
+    HEAD_WIDTH,
     ModelBuilder,
     ModelLayer,
     attention,
@@ -53,16 +54,18 @@ def _check_tokens(model: str, tokens: int, positions: int) -> None:
 
 
 def _bert_block(name: str, width: int, tokens: int) -> list[ModelLayer]:
-    part = f"{name}.attention"
+    part, heads = f"{name}.attention", width // HEAD_WIDTH
+    inner = linear(f"{name}.intermediate.dense", width, 4 * width, tokens, split="column")
     return [
-        linear(f"{part}.self.query", width, width, tokens),
-        linear(f"{part}.self.key", width, width, tokens),
-        linear(f"{part}.self.value", width, width, tokens),
+        *[
+            linear(f"{part}.self.{one}", width, width, tokens, split="column", parts=heads)
+            for one in ("query", "key", "value")
+        ],
         attention(f"{part}.self", width, tokens, dropped=True),
-        linear(f"{part}.output.dense", width, width, tokens),
+        linear(f"{part}.output.dense", width, width, tokens, split="row"),
         layernorm(f"{part}.output.LayerNorm", width, tokens, added=True, dropped=True),
-        linear(f"{name}.intermediate.dense", width, 4 * width, tokens, activated=True),
-        linear(f"{name}.output.dense", 4 * width, width, tokens),
+        replace(inner, activated=True),
+        linear(f"{name}.output.dense", 4 * width, width, tokens, split="row"),
         layernorm(f"{name}.output.LayerNorm", width, tokens, added=True, dropped=True),
     ]
 
@@ -76,6 +79,7 @@ def _pretraining_heads(width: int, tokens: int) -> list[ModelLayer]:
         2.0 * width * _BERT_VOCABULARY * tokens,
         4.0 * _BERT_VOCABULARY * tokens,
         tokens,
+        split="vocabulary",
     )
     masked = [
         linear("cls.predictions.transform.dense", width, width, tokens),
@@ -113,8 +117,9 @@ def bert(
     """
     _check_tokens(f"bert-{size}", tokens, _BERT_POSITIONS)
     width, own_depth = _BERT_SIZES[size]
+    words = "bert.embeddings.word_embeddings"
     layers = [
-        embedding("bert.embeddings.word_embeddings", _BERT_VOCABULARY, width, tokens),
+        embedding(words, _BERT_VOCABULARY, width, tokens, split="vocabulary"),
         embedding("bert.embeddings.position_embeddings", _BERT_POSITIONS, width, tokens),
         embedding("bert.embeddings.token_type_embeddings", 2, width, tokens),
         layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True),
@@ -184,7 +189,7 @@ def decoder(name: str, size: DecoderSize, tokens: int) -> tuple[ModelLayer, ...]
     _check_tokens(name, tokens, size.positions)
     width = size.width
     layers = [
-        embedding("transformer.wte", size.vocabulary, width, tokens),
+        embedding("transformer.wte", size.vocabulary, width, tokens, split="vocabulary"),
         embedding("transformer.wpe", size.positions, width, tokens),
     ]
     for block in range(size.depth):
@@ -192,19 +197,21 @@ def decoder(name: str, size: DecoderSize, tokens: int) -> tuple[ModelLayer, ...]
         attended = attention(
             f"{part}.attn", width, tokens, heads=size.heads, causal=True, dropped=True
         )
+        joint = linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True)
+        inner = linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True)
         layers += [
             layernorm(f"{part}.ln_1", width, tokens, added=True, dropped=True),
-            linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True),
+            replace(joint, split="column", parts=size.heads),
             attended,
-            linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True),
+            linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True, split="row"),
             layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
-            linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True, activated=True),
-            linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True),
+            replace(inner, activated=True, split="column"),
+            linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row"),
         ]
     head = 2.0 * width * size.vocabulary * tokens
     layers += [
         layernorm("transformer.ln_f", width, tokens),
-        matmul("lm_head", "linear", head, size.vocabulary * tokens, tokens),
+        matmul("lm_head", "linear", head, size.vocabulary * tokens, tokens, split="vocabulary"),
     ]
     return tuple(layers)
 
@@ -232,14 +239,16 @@ def vit(size: str) -> tuple[ModelLayer, ...]:
     ]
     for block in range(depth):
         name = f"blocks.{block}"
+        joint = linear(f"{name}.attn.qkv", width, 3 * width, rows)
+        inner = linear(f"{name}.mlp.fc1", width, 4 * width, rows)
         layers += [
             layernorm(f"{name}.norm1", width, rows, added=True),
-            linear(f"{name}.attn.qkv", width, 3 * width, rows),
+            replace(joint, split="column", parts=width // HEAD_WIDTH),
             attention(f"{name}.attn", width, rows),
-            linear(f"{name}.attn.proj", width, width, rows),
+            linear(f"{name}.attn.proj", width, width, rows, split="row"),
             layernorm(f"{name}.norm2", width, rows, added=True),
-            linear(f"{name}.mlp.fc1", width, 4 * width, rows, activated=True),
-            linear(f"{name}.mlp.fc2", 4 * width, width, rows),
+            replace(inner, activated=True, split="column"),
+            linear(f"{name}.mlp.fc2", 4 * width, width, rows, split="row"),
         ]
     layers += [layernorm("norm", width, rows), linear("head", width, 1000)]
     return tuple(layers)

@@ -124,6 +124,8 @@ class Cluster:
     servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
     background : share of every link between nodes that other traffic takes
     derived : what collectives cost by the data sheet of the nodes, where the network is a node type
+    crowd : of a group of ranks, groups that send out of a node at once, this one among them
+    shared_nics : NICs that these groups share; 0 where it is no group
     """
 
     gpus: int
@@ -140,6 +142,8 @@ class Cluster:
     servers: int = 0
     background: float = 0.0
     derived: DerivedCollectives | None = None
+    crowd: int = 1
+    shared_nics: int = 0
 
     @property
     def nodes(self) -> int:
@@ -277,6 +281,9 @@ class Cluster:
             If there is no such collective, algorithm or protocol, or these ranks or this library
             cannot use it; lists those there are.
         """
+        crowded = self._crowded(collective, size_bytes, algorithm, protocol)
+        if crowded is not None:
+            return crowded
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol)
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
@@ -315,13 +322,22 @@ class Cluster:
         """
         if group == "all":
             return self.cost(collective, size_bytes, algorithm, protocol)
-        part = self.cluster_of(group)
-        if part.nodes == 1:
-            return part.cost(collective, size_bytes, algorithm, protocol)
-        crossed = 1 if part._one_rank_sends(collective) else part.nics_in_use
-        met = groups_per_nic(group, self.gpus_per_node) * crossed / self.nics_in_use
+        return self.cluster_of(group).cost(collective, size_bytes, algorithm, protocol)
+
+    def _crowded(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost | None:
+        """Return what a collective costs beside those of the other groups of its nodes.
+
+        None where it has the NICs to itself.
+        """
+        if self.nodes == 1 or self.crowd == 1:
+            return None
+        crossed = 1 if self._one_rank_sends(collective) else self.nics_in_use
+        met = self.crowd * crossed / self.shared_nics
         if met <= 1.0:
-            return part.cost(collective, size_bytes, algorithm, protocol)
+            return None
+        part = self.uncrowded()
         crowded = part.cost(collective, size_bytes * met, algorithm, protocol)
         latency_s = crowded.latency_s
         named = algorithm != AUTO
@@ -333,6 +349,10 @@ class Cluster:
             latency_s=latency_s,
             sent_bytes=crowded.sent_bytes / met,
         )
+
+    def uncrowded(self) -> Cluster:
+        """Return the group as if no other sent out of its nodes."""
+        return replace(self, crowd=1)
 
     def _alike(
         self, collective: str, size_bytes: float, larger_bytes: float, protocol: str
@@ -356,12 +376,23 @@ class Cluster:
     def cluster_of(self, group: Group) -> Cluster:
         """Return one group of the ranks as a cluster of its own."""
         placement = group_placement(group, self.gpus, self.nodes, self.gpus_per_node)
+        return self.placed(placement, groups_per_nic(group, self.gpus_per_node))
+
+    def placed(self, placement: tuple[int, ...], crowd: int = 1) -> Cluster:
+        """Return a group of the ranks with so many on each of its nodes, as a cluster of its own.
+
+        Parameters
+        ----------
+        crowd : groups like it that send out of a node at once, it among them
+        """
         return replace(
             self,
             gpus=sum(placement),
             placement=placement,
             inter=self.inter if len(placement) > 1 else None,
             intra=self.intra if max(placement) > 1 else None,
+            crowd=self.crowd * crowd,
+            shared_nics=self.shared_nics or self.nics_in_use,
         )
 
     @property
@@ -397,6 +428,8 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
+        if self.crowd > 1 and self.nodes > 1:
+            return self.cost(collective, size_bytes, algorithm, protocol).seconds
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol).seconds
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)

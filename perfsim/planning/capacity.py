@@ -1,7 +1,8 @@
 """plan(): which cluster and method train a model in time and within a budget.
 
 A run is an iteration's prediction times the iterations that the target's samples and epochs need;
-its cost is GPU hours times the prices of a file that the user keeps.
+its cost is GPU hours times the prices of a file that the user keeps. Of models that fit on no GPU
+whole, each cluster is planned with its fastest parallelism that fits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.errors import RequestError, nearest, shown
-from perfsim.prediction import Prediction, predict
+from perfsim.planning.divisions import fixed_fields
+from perfsim.planning.parallelism import (
+    NothingFitsError,
+    TriedDivision,
+    fastest_division,
+    predicted_division,
+)
+from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario, with_gpu
 from perfsim.scenario import Scenario, parse_types
@@ -144,13 +152,17 @@ class Prices:
 
 @dataclass(frozen=True)
 class ParetoChoice:
-    """One cluster and method: how long the run takes, and its cost if there is a price."""
+    """One cluster and method: how long the run takes, and its cost if there is a price.
 
-    prediction: Prediction
+    ``divided`` is how training is divided there, where that was searched.
+    """
+
+    prediction: PredictedIteration
     seconds: float
     interval_s: tuple[float, float]
     cost: float | None
     power_w: float | None = None
+    divided: TriedDivision | None = None
 
     @property
     def energy_kwh(self) -> float | None:
@@ -177,7 +189,8 @@ class ParetoChoice:
         """Return cluster and method in words."""
         asked = self.scenario
         where = "in one node" if asked.nodes == 1 else f"over {asked.net}"
-        return f"{asked.method} on {asked.gpus} {asked.gpu} {where}"
+        how = f", {self.divided.division.words}" if self.divided else ""
+        return f"{asked.method} on {asked.gpus} {asked.gpu} {where}{how}"
 
     def excess(self, target: Target) -> float:
         """Return the larger ratio of time or cost to its limit; up to 1 meets the target."""
@@ -205,17 +218,22 @@ class ParetoChoice:
             "scaling_efficiency": self.prediction.scaling_efficiency,
             "meets": self.excess(target) <= 1.0,
             "surely_in_time": target.deadline_s is None or high <= target.deadline_s,
+            **({"parallelism": self.divided.to_dict()} if self.divided else {}),
         }
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """All clusters and methods that were predicted, and which cannot be used, with the reason."""
+    """All clusters and methods that were predicted, and which cannot be used, with the reason.
+
+    ``searched`` says why parallelism was searched, "" where it was not.
+    """
 
     target: Target
     choices: list[ParetoChoice]
     left_out: dict[str, str]
     prices: Prices
+    searched: str = ""
 
     @property
     def meeting(self) -> list[ParetoChoice]:
@@ -250,6 +268,7 @@ class ClusterPlan:
             "What does not fit into a GPU's memory is left out unless `ignore_memory` is given;"
             " activations count where perfsim has the model's layers.",
         ]
+        notes += [self.searched] if self.searched else []
         if self.target.gpu_power_w is None:
             notes.append("For the energy, give the power of a GPU (`gpu_power` 250W).")
         else:
@@ -300,6 +319,8 @@ def plan(
     tell: Callable[[int, int], None] | None = None,
     *,
     ignore_memory: bool = False,
+    parallelism: bool | None = None,
+    global_batch: int | None = None,
 ) -> ClusterPlan:
     """Predict every cluster and method, and compare them with a target.
 
@@ -311,6 +332,10 @@ def plan(
     catalog : where profiles are; a session reads each file once
     tell : called with how many are done, and of how many
     ignore_memory : whether what needs more memory than the GPU has may be chosen
+    parallelism : whether the fastest parallelism of each cluster is searched; None: where the
+        state of the training fits nowhere otherwise
+    global_batch : samples of an iteration over all GPUs, where parallelism is searched; None: as
+        many as the scenario asks for
 
     Raises
     ------
@@ -321,27 +346,50 @@ def plan(
     _check_budget(target, prices)
     for scenario in scenarios:
         check_one_type(scenario.gpu)
-    left: dict[str, str] = {}
-    large: dict[str, tuple[float, float]] = {}
-    choices = []
-    for done, prediction in enumerate(
-        _predicted(scenarios, catalog, left, large, ignore_memory=ignore_memory), 1
-    ):
-        if tell is not None:
-            tell(done, len(scenarios))
-        if prediction is not None:
-            choices.append(_choice(prediction, target, prices))
+    tried = _Tried(catalog, ignore_memory, global_batch)
+    searched = ""
+    if parallelism:
+        searched = f"Each cluster has its fastest parallelism that fits{tried.batch_words}."
+        predictions = _counted(map(tried.divided, scenarios), len(scenarios), tell)
+    else:
+        predictions = _counted(map(tried.predicted, scenarios), len(scenarios), tell)
+        if not predictions and parallelism is None and tried.state_fits_nowhere:
+            searched = (
+                "The training fits nowhere with the model whole on each GPU: each cluster has its"
+                f" fastest parallelism that fits{tried.batch_words}."
+            )
+            tried = _Tried(catalog, ignore_memory, global_batch)
+            predictions = _counted(map(tried.divided, scenarios), len(scenarios), tell)
+    left = tried.left
+    choices = [_choice(*one, target, prices) for one in predictions]
     if target.budget is not None:
         for one in choices:
             if one.cost is None:
                 left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
         choices = [one for one in choices if one.cost is not None]
     if not choices:
-        raise RequestError("", f"no cluster can be used: {_reasons(left, large)}.")
-    result = ClusterPlan(target, choices, left, prices)
+        raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
+    result = ClusterPlan(target, choices, left, prices, searched)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
     return result
+
+
+_Divided = tuple[PredictedIteration, TriedDivision | None]
+"""A prediction, and how training is divided where that was searched."""
+
+
+def _counted(
+    found: Iterator[_Divided | None], count: int, tell: Callable[[int, int], None] | None
+) -> list[_Divided]:
+    """Return what can be used, telling how many are done."""
+    kept = []
+    for done, one in enumerate(found, 1):
+        if tell is not None:
+            tell(done, count)
+        if one is not None:
+            kept.append(one)
+    return kept
 
 
 def check_one_type(gpu: str | None) -> None:
@@ -390,41 +438,84 @@ def _reasons(left: Mapping[str, str], large: Mapping[str, tuple[float, float]]) 
     return "; ".join(sorted(reasons))
 
 
-def _predicted(
-    scenarios: Sequence[Scenario],
-    catalog: Catalog,
-    left: dict[str, str],
-    large: dict[str, tuple[float, float]],
-    *,
-    ignore_memory: bool,
-) -> Iterator[Prediction | None]:
-    """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used.
+_STATE = ("parameters", "gradients", "optimizer", "copies")
+"""Parts of memory that are there whatever the micro-batch."""
 
-    ``large`` gets the bytes needed and those there where it is for memory.
+
+class _Tried:
+    """Predicts scenarios, and keeps why some cannot be used.
+
+    ``left`` has the reasons by cluster and method, ``large`` the bytes needed and those there where
+    it is for memory.
     """
-    for scenario in scenarios:
-        gpu = with_gpu(scenario, catalog)[0].gpu
-        name = f"{scenario.method} on {scenario.gpus} {gpu} over {scenario.net}"
+
+    def __init__(self, catalog: Catalog, ignore_memory: bool, global_batch: int | None) -> None:
+        self.catalog, self.ignore_memory = catalog, ignore_memory
+        self.global_batch = global_batch
+        self.left: dict[str, str] = {}
+        self.large: dict[str, tuple[float, float]] = {}
+        self._states_fit: list[bool] = []
+
+    @property
+    def batch_words(self) -> str:
+        """Say how many samples an iteration has where parallelism is searched."""
+        if self.global_batch is None:
+            return "; an iteration has as many samples as asked for (`batch` on each GPU)"
+        return f" at {self.global_batch:,} samples an iteration"
+
+    @property
+    def state_fits_nowhere(self) -> bool:
+        """Whether all that was predicted lacks memory for its state alone."""
+        return bool(self._states_fit) and not any(self._states_fit)
+
+    def predicted(self, scenario: Scenario) -> _Divided | None:
+        """Return a scenario's prediction; None if it cannot be used."""
+        name = self._name(scenario, scenario.method)
         try:
-            prediction = predict(scenario, catalog)
+            prediction = predict(scenario, self.catalog)
         except RequestError as error:
-            left[name] = str(error)
-            yield None
-            continue
-        needed = sum(prediction.memory_bytes.values())
-        memory = usable_bytes(load_device(prediction.scenario.gpu, catalog).memory_bytes)
-        if needed > memory and not ignore_memory:
-            large[name] = needed, memory
-            left[name] = (
+            self.left[name] = str(error)
+            return None
+        parts = prediction.memory_bytes
+        needed = sum(parts.values())
+        memory = usable_bytes(load_device(prediction.scenario.gpu, self.catalog).memory_bytes)
+        self._states_fit.append(sum(parts[part] for part in _STATE) <= memory)
+        if needed > memory and not self.ignore_memory:
+            self.large[name] = needed, memory
+            self.left[name] = (
                 f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
                 " it (`ignore_memory` takes it nevertheless)"
             )
-            yield None
-            continue
-        yield prediction
+            return None
+        return prediction, None
+
+    def divided(self, scenario: Scenario) -> _Divided | None:
+        """Return the prediction of a scenario's fastest parallelism; None if none can be used."""
+        method = scenario.method if "method" in fixed_fields(scenario) else "parallelism"
+        name = self._name(scenario, method)
+        try:
+            best = fastest_division(
+                scenario,
+                self.catalog,
+                global_batch=self.global_batch,
+                ignore_memory=self.ignore_memory,
+            )
+            return predicted_division(best, self.catalog)[0], best
+        except NothingFitsError as error:
+            self.large[name] = error.needed, error.usable
+            self.left[name] = str(error)
+        except RequestError as error:
+            self.left[name] = str(error)
+        return None
+
+    def _name(self, scenario: Scenario, method: str) -> str:
+        gpu = with_gpu(scenario, self.catalog)[0].gpu
+        return f"{method} on {scenario.gpus} {gpu} over {scenario.net}"
 
 
-def _choice(prediction: Prediction, target: Target, prices: Prices) -> ParetoChoice:
+def _choice(
+    prediction: PredictedIteration, divided: TriedDivision | None, target: Target, prices: Prices
+) -> ParetoChoice:
     asked = prediction.scenario
     iterations = target.samples_of(asked.method) / (
         prediction.samples_per_s * prediction.iteration_s
@@ -439,6 +530,7 @@ def _choice(prediction: Prediction, target: Target, prices: Prices) -> ParetoCho
         (low, high),
         price.per_gpu_hour * hours if price else None,
         target.gpu_power_w,
+        divided,
     )
 
 

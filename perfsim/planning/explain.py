@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from perfsim.scenario import Scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
+from perfsim.schedule.stage_passes import AXIS_WORDS
 from perfsim.session import default_session
 from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
@@ -40,12 +41,14 @@ __all__ = [
     "Exposed",
     "Improvement",
     "PathStep",
+    "WaitingTime",
     "critical_path",
     "explain",
     "exposed",
     "improvements",
     "one_run",
     "periods_shown",
+    "waiting_times",
     "with_bucket",
 ]
 
@@ -160,12 +163,21 @@ class Improvement:
     elasticity: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingTime:
+    """Time of an iteration that dividing or sharding the model costs: what for, how long [s]."""
+
+    what: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why one prediction is as it is; `to_dict` has it as plain data.
 
     ``paths`` has one for each round of the method's period; ``improvements`` are by saving, the
-    largest first.
+    largest first; ``waits`` is what dividing or sharding the model costs, in the order of an
+    iteration.
     """
 
     prediction: Prediction
@@ -175,6 +187,7 @@ class Explanation:
     bandwidth: BreakEven
     gpus: BreakEven
     notes: list[str]
+    waits: list[WaitingTime] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, by the contract perfsim/explain/1."""
@@ -202,6 +215,7 @@ class Explanation:
                 for path in self.paths
             ],
             "exposed": [asdict(bucket) for bucket in self.exposed],
+            **({"waits": [asdict(one) for one in self.waits]} if self.waits else {}),
             "sensitivity": [asdict(one) for one in self.improvements],
             "break_even": {
                 "bandwidth": _break_even(self.bandwidth),
@@ -275,6 +289,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
 
         still = pin_messages(plans, timelines)
         scale = prediction.iteration_s / steady_s(still)
+    by_bucket = exposed(plans, timelines)
     along_bandwidth = breakeven.bandwidth_break_even(setup)
     along_gpus = breakeven.gpu_break_even(setup, catalog)
     return Explanation(
@@ -287,12 +302,49 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
             )
             for plan, timeline in zip(plans, timelines, strict=True)
         ],
-        exposed(plans, timelines),
+        by_bucket,
         improvements(setup, still, prediction.iteration_s, scale),
         along_bandwidth,
         along_gpus,
         _notes(scenario, plans, timelines, along_gpus),
+        waiting_times(setup, prediction, by_bucket, catalog),
     )
+
+
+_GATHERS = "all_gather"
+
+
+def waiting_times(
+    setup: Setup, prediction: Prediction, buckets: Sequence[Exposed], catalog: Catalog
+) -> list[WaitingTime]:
+    """Return what dividing or sharding a model costs in an iteration; [] where it is neither.
+
+    Exposed communication is divided by what it is for. Imbalance is what the iteration would save
+    with as many tokens for each rank of experts, host what it would save if its launches were free.
+
+    Parameters
+    ----------
+    buckets : exposed communication, as `exposed` returns it
+    """
+    parallel, scenario = prediction.parallel, setup.scenario
+    if parallel is None and not setup.method.shards_parameters:
+        return []
+    axes = set(AXIS_WORDS.values())
+    found = [("pipeline bubble", parallel.bubble_s if parallel else 0.0)]
+    for words in AXIS_WORDS.values():
+        found.append((words, sum(one.exposed_s for one in buckets if one.bucket == words)))
+    data = [one for one in buckets if one.bucket not in axes]
+    for words, gathers in (("exposed gathers", True), ("exposed reductions of gradients", False)):
+        some = [one.exposed_s for one in data if one.collectives.startswith(_GATHERS) == gathers]
+        found.append((words, sum(some)))
+    profile = setup.profile
+    bound_s = (1.0 - profile.device_share) * (profile.forward_s + profile.backward_s)
+    if parallel is None:
+        found.append(("launches of the host", bound_s * scenario.accumulate))
+    if scenario.imbalance > 1.0:
+        even = predict(scenario.model_copy(update={"imbalance": 1.0}), catalog)
+        found.append(("imbalance of experts", prediction.iteration_s - even.iteration_s))
+    return [WaitingTime(words, seconds) for words, seconds in found if seconds > 0]
 
 
 def _notes(
@@ -465,6 +517,7 @@ def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
     for index, start, end in timeline.intervals():
         task = tasks[index]
         what, _, job = task.name.partition(" ")
+        job = AXIS_WORDS.get(str(task.group), job)
         if task.kind == "communicate":
             busy[job] = busy.get(job, 0.0) + end - start
             collectives.setdefault(job, []).append(what)

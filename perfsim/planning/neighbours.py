@@ -441,7 +441,7 @@ def _published(
             return None
     except PerfsimError:
         return None
-    samples = known.gpus * setup.samples
+    samples = setup.replicas * setup.samples
     rates = {
         "throughput": case.value,
         "throughput_per_gpu": case.value * known.gpus,

@@ -121,7 +121,7 @@ def row_figures(
 ) -> list[Any]:
     """Return a row's figures, as ``predict()`` computes them: floats, or arrays of floats."""
     batch, gpus = setup.samples, setup.scenario.gpus
-    samples_per_s = batch * gpus / iteration_s
+    samples_per_s = batch * setup.replicas / iteration_s
     efficiency = samples_per_s / (gpus * batch / single_s)
     period = sum(plan.iterations for plan in plans)
     sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period

@@ -2,6 +2,7 @@
 
 Numbers are tried on a coarse logarithmic grid, then between the neighbours of the best value;
 algorithms are all tried. Whole predictions are compared: each trial plans and simulates anew.
+How the model is divided among GPUs is searched by itself (`perfsim.planning.parallelism`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.memory import check_fits, memory_use
 from perfsim.methods import load_method, method_class, method_name
+from perfsim.planning.divisions import fixed_fields
+from perfsim.planning.parallelism import (
+    FRONT_LIMIT,
+    ParallelSearch,
+    iteration_as_asked,
+    search_parallelism,
+)
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
@@ -29,6 +37,7 @@ from perfsim.what_if import steady_s
 
 __all__ = [
     "FLAT_SHARE",
+    "PARALLELISM",
     "TUNABLES",
     "TUNE_SCHEMA",
     "SearchCurve",
@@ -45,11 +54,15 @@ __all__ = [
     "refuse",
     "tunables",
     "tune",
+    "tune_parallelism",
     "with_best",
     "with_value",
 ]
 
 TUNE_SCHEMA = "perfsim/tune/1"
+
+PARALLELISM = "parallelism"
+"""What is searched by itself: how the model and its training are divided among GPUs."""
 
 FLAT_SHARE = 0.01
 """Values whose iteration is within this share of the shortest are as good."""
@@ -227,12 +240,17 @@ class TunedValue:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The best value of each thing that was tuned; `to_dict` has it as plain data."""
+    """The best value of each thing that was tuned; `to_dict` has it as plain data.
+
+    ``iteration_s`` is that of the scenario as asked, None where that trains other samples, does not
+    fit in memory or cannot run. ``parallelism`` is what was searched in place of single values.
+    """
 
     scenario: ResolvedScenario
-    iteration_s: float
+    iteration_s: float | None
     tuned: list[TunedValue]
     notes: list[str]
+    parallelism: ParallelSearch | None = None
 
     @property
     def best(self) -> TunedValue:
@@ -241,11 +259,13 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tuning as plain data, by the contract perfsim/tune/1."""
+        searched = self.parallelism
         return {
             "schema": TUNE_SCHEMA,
             "scenario": self.scenario.to_dict(),
             "iteration_s": self.iteration_s,
             "tuned": [one.to_dict() for one in self.tuned],
+            **({} if searched is None else {PARALLELISM: searched.to_dict()}),
             "notes": list(self.notes),
         }
 
@@ -300,8 +320,71 @@ def tune(
     return Tuning(setup.resolved_scenario(), asked_s, tuned, [*notes, *_notes(setup, tuned)])
 
 
+def tune_parallelism(
+    scenario: Scenario,
+    catalog: Catalog | None = None,
+    *,
+    by: str = "time",
+    global_batch: int | None = None,
+    gpus_up_to: int | None = None,
+    ignore_memory: bool = False,
+) -> Tuning:
+    """Return the best ways to divide a model and its training among GPUs.
+
+    The parameters are those of `perfsim.planning.parallelism.search_parallelism`.
+
+    Raises
+    ------
+    RequestError
+        If the model cannot be divided, no division keeps the global batch, or none fits.
+    DataError
+        If a data file is damaged.
+
+    Examples
+    --------
+    >>> from perfsim.scenario import Scenario
+    >>> asked = Scenario(model="llama3-8b", gpus=16, node="dgx-h100", net="dgx-h100", tp=8)
+    >>> found = tune_parallelism(asked, global_batch=32).parallelism
+    >>> found.best.tried.division.tp, found.best.tried.samples
+    (8, 32)
+    """
+    catalog = catalog or default_session()
+    found = search_parallelism(
+        scenario,
+        catalog,
+        by=by,
+        global_batch=global_batch,
+        gpus_up_to=gpus_up_to,
+        ignore_memory=ignore_memory,
+    )
+    asked_s = iteration_as_asked(scenario, found.global_batch, catalog)
+    own = resolve(found.best.tried.scenario, catalog).notes
+    return Tuning(found.asked, asked_s, [], [*_search_notes(scenario, found), *own], found)
+
+
+def _search_notes(scenario: Scenario, found: ParallelSearch) -> list[str]:
+    """Say what a search of parallelism keeps, and what it leaves out."""
+    notes = []
+    if found.fixed:
+        kept = ", ".join(f"`{name}` {getattr(scenario, name)}" for name in found.fixed)
+        notes.append(f"{kept}: as the scenario says; leave it out to have it searched.")
+    tokens = f" ({found.tokens * found.global_batch:,} tokens)" if found.tokens else ""
+    notes.append(
+        f"All ways train {found.global_batch:,} samples{tokens} an iteration (`global_batch`), so"
+        " that they learn alike."
+    )
+    fixed = fixed_fields(scenario)
+    if "method" in fixed and method_class(scenario.method).lossy:
+        notes.append("Time per iteration only: the method changes what is learnt.")
+    if "schedule" not in fixed and max(one.tried.division.pp for one in found.ranked) > 1:
+        notes.append("Pipelines are 1f1b or interleaved; `schedule` asks for another.")
+    if len(found.gpus) == 1:
+        notes.append(f"The front ends at {FRONT_LIMIT:g} times the shortest iteration.")
+    return notes
+
+
 def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None) -> Prediction:
-    """Return the prediction of a scenario with the one change that saves most.
+    """Return the prediction of a scenario with the one change that saves most, or best divided.
 
     Examples
     --------
@@ -312,6 +395,8 @@ def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None
     True
     """
     catalog = catalog or Catalog()
+    if tuning.parallelism is not None:
+        return predict(tuning.parallelism.best.tried.scenario, catalog)
     tunable, value = tuning.best.tunable, tuning.best.advised
     changed = with_value(resolve(scenario, catalog), tunable, value).scenario
     if tunable.name == "bucket" and value != tuning.best.asked:
@@ -513,8 +598,12 @@ def refuse(name: str, setup: Setup) -> RequestError:
     """Build the error for something that this scenario cannot be tuned over."""
     result = [one.name for one in tunables(setup)]
     method = method_name(setup.scenario.method)
+    if name == PARALLELISM:
+        return RequestError(
+            "over", f"{name!r} is searched by itself; leave the other names out.", value=name
+        )
     if name not in TUNABLES:
-        return unknown("over", name, TUNABLES)
+        return unknown("over", name, (*TUNABLES, PARALLELISM))
     if name == "bucket":
         return RequestError(
             "over",

@@ -13,11 +13,19 @@ from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice
 from perfsim.planning.compare import Comparison, Standing
-from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
+from perfsim.planning.explain import (
+    CriticalPath,
+    Explanation,
+    Exposed,
+    Improvement,
+    PathStep,
+    WaitingTime,
+)
 from perfsim.planning.sweep import SweepResult, SweepTable
 from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
+from perfsim.report.parallelism import print_parallelism
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     batch_words,
@@ -67,6 +75,8 @@ _MAX_REASONS = 10
 _MAX_ROWS = 60
 """Rows of a sweep that are printed; a file has all."""
 
+_WHOLE = 1e4
+"""What is spent is written in whole numbers from here on."""
 _BAR_COLUMNS = 30
 _MAX_CURVE_LINES = 18
 """Values of a tuned curve that are printed; the JSON has all."""
@@ -136,10 +146,12 @@ def print_plan(plan: ClusterPlan) -> None:
         network = "one node" if cluster.nodes == 1 else cluster.net
         print(
             f"{cluster.method:13}{cluster.gpus:>5} {cluster.gpu:10}{network[:10]:11}"
-            f"{one.seconds / HOUR_S:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
+            f"{one.seconds / HOUR_S:7.4g} {f'{low:.3g} to {high:.3g}':>15}{_spent(one.spent):>8}"
             f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
             f"{'' if one.excess(target) <= 1.0 else '!'}"
         )
+        if one.divided is not None:
+            print_lines([one.divided.division.words], "  ", "    ", PAGE_COLUMNS)
     if len(plan.meeting) < len(plan.choices):
         print("! misses the target")
     if plan.left_out:
@@ -150,6 +162,10 @@ def print_plan(plan: ClusterPlan) -> None:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print("\nNotes")
     print_lines(plan.notes, "  - ", "    ", PAGE_COLUMNS)
+
+
+def _spent(value: float) -> str:
+    return f"{value:.4g}" if value < _WHOLE else f" {value:,.0f}"
 
 
 def _choice_words(choice: ParetoChoice, unit: str) -> str:
@@ -246,6 +262,16 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.exposed:
         print()
         for line in _exposed(explanation.exposed, len(explanation.paths) > 1):
+            print(line)
+    if prediction.parallel is not None and prediction.parallel.run is not None:
+        from perfsim.report.pipeline_drawing import draw_pipeline
+
+        print("\nmicro-batches over the stages, one iteration")
+        for line in draw_pipeline(prediction.parallel.run, PAGE_COLUMNS - 2):
+            print(f"  {line}")
+    if explanation.waits:
+        print()
+        for line in _waits(explanation.waits, prediction.iteration_s):
             print(line)
     print()
     for line in _improvements(explanation.improvements, prediction.iteration_s):
@@ -345,6 +371,14 @@ def _exposed(buckets: list[Exposed], several: bool) -> Iterator[str]:
     if len(shown) < len(buckets):
         hidden = len(buckets) - len(shown)
         yield f"  {hidden} of {len(buckets)} are wholly hidden by computation"
+
+
+def _waits(waits: list[WaitingTime], iteration_s: float) -> Iterator[str]:
+    """Yield what dividing or sharding the model costs."""
+    yield f"{'what the division of the model costs':40}{'time':>12}{'share':>9}"
+    for one in waits:
+        time, share = format_seconds(one.seconds), one.seconds / iteration_s
+        yield f"  {one.what:38}{time:>12}{share:>9.1%}"
 
 
 def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
@@ -493,9 +527,16 @@ def _rows(count: int) -> str:
     return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
-def print_tuning(tuning: Tuning) -> None:
-    """Print what was asked, then the verdict and the curve of each thing that was tuned."""
+def print_tuning(tuning: Tuning, command: str = "") -> None:
+    """Print what was asked, then the verdict and the curve of each thing that was tuned.
+
+    ``command`` predicts the best way to divide training, where that was searched.
+    """
+    if tuning.parallelism is not None:
+        print_parallelism(tuning.parallelism, tuning.iteration_s, tuning.notes, command)
+        return
     scenario = tuning.scenario
+    assert tuning.iteration_s is not None
     print_lines(
         [
             f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"

@@ -22,6 +22,7 @@ from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from perfsim.inventory import MethodDescription, ScenarioDescription, ScenarioRow
+    from perfsim.model_parallel import ParallelSummary
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
     from perfsim.resolve import ResolvedScenario
@@ -169,6 +170,7 @@ def question(prediction: Prediction) -> list[str]:
     return [
         f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         cluster_words(scenario),
+        *([prediction.parallel.words()] if prediction.parallel else []),
         f"{batch_words(scenario)}, {scenario.precision}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario.algorithm}",
         *([f"conditions: {conditions}"] if conditions else []),
@@ -187,7 +189,8 @@ def batch_words(scenario: ResolvedScenario) -> str:
     'batch 4 a GPU, 512 tokens a sample, 8 micro-batches, recompute full'
     """
     asked = scenario.further
-    words = [f"batch {scenario.batch} a GPU"]
+    divided = any(axis in asked for axis in ("tp", "pp", "cp"))
+    words = [f"batch {scenario.batch} a {'replica' if divided else 'GPU'}"]
     words += [f"{asked['seq']} tokens a sample"] if asked["seq"] else []
     words += [f"{asked['accumulate']} micro-batches"] if asked["accumulate"] > 1 else []
     words += [f"recompute {asked['recompute']}"] if asked["recompute"] != "none" else []
@@ -291,8 +294,23 @@ def _breakdown(prediction: Prediction) -> Iterator[str]:
         share = seconds / prediction.iteration_s
         line = f"{PART_NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
         yield f"{line}  {'#' * round(_BAR_COLUMNS * share)}".rstrip()
+        if prediction.parallel:
+            yield from _within(prediction.parallel, name, width)
     total_s = sum(prediction.breakdown_s.values())
     yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"
+
+
+def _within(parallel: ParallelSummary, name: str, width: int) -> Iterator[str]:
+    """Yield what parts of an iteration's time are made of, where a model is divided."""
+    if name == "other":
+        parts = {"pipeline bubble": parallel.bubble_s}
+    elif name == "communication_exposed":
+        parts = parallel.waits()
+    else:
+        parts = {}
+    for words, seconds in parts.items():
+        if seconds > 0:
+            yield f"{f'  of it {words}':{width}} {format_seconds(seconds):>11}"
 
 
 def print_description(description: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
+    from perfsim.report.pipeline_drawing import DrawnRun
 
 __all__ = [
     "KIND_LETTERS",
@@ -110,7 +111,37 @@ def steady_rounds(prediction: Prediction) -> list[SteadyRound]:
     [(7, ('compute',)), (1, ('compute', 'communication'))]
     """
     pairs = zip(prediction.counts, prediction.timelines, strict=True)
-    return [_round(count, timeline) for count, timeline in pairs]
+    rounds = [_round(count, timeline) for count, timeline in pairs]
+    parallel = prediction.parallel
+    if parallel is None or parallel.run is None:
+        return rounds
+    return [*rounds[:-1], _with_stages(rounds[-1], parallel.run)]
+
+
+_MAX_PASSES = 20_000
+"""Passes of a pipeline that are drawn; of a longer iteration none."""
+_PASS_KINDS = {"F": "forward", "B": "backward", "W": "backward"}
+_PASS_WORDS = {"F": "forward", "B": "backward", "W": "weights of"}
+
+
+def _with_stages(steady: SteadyRound, run: DrawnRun) -> SteadyRound:
+    """Add a stream for each stage of a pipeline, with its passes in the first iteration."""
+    passes = run.passes() if run.micro_batches * run.stages * run.chunks <= _MAX_PASSES else []
+    names = [f"stage {stage}" for stage in range(run.stages)] if passes else []
+    spans = [
+        TimelineSpan(
+            f"{_PASS_WORDS[one.kind]} {one.micro_batch}"
+            + (f", chunk {one.chunk}" if run.chunks > 1 else ""),
+            names[one.stage],
+            _PASS_KINDS[one.kind],
+            one.start_s,
+            one.end_s,
+            0.0,
+        )
+        for one in passes
+    ]
+    every = sorted([*steady.spans, *spans], key=lambda span: (span.start_s, span.end_s))
+    return replace(steady, streams=(*steady.streams, *names), spans=tuple(every))
 
 
 def _round(count: float, timeline: Timeline) -> SteadyRound:

@@ -14,15 +14,16 @@ that holds up the next forward pass does so at its place there, after the part o
 belongs to it.
 
 At one place of a pass the order is: what the iteration before left to wait for there and its part
-of the update; the jobs that begin there; what this iteration waits for there. So a job that begins
-where another of its iteration is waited for does not wait for that one.
+of the update; the jobs that begin there; what this iteration waits for there; the jobs that begin
+behind that. So a job that begins where another of its iteration is waited for does not wait for
+that one, unless it begins behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, get_args
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Profile
@@ -30,11 +31,12 @@ from perfsim.errors import RequestError
 from perfsim.methods.base import Compute, Group, Job, JobStage, Method, Moment, Send
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
 from perfsim.schedule.costs import Costs, charge, work_of
+from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
-__all__ = ["issue", "late_launches_s", "sync_scope"]
+__all__ = ["issue", "late_launches_s", "optimizer_share", "sync_scope"]
 
 _MOMENTS: tuple[Moment, ...] = get_args(Moment)
 """The earliest moments of stages, in the order in which they come."""
@@ -89,6 +91,10 @@ class DeferredDependency(NamedTuple):
     back: int
 
 
+_WAIT_FOR_ALL = ("all", "leaders", "ep", "experts")
+"""Groups in which a rank waits for all data-parallel ranks; those of experts are taken for such."""
+
+
 def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
     """Return the ranks that one waits for before a collective; None: all of them.
 
@@ -110,7 +116,7 @@ def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
     if send.distances:
         between = placement if send.between == "nodes" else ()
         return Neighbours(send.distances, send.by_turns, between)
-    if send.group in ("all", "leaders") or send.collective in ("push", "pull"):
+    if send.group in _WAIT_FOR_ALL or send.collective in ("push", "pull"):
         return None
     if send.group == "node":
         return Groups(placement) if len(placement) > 1 else None
@@ -118,8 +124,9 @@ def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
         return Groups(placement, "across") if max(placement) > 1 else None
     if isinstance(send.group, tuple):
         return Blocks(*send.group)
-    assert isinstance(send.group, int)
-    return Blocks(send.group) if send.group < sum(placement) else None
+    # A rank here stands for its whole tensor, context and pipeline groups.
+    count = send.group if isinstance(send.group, int) else 1
+    return Blocks(count) if count < sum(placement) else None
 
 
 class _Tasks:
@@ -234,6 +241,7 @@ def issue(
     slowdown: float = 1.0,
     micro_batches: int = 1,
     exchange_each: bool = False,
+    stage: StagePasses | None = None,
 ) -> CostedGraph:
     """Issue the jobs of each iteration of a round, and return its task graph.
 
@@ -243,7 +251,9 @@ def issue(
     overlap : whether jobs begin before the pass that they belong to is over
     slowdown : factor on backward tasks
     micro_batches : of an iteration, whose gradients are added up before the update
-    exchange_each : whether the jobs are issued for each of them, or for the last alone
+    exchange_each : whether gradients are exchanged after each of them, or after the last alone;
+        jobs that say so (``Job.repeats``) run in the others too
+    stage : what a rank of a divided model does in its passes besides computing
 
     Raises
     ------
@@ -253,22 +263,38 @@ def issue(
         If jobs share a name, wait for each other, or are waited for before they can be issued.
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
-    steps = micro_batches if exchange_each else 1
-    before = [[job for job in one if not _follows_update(job)] for one in asked]
-    if steps > 1:
-        _check_each(asked, before, method)
-    repeated = [
-        each
-        for one, early in zip(asked, before, strict=True)
-        for each in [early] * (steps - 1) + [one]
-    ]
+    if exchange_each:
+        steps = micro_batches
+        before = [[job for job in one if not _follows_update(job)] for one in asked]
+        if steps > 1:
+            _check_each(asked, before, method)
+        repeated = [
+            each
+            for one, early in zip(asked, before, strict=True)
+            for each in [early] * (steps - 1) + [one]
+        ]
+    elif micro_batches > 1 and any(job.repeats != "exchange" for one in asked for job in one):
+        # Micro-batches between the first and the last that only compute are issued together.
+        every = any(job.repeats == "every" for one in asked for job in one)
+        steps = micro_batches if every else 2
+        repeated = [each for one in asked for each in _exchanging_last(one, steps)]
+    else:
+        steps, repeated = 1, asked
     builder = _RoundBuilder(
-        profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps
+        profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps, stage
     )
     for index in range(len(repeated)):
         builder.iteration(index)
     builder.tasks.close(builder.done)
     return builder.costed
+
+
+def _exchanging_last(jobs: Sequence[Job], micro_batches: int) -> list[list[Job]]:
+    """Return the jobs of each micro-batch of an iteration whose last one exchanges gradients."""
+    every = [job for job in jobs if job.repeats == "every"]
+    first = [job for job in jobs if job.repeats != "exchange"]
+    last = [job for job in jobs if job.repeats != "first"]
+    return [first, *[every] * (micro_batches - 2), last]
 
 
 def _follows_update(job: Job) -> bool:
@@ -332,11 +358,13 @@ class _RoundBuilder:
         slowdown: float,
         micro_batches: int = 1,
         steps: int = 1,
+        stage: StagePasses | None = None,
     ) -> None:
+        self.stage = stage or WHOLE_MODEL
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.steps, self.before = steps, micro_batches - steps
-        self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
+        self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
         self.costed = CostedGraph(self.graph, count=count, order=method.order)
@@ -363,8 +391,10 @@ class _RoundBuilder:
         self.backward_end = self.update_end = None
         if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
+        if first:
+            self.bubble(index)
         held = self.held(index)
-        if self.before:
+        if self.before and last:
             self.passes_before(index, held)
             held = []
         self.forward(index, jobs_under_way, held)
@@ -398,11 +428,36 @@ class _RoundBuilder:
         forward_s, backward_s, left = self.profile.forward_s, self.profile.backward_s, self.before
         if held:
             self.forward(index, {}, held, f"{index} first")
-            self.compute(f"backward {index} first", "backward", backward_s)
+            self.part_of_pass(f"{index} first", "backward", backward_s)
             left -= 1
         if left:
-            self.compute(f"forward {index} before", "forward", left * forward_s)
-            self.compute(f"backward {index} before", "backward", left * backward_s)
+            self.part_of_pass(f"{index} before", "forward", left * forward_s, left)
+            self.part_of_pass(f"{index} before", "backward", left * backward_s, left)
+
+    def bubble(self, index: int) -> None:
+        """Issue the time of an iteration in which the stage waits for other stages."""
+        if self.stage.idle_s > 0:
+            self.compute(f"{BUBBLE} {index}", "other", self.stage.idle_s)
+        self.sends(f"pipeline {index}", self.stage.idle_sends)
+
+    def sends(self, words: str, sends: Sequence[Send], share: float = 1.0) -> None:
+        """Issue collectives that computation waits for, a share of each, here."""
+        for send in sends:
+            some = send._replace(repeats=send.repeats * share)
+            self.end = self.tasks.send(f"{send.group} {words}", some, self.here)
+
+    def part_of_pass(
+        self, words: str, kind: Literal["forward", "backward"], seconds: float, share: float = 1.0
+    ) -> None:
+        """Issue a part of a pass: what runs beside it, its computation, what that waits for.
+
+        ``share`` is how many passes over the stage it is.
+        """
+        for send in self.stage.beside.of(kind):
+            some = send._replace(repeats=send.repeats * share)
+            self.tasks.send(f"{send.group} {words}", some, self.here)
+        self.compute(f"{kind} {words}", kind, seconds)
+        self.sends(f"{kind} {words}", self.stage.exposed.of(kind), share)
 
     def forward(
         self,
@@ -446,12 +501,19 @@ class _RoundBuilder:
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
+        held = {progress.job.name for progress, begins in here if not begins}
+        first, behind = list[JobProgress](), list[JobProgress]()
         for progress, begins in here:
             if begins:
-                self.begin(progress, progress.job.begins.seconds - total_s)
+                job = progress.job
+                (behind if job.begins.behind and job.name not in held else first).append(progress)
+        for progress in first:
+            self.begin(progress, progress.job.begins.seconds - total_s)
         for progress, begins in here:
             if not begins:
                 self.wait_for(len(self.done) - 1, progress.job)
+        for progress in behind:
+            self.begin(progress, progress.job.begins.seconds - total_s)
 
     def begin(self, progress: JobProgress, beyond_s: float) -> None:
         """Begin a job here, or ``beyond_s`` after the end of the pass, and issue what can go."""
@@ -492,6 +554,7 @@ class _RoundBuilder:
         awaited = [job for job in self.jobs[at] if job.holds is None]
         for job in awaited:
             self.wait_for(at, job, -behind)
+        self.sends(f"update {index}", self.stage.last)
         if rest > _NEGLIGIBLE_SHARE or awaited:
             launches_s = self.launches_s if awaited else 0.0
             update_s = max(self.update_s * max(rest, 0.0), launches_s)
@@ -504,12 +567,13 @@ class _RoundBuilder:
                     if here == index:
                         self.wait_for(at, job, behind)
 
-    def pass_over(self, name: str, kind: TaskKind, seconds: float) -> None:
+    def pass_over(self, name: str, kind: Literal["forward", "backward"], seconds: float) -> None:
         """Issue a part of a pass. A part of the backward pass without length is left out."""
         if seconds <= 0 and kind == "backward":
             return
+        whole_s = self.profile.backward_s if kind == "backward" else self.profile.forward_s
         factor = self.slowdown if kind == "backward" else 1.0
-        self.compute(f"{kind} {name}", kind, seconds * factor)
+        self.part_of_pass(name, kind, seconds * factor, seconds / whole_s if whole_s else 1.0)
 
     @property
     def here(self) -> list[int]:
@@ -554,6 +618,22 @@ class _RoundBuilder:
                 progress.tail = (self.tasks.compute(progress.name, stage, after),)
             moved = True
         return moved
+
+
+def optimizer_share(
+    profile: Profile, method: Method, costs: Costs, stage: StagePasses = WHOLE_MODEL
+) -> float:
+    """Return the share of a rank's weights that it updates itself.
+
+    Experts are shared by those ranks alone that have the same.
+    """
+    share = method.kept_share(costs.context(profile))["optimizer"]
+    if not stage.experts or "experts" not in costs.axes:
+        return share
+    among = replace(costs, cluster=costs.axes["experts"])
+    own = method.kept_share(among.context(profile))["optimizer"]
+    experts = sum(one.elements for one in profile.gradients if one.name in stage.experts)
+    return share + (own - share) * experts / profile.elements
 
 
 def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:

@@ -69,7 +69,7 @@ class CostedGraph:
     graph: TaskGraph
     charges: list[TaskCost] = field(default_factory=list)
     sent_bytes: float = 0.0
-    calls: int = 0
+    calls: float = 0
     gathered_bytes: float = 0.0
     count: float = 1.0
     order: Literal["issue", "priority"] = "issue"

@@ -7,8 +7,8 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
@@ -35,6 +35,8 @@ class Costs:
     kernel_factor : on every kernel's cost
     shared : whether other jobs send over the links between nodes, so that it is asked of each
         message how it uses them
+    axes : groups beside the data-parallel ranks that ``cluster`` has, each a cluster of its own
+    stages : of a pipeline that the ranks belong to
     """
 
     device: Device
@@ -43,6 +45,8 @@ class Costs:
     protocol: str = AUTO
     kernel_factor: float = 1.0
     shared: bool = False
+    axes: Mapping[str, Cluster] = field(default_factory=dict)
+    stages: int = 1
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Price a kernel."""
@@ -81,6 +85,8 @@ class Costs:
         servers: int = 0,
     ) -> Cost:
         """Price a collective among a group of the ranks."""
+        if group in self.axes:
+            return self.axes[str(group)].cost(collective, size_bytes, algorithm, self.protocol)
         if algorithm == AUTO and collective == "all_reduce" and group == "all":
             algorithm = self.algorithm
         return self.cluster.served(servers).of(
@@ -89,14 +95,16 @@ class Costs:
 
     def link_use(self, send: Send) -> LinkUse | None:
         """Return how a collective of a method uses the links between nodes; None: not at all."""
-        if self.cluster.nodes == 1:
+        if self.axes.get(str(send.group), self.cluster).nodes == 1:
             return None
 
         def seconds(part: float) -> float:
-            costs = replace(self, cluster=self.cluster.with_part(part))
-            return costs.collective(
+            axes = {name: cluster.with_part(part) for name, cluster in self.axes.items()}
+            costs = replace(self, cluster=self.cluster.with_part(part), axes=axes)
+            cost = costs.collective(
                 send.collective, send.size_bytes, send.group, send.algorithm, send.servers
-            ).seconds
+            )
+            return cost.seconds * send.repeats
 
         return link_use(seconds)
 
@@ -120,6 +128,7 @@ class Costs:
             lambda kernel: self.kernel(kernel).seconds,
             profile,
             self.device.software,
+            self.stages,
         )
 
 
@@ -140,13 +149,15 @@ def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCo
         return _charge_kernels(work, stage, costed, costs)
     asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
     cost = costs.collective(*asked)
+    times = stage.repeats
     if stage.counted:
-        costed.sent_bytes += cost.sent_bytes
-        costed.calls += 1
+        costed.sent_bytes += cost.sent_bytes * times
+        costed.calls += times
         if stage.collective == "all_gather":
-            costed.gathered_bytes += stage.size_bytes
+            costed.gathered_bytes += stage.size_bytes * times
     costed.note(asked, stage.size_bytes, cost.terms)
-    return cost.seconds, TaskCost("network", cost.latency_s, cost.spread, cost.grade)
+    charged = TaskCost("network", cost.latency_s * times, cost.spread, cost.grade)
+    return cost.seconds * times, charged
 
 
 def _charge_kernels(

@@ -18,7 +18,15 @@ from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.methods import load_method, method_name
-from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, Round
+from perfsim.methods.base import (
+    LOCAL_ITERATION,
+    Group,
+    Job,
+    Method,
+    MethodContext,
+    Round,
+    Send,
+)
 from perfsim.schedule.build import issue, late_launches_s
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from perfsim.network.cluster import Cluster
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
+    from perfsim.schedule.stage_passes import StagePasses
 
 __all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule"]
 
@@ -75,13 +84,26 @@ def _build(
     if setup.parts:
         return _build_mixed(setup, scheduler, fuse)
     if not setup.beside:
-        return scheduler(setup, fuse, cache=cache)
+        return _stages_or_whole(setup, scheduler, fuse, cache=cache)
     others = tuple(
-        most_frequent(_schedule_method(job, job.policy.fuse, shared=True, joins="beside"))
+        most_frequent(
+            _stages_or_whole(job, _schedule_method, job.policy.fuse, shared=True, joins="beside")
+        )
         for job in setup.beside
     )
-    rounds = scheduler(setup, fuse, shared=True, joins="beside")
+    rounds = _stages_or_whole(setup, scheduler, fuse, shared=True, joins="beside")
     return [replace(costed, beside=others) for costed in rounds]
+
+
+def _stages_or_whole(
+    setup: Setup, scheduler: Scheduler, fuse: FusionPolicy, **more: Any
+) -> list[CostedGraph]:
+    """Build the rounds of a rank that has the whole model, or of the stage that ends last."""
+    if setup.split is None:
+        return scheduler(setup, fuse, **more)
+    from perfsim.schedule.model_parallel import slowest_stage
+
+    return slowest_stage(setup, setup.split, partial(scheduler, setup, fuse, **more))
 
 
 def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list[CostedGraph]:
@@ -105,33 +127,35 @@ def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list
     return mixed_rounds(schedulers, fuse, kinds, method_name(setup.scenario.method))
 
 
-def _schedule_method(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
-    """Schedule the method that is asked for, as it is asked for."""
+def _schedule_method(
+    setup: Setup, fuse: FusionPolicy, *, profile: Profile | None = None, **more: Any
+) -> list[CostedGraph]:
+    """Schedule the method that is asked for, as it is asked for; ``profile`` is that of a stage."""
     return schedule(
-        setup.profile_in_node,
+        profile or setup.profile_in_node,
         setup.method,
         fuse,
         setup.device,
-        setup.cluster,
+        setup.data_cluster,
         overlap=setup.scenario.overlap,
         limit_bytes=setup.limit_bytes,
         fusion_options=setup.scenario.fusion_options,
         kernels_s=setup.kernels_s,
-        **_circumstances(setup),
-        **more,
+        **(_circumstances(setup) | more),
     )
 
 
-def _schedule_ssgd(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
+def _schedule_ssgd(
+    setup: Setup, fuse: FusionPolicy, *, profile: Profile | None = None, **more: Any
+) -> list[CostedGraph]:
     """Schedule S-SGD with DDP's defaults."""
     return schedule(
-        setup.profile_in_node,
+        profile or setup.profile_in_node,
         _ssgd(),
         fuse,
         setup.device,
-        setup.cluster,
-        **_circumstances(setup),
-        **more,
+        setup.data_cluster,
+        **(_circumstances(setup) | more),
     )
 
 
@@ -170,6 +194,8 @@ def schedule(
     joins: str = "",
     micro_batches: int = 1,
     exchange_each: bool | None = None,
+    stage: StagePasses | None = None,
+    axes: Mapping[str, Cluster] | None = None,
 ) -> list[CostedGraph]:
     """Build the task graph of each round of ``method``'s period on ``cluster``.
 
@@ -188,6 +214,8 @@ def schedule(
     exchange_each : whether gradients are exchanged after each of them; None as the method does
     joins : the field for which iterations without exchange come in the graph of the one that does
         exchange, if any
+    stage : what a rank of a divided model does in its passes besides computing
+    axes : the groups of a divided model beside its data-parallel ranks, which ``cluster`` has
 
     Raises
     ------
@@ -196,14 +224,17 @@ def schedule(
     """
     if cache is not None and profile_key is None:
         raise ValueError("a cache needs the key of the profile")
-    costs = Costs(device, cluster, algorithm, protocol, shared=shared)
+    stages = stage.stages if stage else 1
+    costs = Costs(
+        device, cluster, algorithm, protocol, shared=shared, axes=axes or {}, stages=stages
+    )
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))
-    each = method.exchanges_each(exchange_each)
+    each = method.exchanges_each(exchange_each) and stages == 1
     builder = _Builder(
         profile,
         method,
-        partial(_fuse, profile, method, fuse, limit_bytes, options),
+        partial(_fuse, method, fuse, limit_bytes, options),
         costs,
         cache,
         (profile_key, fuse, limit_bytes, *options.items()),
@@ -211,6 +242,7 @@ def schedule(
         slowdown=slowdown,
         micro_batches=micro_batches,
         exchange_each=each,
+        stage=stage,
     )
     works = cluster.gpus > 1 or method.works_alone
     refusal = method.refusal(builder.context) if works else ""
@@ -230,7 +262,6 @@ def schedule(
 
 
 def _fuse(
-    profile: Profile,
     method: Method,
     fuse: FusionPolicy,
     limit_bytes: float | None,
@@ -240,6 +271,8 @@ def _fuse(
     iteration: int,
 ) -> list[Bucket]:
     """Put the gradients of an iteration in buckets."""
+    profile = context.profile
+    assert profile is not None
     asked = FusionContext(
         limit_bytes=limit_bytes,
         backward_s=profile.backward_s,
@@ -249,8 +282,19 @@ def _fuse(
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
         collective_s=lambda collective, size: context.collective_s(collective, size, "all"),
+        ranks=context.ranks,
     )
     return list(fuse(profile.in_ready_order(), asked))
+
+
+def _among(job: Job, group: Group) -> Job:
+    """Return a job of the experts' gradients, sent among the ranks that have the same experts."""
+    stages = tuple(
+        stage._replace(group=group) if isinstance(stage, Send) and stage.group == "all" else stage
+        for stage in job.stages
+    )
+    needs = tuple(f"experts {name}" for name in job.needs)
+    return replace(job, name=f"experts {job.name}", stages=stages, needs=needs)
 
 
 class _Builder:
@@ -272,8 +316,11 @@ class _Builder:
         slowdown: float,
         micro_batches: int,
         exchange_each: bool,
+        stage: StagePasses | None,
     ) -> None:
         self.profile, self.method, self.costs, self.cache = profile, method, costs, cache
+        self.stage, self.fuse_by = stage, fuse
+        self.experts = stage.experts if stage else frozenset[str]()
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
         context = costs.context(profile)
@@ -302,13 +349,34 @@ class _Builder:
         idle = self.costs.cluster.gpus == 1 and not self.method.works_alone
         if idle or iteration == LOCAL_ITERATION:
             return []
-        if self.cache is None:
+        if self.cache is None or self.experts:
             return self._make_jobs(iteration)
         key = (*self.key, iteration)
         return self.cache.jobs(key, self.recorded, lambda: self._make_jobs(iteration))
 
     def _make_jobs(self, iteration: int) -> list[Job]:
+        if self.experts:
+            return self._jobs_beside_experts(iteration)
         return self.method.jobs(self.fuse(self.context, iteration), self.context, iteration)
+
+    def _jobs_beside_experts(self, iteration: int) -> list[Job]:
+        """Return the jobs of all other weights, then those of experts among ranks with the same.
+
+        What a method sends among some neighbouring ranks only, it sends among these.
+        """
+        jobs: list[Job] = []
+        among = replace(self.costs, cluster=self.costs.axes["experts"])
+        for costs, own in ((self.costs, False), (among, True)):
+            if costs.cluster.gpus == 1:
+                continue
+            some = [one for one in self.profile.gradients if (one.name in self.experts) == own]
+            context = costs.context(replace(self.profile, gradients=tuple(some)))
+            if not some:
+                continue
+            buckets = self.fuse_by(costs.all_reduce_s, context, iteration)
+            made = self.method.jobs(buckets, context, iteration)
+            jobs += [_among(job, "experts") for job in made] if own else made
+        return jobs
 
     def build(self, one: Round) -> CostedGraph:
         """Build the task graph of a round, or price anew the one that the cache has."""
@@ -325,12 +393,13 @@ class _Builder:
             slowdown=self.slowdown,
             micro_batches=self.micro_batches,
             exchange_each=self.exchange_each,
+            stage=self.stage,
         )
         if self.cache is None:
             return make()
         cluster = costs.cluster
         shape = (cluster.nodes, cluster.gpus_per_node, cluster.uneven)
         launches_s = late_launches_s(self.profile, method, costs)
-        accumulated = self.micro_batches, self.exchange_each
+        accumulated = self.micro_batches, self.exchange_each, self.stage
         key = (*self.key, one, *shape, self.overlap, self.slowdown, launches_s, *accumulated)
         return self.cache.graph(key, jobs, costs, make)

@@ -419,7 +419,7 @@ def _row(case: Case, scenario: Scenario, kind: RowKind, catalog: Catalog) -> Cal
         if scenario.method != _ONE_BUFFER or scenario.single_gpu is None:
             return None
         if case.metric == "throughput":
-            measured_s = iteration_s = setup.samples * scenario.gpus / case.value
+            measured_s = iteration_s = setup.samples * setup.replicas / case.value
     elif kind == "exposed":
         if scenario.method not in _DENSE:
             return None

@@ -70,7 +70,8 @@ class Case:
     ``rated`` and ``calibrated`` are what these ways of asking know besides ``scenario``;
     ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism". ``accumulate``
     are micro-batches of an iteration (``batch_per_gpu`` is then that of one), ``recompute`` what
-    the backward pass computes again.
+    the backward pass computes again, ``split`` how the model is split, as a scenario cell states
+    it: ``tp=8; pp=4``. With a split ``batch_per_gpu`` is that of one replica.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Case:
     missing: str = ""
     accumulate: str = ""
     recompute: str = ""
+    split: str = ""
 
     @property
     def group(self) -> str:

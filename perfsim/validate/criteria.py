@@ -185,5 +185,5 @@ def _words(case: Case) -> _Configuration:
     network = case.network.lower().replace(" ", "").replace("gbps", "gb/s")
     return (
         *(case.system, case.model, case.gpu, case.gpus, case.gpus_per_node),
-        *(network, case.fusion, case.rank_or_density),
+        *(network, case.fusion, case.rank_or_density, case.split),
     )

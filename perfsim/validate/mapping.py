@@ -196,14 +196,18 @@ def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
     return [rule for path in (*paths, *filter(None, [more])) for rule in read_rules(path)]
 
 
+_RULE_COLUMNS = (*CASE_COLUMNS, "split")
+"""What `when` may ask of: a case's columns, and how a training run's model is split."""
+
+
 def _columns(when: object) -> dict[str, str]:
     """Check columns and the text that each must have."""
     values = _plain_values(when)
     for column, text in values.items():
         if not isinstance(text, str):
             raise WrongValue("is not a text", column)
-        if column not in CASE_COLUMNS or column == "value":
-            raise WrongValue(f"no column {shown(column)}; columns: {', '.join(CASE_COLUMNS)}")
+        if column not in _RULE_COLUMNS or column == "value":
+            raise WrongValue(f"no column {shown(column)}; columns: {', '.join(_RULE_COLUMNS)}")
     return values
 
 
@@ -579,6 +583,8 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             exclude = exclude if rule.exclude is None else rule.exclude
             missing = missing if rule.missing is None else rule.missing
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
+    if case.split:
+        calibrates = ""
     models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
     lacking = "" if case.role else still_missing(case, fields, models)
     if lacking:
@@ -730,6 +736,8 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
         fields.setdefault("accumulate", case.whole("accumulate"))
     if case.recompute:
         fields.setdefault("recompute", case.recompute)
+    for name, text in parse_fields(case.split, case.id).items():
+        fields.setdefault(name, text)
     if gpus > fields.get("gpus_per_node", gpus) and "net" not in fields:
         return f"no rule for network {case.network!r}"
     return ""
@@ -737,6 +745,8 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
 
 def _with_compute(case: Case, fields: dict[str, Any], source: SourceCases) -> Scenario:
     scenario, singles, catalog = make_scenario(fields, case.id), source.singles, source.catalog
+    if case.split:
+        return scenario  # a GPU that has a part of the model is not what others measured
     seconds = None
     whole, passes = singles.iteration(case), singles.phase(case)
     if whole is not None:

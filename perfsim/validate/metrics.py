@@ -13,11 +13,13 @@ import re
 from collections.abc import Callable, Set
 from functools import cache
 
+from perfsim.models import model_flops
 from perfsim.prediction import PredictedIteration
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.task import COMPUTE, Task, TaskKind
 from perfsim.simulate.timeline import Timeline
+from perfsim.throughput import CONVENTIONS
 
 __all__ = [
     "METRICS",
@@ -150,10 +152,22 @@ def _gpus(prediction: PredictedIteration) -> int:
     return int(prediction.scenario.gpus)
 
 
+def _flops(convention: str) -> Callable[[PredictedIteration], _PredictedValue]:
+    """Return a reader of the model's FLOP/s on a GPU by one way of counting."""
+
+    def read(prediction: PredictedIteration) -> _PredictedValue:
+        scenario = prediction.scenario
+        work = model_flops(scenario.model, scenario.further.get("seq")).get(convention, 0.0)
+        return _rate(prediction, work / scenario.gpus)
+
+    return read
+
+
 METRICS: dict[str, tuple[bool, Callable[[PredictedIteration], _PredictedValue]]] = {
     "iteration_s": (False, lambda it: (it.iteration_s, *it.iteration_s_interval)),
     "throughput": (True, lambda it: _rate(it, 1.0)),
     "throughput_per_gpu": (True, lambda it: _rate(it, 1.0 / _gpus(it))),
+    **{f"flops_per_gpu_{name}": (True, _flops(name)) for name in CONVENTIONS},
     "scaling_efficiency": (True, _efficiency),
     "speedup_vs_1gpu": (True, lambda it: _efficiency(it, _gpus(it))),
     "compression_s": (False, _part("compression")),
@@ -181,6 +195,7 @@ _WHOLE_ITERATION = (
     "iteration_s",
     "throughput",
     "throughput_per_gpu",
+    *(f"flops_per_gpu_{name}" for name in CONVENTIONS),
     "scaling_efficiency",
     "speedup_vs_1gpu",
 )

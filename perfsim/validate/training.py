@@ -4,22 +4,37 @@ Such a table has columns for model, GPU, network, precision, kinds of parallelis
 (`TRAINING_COLUMNS`), and is recognised by them. `read_training_rows` writes each row as a case:
 
 1. What the sources say outside of their rows fills empty cells (``training_facts.toml``).
-2. Numbers are read: the step time or the samples a second, and the samples a GPU.
+2. Numbers are read: the degrees of parallelism, the samples of a micro-batch and how many of them
+   a replica has, the step time or the samples a second. Where a source prints a share of the peak
+   or FLOP/s alone, they count by that source's own way of counting (``flop_count`` below).
 3. Words become the words of a case, in one order for all sources, for the rules of
    ``training_map.toml``: model ``ResNet-50, ...``, GPU ``NVIDIA A100 SXM, 80GB, amp``.
 4. What perfsim lacks is named, one thing a row: by columns here (`CRITERIA`), by what no rule
    fits in `still_missing`.
+
+Facts may also fill these columns, which no table needs to have:
+
+- ``architecture``: what a specification ``transformer:`` needs besides the row's layers, hidden and
+  heads (ffn, vocab, ...), so that the model is stated by its numbers.
+- ``data_parallel``: words on how replicas exchange gradients, which end the system's words.
+- ``nvlink_domain``: GPUs that one NVLink switch joins, where that is more than a tray.
+- ``virtual_stages``, ``stage_layers``: model chunks and layers of each pipeline stage.
+- ``chunks``: micro-batches into which the pipeline cuts the batch that the row states.
+- ``flop_count``: how the source counts FLOPs (`perfsim.throughput.CONVENTIONS`); ``flop_factor``:
+  what it multiplies them by (4/3 with the forward pass computed again); ``peak_tflops``: the peak
+  that its MFU refers to.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -72,10 +87,9 @@ def read_training_rows(
         If the table lacks a column or holds no case; without ``bad`` also if an id stands twice or
         is empty.
     """
-    facts = _facts()
     cases: dict[str, dict[str, Any]] = {}
     for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path, bad):
-        case = _case(cells, facts)
+        case = _case(cells)
         if not cells["id"] or case["id"] in cases:
             wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
             leave_out(DataError(wrong, path=path, row=row, column="id"), bad)
@@ -110,6 +124,12 @@ class _FactsFile(TomlModel):
 @cache
 def _facts() -> tuple[_Fact, ...]:
     return tuple(read_toml(shipped() / "measurements" / FACTS_FILE, _FactsFile).fact)
+
+
+@lru_cache(maxsize=256)
+def _facts_of(source: str) -> tuple[_Fact, ...]:
+    """Return the facts that may hold for the rows of a source."""
+    return tuple(fact for fact in _facts() if fnmatchcase(source, fact.when.get("source", "*")))
 
 
 # Reading a row.
@@ -195,20 +215,114 @@ class TrainingRun:
         return self.whole("n_gpus") if self.text("n_gpus").isdecimal() else None
 
     @property
-    def one_node(self) -> bool:
-        """Whether the run is inside one node, as far as is known."""
-        gpus, each = self.gpus, self.whole("gpus_per_node")
-        return gpus is not None and (gpus == 1 or (each is not None and gpus <= each))
+    def gpus_per_node(self) -> int | None:
+        """GPUs of a node.
+
+        Of racks that are one NVLink domain each the job is taken to have equal shares, as large as
+        they can be.
+        """
+        domain, gpus = self.whole("nvlink_domain"), self.gpus
+        if domain is None or gpus is None:
+            return self.whole("gpus_per_node")
+        return next(each for each in range(min(domain, gpus), 0, -1) if gpus % each == 0)
 
     @property
+    def one_node(self) -> bool:
+        """Whether the run is inside one node, as far as is known."""
+        gpus, each = self.gpus, self.gpus_per_node
+        return gpus is not None and (gpus == 1 or (each is not None and gpus <= each))
+
+    @cached_property
+    def stated_degrees(self) -> dict[str, int | None]:
+        """The degree of each kind of parallelism: tp, pp, cp, ep; None where it is only named.
+
+        The column comes first, then a number in the strategy's words; 1 where nothing is said.
+        """
+        strategy, found = self.text("strategy"), dict[str, int | None]()
+        for kind, words in _KINDS.items():
+            number = words.number.search(strategy)
+            worded = int(number[1]) if number else None
+            unsaid = None if words.named.search(strategy) else 1
+            found[kind] = self.whole(kind) or worded or unsaid
+        return found
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """The known degrees above one, by kind."""
+        found = self.stated_degrees.items()
+        return {kind: degree for kind, degree in found if degree is not None and degree > 1}
+
+    @property
+    def is_data_parallel(self) -> bool:
+        """Whether no model is split: every GPU has samples of its own."""
+        return all(degree == 1 for degree in self.stated_degrees.values())
+
+    @property
+    def replicas(self) -> int | None:
+        """Replicas of the model; None where the degrees do not divide the GPUs."""
+        ranks = math.prod(size for kind, size in self.degrees.items() if kind != "ep")
+        return self.gpus // ranks if self.gpus and self.gpus % ranks == 0 else None
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether the degrees of a split model do not multiply to the GPUs."""
+        if self.is_data_parallel:
+            return False
+        worded = _REPLICAS.search(self.text("strategy"))
+        replicas, stated = self.replicas, self.number("dp") or (worded and int(worded[1]))
+        stages, experts = self.degrees.get("pp", 1), self.degrees.get("ep", 1)
+        divides = (self.gpus or 0) % (stages * experts) == 0
+        return replicas is None or not divides or stated not in (None, replicas)
+
+    @property
+    def schedule(self) -> str:
+        """The pipeline's schedule in perfsim's words; what it is called, where it has none.
+
+        1f1b where nothing is said and a stage has one model chunk.
+        """
+        strategy = self.text("strategy").lower()
+        named = next((name for name, words in _SCHEDULES if re.search(words, strategy)), "")
+        return named or ("interleaved" if self.virtual_stages > 1 else "1f1b")
+
+    @property
+    def virtual_stages(self) -> int:
+        """Model chunks of a pipeline stage; 1 where nothing is said."""
+        stated = self.whole("virtual_stages")
+        texts = (self.text("strategy"), self.text("notes"))
+        found = next(filter(None, (_VIRTUAL.search(text) for text in texts)), None)
+        return stated or (int(found[1]) if found else 1)
+
+    @property
+    def split(self) -> str:
+        """How the model is split, as a scenario states it: ``tp=8; pp=4; schedule=interleaved``."""
+        fields: dict[str, object] = dict(self.degrees)
+        if "pp" in fields:
+            if self.schedule != "1f1b":
+                fields["schedule"] = self.schedule
+            if self.schedule == "interleaved" and self.virtual_stages > 1:
+                fields["virtual_stages"] = self.virtual_stages
+            if self.text("stage_layers"):
+                fields["stage_layers"] = self.text("stage_layers")
+        return "; ".join(f"{name}={value}" for name, value in fields.items())
+
+    @cached_property
     def accumulation(self) -> float:
-        """Micro-batches of an iteration: as stated, else as batches and replicas imply."""
+        """Micro-batches of an iteration of one replica: as stated, else as the batches imply.
+
+        Of a pipeline, a stated number may be that of whole local batches, each of which is several
+        micro-batches: a multiple of it that the batches imply comes first.
+        """
         stated = self.choice("grad_accum", larger=False) or self.number("grad_accum")
-        if stated:
+        if stated and self.is_data_parallel:
             return float(stated)
         micro, whole = self.choice("micro_batch", larger=True), self.number("global_batch")
-        replicas = self.number("dp") or (self.gpus if self.is_data_parallel else None)
-        return whole / micro / replicas if micro and whole and replicas else 1.0
+        split = self.replicas or self.number("dp")
+        replicas = (self.number("dp") or self.gpus) if self.is_data_parallel else split
+        implied = whole / micro / replicas if micro and whole and replicas else None
+        if implied and stated and "pp" in self.degrees:
+            several = implied / stated
+            stated = implied if several > 1 and several.is_integer() else stated
+        return float(stated or implied or 1.0) * (self.whole("chunks") or 1)
 
     @property
     def micro_batches(self) -> int:
@@ -227,18 +341,15 @@ class TrainingRun:
         return "?"
 
     @property
-    def is_data_parallel(self) -> bool:
-        """Whether no model is split: every GPU has samples of its own."""
-        return not any(split(self) for split in _SPLITS)
-
-    @property
     def batch_per_gpu(self) -> int | None:
-        """Samples a GPU and micro-batch.
+        """Samples of a micro-batch of one replica, which is a GPU where no model is split.
 
         Where no column states them, the row as the source prints it may: nodes, GPUs of a node,
         samples a GPU, result.
         """
-        micro = self.choice("micro_batch", larger=True)
+        micro, chunks = self.choice("micro_batch", larger=True), self.whole("chunks") or 1
+        if micro and chunks > 1:
+            return micro // chunks if micro % chunks == 0 else None
         if micro and micro > _MOST_SAMPLES and self.micro_batches > 1:
             # The table's batch is that of a GPU and step: no GPU holds as many samples at once.
             return round(micro / self.micro_batches)
@@ -248,9 +359,9 @@ class TrainingRun:
         if printed and self.gpus == int(printed[1]) * int(printed[2]):
             return _whole(printed[3])
         whole = self.number("global_batch")
-        if whole and self.gpus and self.is_data_parallel and whole % self.gpus == 0:
-            return round(whole / self.gpus)
-        return None
+        split = (self.replicas or 0) * self.micro_batches
+        ranks = self.gpus if self.is_data_parallel else split
+        return round(whole / ranks) if whole and ranks and whole % ranks == 0 else None
 
     @property
     def unit(self) -> str:
@@ -272,12 +383,15 @@ class TrainingRun:
 
         A throughput whose unit cannot be turned into samples keeps it: ``throughput in tokens/s``.
         """
-        seconds = self.number("step_time_s")
+        seconds = self.step_s
         if seconds and self.micro_batches > 1:
-            samples = (self.batch_per_gpu or 0) * self.micro_batches * (self.gpus or 0)
+            replicas = self.gpus if self.is_data_parallel else self.replicas
+            samples = (self.batch_per_gpu or 0) * self.micro_batches * (replicas or 0)
             return "throughput", samples / seconds
         if seconds:
             return "iteration_s", seconds
+        if not self.rate and self.model_flops:
+            return f"flops_per_gpu_{self.text('flop_count')}", self.model_flops
         rate, unit = self.rate or 0.0, self.unit
         if "tok" in unit.lower():
             seq = self.number("seq")
@@ -287,10 +401,28 @@ class TrainingRun:
         return f"{_RATE_IN} {unit or 'no stated unit'}", rate
 
     @property
+    def step_s(self) -> float | None:
+        """Seconds of an iteration: the column, else milliseconds that the row as printed has."""
+        printed = _MILLISECONDS.search(self.text("notes"))
+        stated = self.number("step_time_s")
+        return stated or (float(printed[1]) / 1e3 if printed else None)
+
+    @property
     def rate(self) -> float | None:
         """Throughput in all, in the unit of the table."""
         total, each = self.number("throughput_total"), self.number("throughput_per_gpu")
         return total or (each * self.gpus if each and self.gpus else None)
+
+    @property
+    def model_flops(self) -> float | None:
+        """The model's FLOP/s on a GPU by the source's count; None where that is not known."""
+        if not self.text("flop_count"):
+            return None
+        tera, share = self.number("model_tflops_per_gpu"), self.number("mfu_percent")
+        peak = self.number("peak_tflops")
+        if tera is None and share and peak:
+            tera = share / 100 * peak
+        return tera * 1e12 / (self.number("flop_factor") or 1.0) if tera else None
 
 
 _PRECISIONS = {
@@ -302,6 +434,7 @@ _PRECISIONS = {
     "amp": re.compile(r"(?i)\bamp\b|fp16|float16|mixed"),
 }
 _PRINTED = re.compile(r"\braw (\d{1,6}) \| (\d{1,3}) \| (\d{1,6}) \| \d+\.\d+")
+_MILLISECONDS = re.compile(r"\bThroughput=(\d{1,9}(?:\.\d{1,3})?) ?ms\b")
 _RATE_IN = "throughput in"
 _SAMPLES = re.compile(r"(?i)(samp(le)?s?|seq(uence)?s?|sentences?|im(a)?ge?s?|items?)/s(ec)?")
 _HALF = ("amp", "bf16", "fp8", "fp4")
@@ -318,25 +451,65 @@ def _joined(match: re.Match[str]) -> str:
     return match[0] if match[0] == f"{match[1]},{match[1]}" else match[0].replace(",", "")
 
 
+# How the model is split.
+
+
+class _Kind(NamedTuple):
+    """A kind of parallelism: its name, and how a strategy's words state its degree or name it."""
+
+    name: str
+    number: re.Pattern[str]
+    named: re.Pattern[str]
+
+
+_KINDS = {
+    "tp": _Kind(
+        "tensor",
+        re.compile(r"\b(?:TP|tp) ?=?(\d{1,4})\b"),
+        re.compile(r"\bTP\b|(?i:tensor.parallel)"),
+    ),
+    "pp": _Kind(
+        "pipeline",
+        re.compile(r"\b(?:PP|pp) ?=?(\d{1,4})\b"),
+        re.compile(r"\bPP\b|(?i:pipeline)"),
+    ),
+    "cp": _Kind(
+        "context",
+        re.compile(r"\b(?:CP ?=?|cp ?=?|SP=)(\d{1,4})\b"),
+        re.compile(r"\bCP\b|(?i:context.parallel)"),
+    ),
+    "ep": _Kind(
+        "expert",
+        re.compile(r"\b(?:EP|ep) ?=?(\d{1,4})\b"),
+        re.compile(r"\bEP\b|(?i:expert.parallel)"),
+    ),
+}
+_SCHEDULES = (
+    ("interleaved", r"interleaved"),
+    ("gpipe", r"gpipe|\bafab\b"),
+    ("zb-h2", r"\bzb2p\b|\bzb-h2\b"),
+    ("zb-h1", r"\bzbb\b|\bzb1p\b|\bzb-h1\b|zero.bubble"),
+    ("zbv", r"\bzbv\b"),
+    ("V-Half", r"\bv-half\b"),
+    ("V-Min", r"\bv-min\b"),
+    ("DualPipe", r"dualpipe"),
+)
+"""Schedules and the words that name them, the first that fit; capital letters are those that
+perfsim lacks. zbb: ZB1P, as Primus calls it (AMD-AGI/Primus@fd1eeabb primus_pipeline.md)."""
+_VIRTUAL = re.compile(r"\b(?i:VPP?)[ =]?(\d{1,3})\b")
+_REPLICAS = re.compile(r"\b(?i:dp) ?=?(\d{1,5})\b")
+
+
 # What perfsim lacks, by the columns of a row.
 
 
-def _above_one(column: str, words: str) -> Callable[[TrainingRun], bool]:
-    """Return a test of a degree of parallelism, by the strategy's words where its cell is empty."""
-    pattern = re.compile(words)
-
-    def split(run: TrainingRun) -> bool:
-        degree = run.whole(column)
-        return degree > 1 if degree else bool(pattern.search(run.text("strategy")))
-
-    return split
+def _without_degree(kind: str) -> Callable[[TrainingRun], bool]:
+    return lambda run: run.stated_degrees[kind] is None
 
 
-_tensor = _above_one("tp", r"\bTP(?:[2-9]|1\d|\b)|\btp[2-9]|(?i:tensor.parallel)")
-_pipeline = _above_one("pp", r"\bPP(?:[2-9]|1\d|\b)|\bpp[2-9]|(?i:pipeline)")
-_context = _above_one("cp", r"\bCP(?:[2-9]|1\d|\b)|\b[CS]P=(?:[2-9]|1\d)|(?i:context.parallel)")
-_expert = _above_one("ep", r"\bEP(?:[2-9]|1\d|\b)|(?i:expert.parallel)")
-_SPLITS = (_tensor, _pipeline, _context, _expert)
+def _schedule_missing(run: TrainingRun) -> str:
+    lacks = "pp" in run.degrees and not run.schedule.islower()
+    return f"pipeline schedule {run.schedule}" if lacks else ""
 
 
 def _unresolved(run: TrainingRun) -> bool:
@@ -345,7 +518,12 @@ def _unresolved(run: TrainingRun) -> bool:
 
 
 def _no_result(run: TrainingRun) -> bool:
-    return not run.number("step_time_s") and not run.rate
+    rates = (run.number(f"throughput_{what}") for what in ("total", "per_gpu"))
+    return not run.step_s and not any(rates) and not run.model_flops
+
+
+def _has_adapters(run: TrainingRun) -> bool:
+    return "lora" in f"{run.text('model')} {run.family}".lower()
 
 
 _NO_RECOMPUTE = ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
@@ -363,14 +541,17 @@ def _if(test: Callable[[TrainingRun], bool], what: str) -> Callable[[TrainingRun
 CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
     _if(_no_result, "neither step time nor throughput stated"),
     _if(lambda run: run.gpus is None, "number of GPUs not stated"),
-    _if(_tensor, "tensor parallelism"),
-    _if(_pipeline, "pipeline parallelism"),
-    _if(_context, "context parallelism"),
-    _if(_expert, "expert parallelism"),
+    _if(_has_adapters, "model with LoRA adapters"),
+    _if(lambda run: "offload" in run.text("strategy").lower(), "offloading to the CPU"),
+    *(
+        _if(_without_degree(kind), f"degree of {_KINDS[kind].name} parallelism not stated")
+        for kind in _KINDS
+    ),
     _if(_unresolved, "how the model is split is not stated"),
+    _if(lambda run: run.contradicts_itself, "degrees of parallelism contradict the number of GPUs"),
+    _schedule_missing,
     _if(lambda run: run.micro_batches == 0, "micro-batches of an iteration are no whole number"),
     _if(lambda run: run.recompute == "?", "activation checkpointing of some layers"),
-    _if(lambda run: "offload" in run.text("strategy").lower(), "offloading to the CPU"),
 )
 """What perfsim lacks for a row, by its columns alone: the first that is not "" is named."""
 
@@ -482,9 +663,9 @@ _FRAMEWORK = re.compile("|".join(_FRAMEWORKS))
 _SIZE = re.compile(r"[-_ .]{0,4}\d{1,6}(?:\.\d{1,4})?\s{0,4}[bBmM](?![A-Za-z0-9]).*")
 
 
-def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
+def _case(cells: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a row's `Case`."""
-    run, said = _with_facts(cells, facts)
+    run, said = _with_facts(cells)
     source = run.text("source")
     publisher = said.publisher.replace("*", source.rpartition("-")[2])
     publisher = publisher or re.sub(r"[^a-z0-9]+", "_", source.lower()).strip("_") or "unnamed"
@@ -500,7 +681,7 @@ def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
         model=_model_words(run),
         gpu=_gpu_words(run),
         gpus=str(run.gpus or ""),
-        gpus_per_node=str(run.whole("gpus_per_node") or ""),
+        gpus_per_node=str(run.gpus_per_node or ""),
         network=_network_words(run),
         batch_per_gpu=str(run.batch_per_gpu or ""),
         fusion="",
@@ -515,20 +696,29 @@ def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
         publisher=publisher,
         accumulate=str(run.micro_batches) if run.micro_batches > 1 else "",
         recompute=run.recompute.replace("?", ""),
+        split="" if run.contradicts_itself else run.split,
         missing="" if exclude else next(filter(None, (test(run) for test in CRITERIA)), ""),
     )
 
 
-def _with_facts(cells: Mapping[str, str], facts: Sequence[_Fact]) -> tuple[TrainingRun, _Fact]:
+_EMPTY = ("", "-", "n/a", "not stated")
+"""What a cell has that states nothing."""
+
+
+def _with_facts(cells: Mapping[str, str]) -> tuple[TrainingRun, _Fact]:
     """Return the row with empty cells filled, and what else the source says of it.
 
     Of several facts that fit the last counts; a cell that the row states stays.
     """
     filled: dict[str, str] = {}
     words: dict[str, Any] = dict.fromkeys(("family", "publisher", "notice", "exclude"), "")
-    for fact in facts:
+    for fact in _facts_of(cells.get("source", "")):
         if all(fnmatchcase(cells.get(column, ""), text) for column, text in fact.when.items()):
-            filled |= {name: text for name, text in fact.cells.items() if not cells.get(name)}
+            filled |= {
+                name: text
+                for name, text in fact.cells.items()
+                if cells.get(name, "").strip().lower() in _EMPTY
+            }
             words |= {name: getattr(fact, name) for name in words if getattr(fact, name)}
     return TrainingRun({**cells, **filled}, words["family"]), _Fact(**words)
 
@@ -538,13 +728,26 @@ def _model_words(run: TrainingRun) -> str:
     words = " ".join(run.text("model").split())
     last = words if " " in words else words.rpartition("/")[2]
     family = run.family or _SIZE.sub("", last).strip(" -_") or words
-    parts = [family.replace(",", ";"), words]
+    parts = [family.replace(",", ";"), words, *filter(None, [_specification(run)])]
     if "squad" in run.text("notes").lower():
         parts.append("SQuAD")
     seq = run.whole("seq")
     if seq:
         parts.append(f"{seq} tokens")
     return ", ".join(parts)
+
+
+def _specification(run: TrainingRun) -> str:
+    """Return the model by its numbers, where facts say what the row does not.
+
+    A fact's numbers come before those of the row.
+    """
+    numbers = {name: str(run.whole(name) or "") for name in ("layers", "hidden", "heads")}
+    words = (word.partition("=") for word in run.text("architecture").split(","))
+    numbers |= {name: value for name, _, value in words if name}
+    if not run.text("architecture") or not all(numbers.values()):
+        return ""
+    return "transformer:" + ",".join(f"{name}={value}" for name, value in numbers.items())
 
 
 def _gpu_words(run: TrainingRun) -> str:
@@ -596,7 +799,7 @@ def _network_words(run: TrainingRun) -> str:
 
 
 def _system_words(run: TrainingRun, *, submitted: bool) -> str:
-    """Return the framework, who ran it or the table's heading, and the strategy."""
+    """Return the framework, who ran it or the table's heading, the strategy, and facts of it."""
     software = run.text("software")
     named = _FRAMEWORK.findall(run.text("model").lower()) or _FRAMEWORK.findall(software.lower())
     parts = ["/".join(dict.fromkeys(_FRAMEWORKS[word] for word in named)) or _NOT_STATED]
@@ -607,4 +810,5 @@ def _system_words(run: TrainingRun, *, submitted: bool) -> str:
     variant = re.search(r"\+ ?\w+", run.text("throughput_unit"))
     if variant:
         parts.append(variant[0])
-    return ", ".join([*parts, run.text("strategy")])
+    known = filter(None, [run.text("data_parallel")])
+    return ", ".join([*parts, run.text("strategy"), *known])

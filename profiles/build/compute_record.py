@@ -169,7 +169,6 @@ _WIDTHS = {
     "gap_s": 0.15,
     "product": 0.1,
     "memory": 0.1,
-    "fp8": 0.1,
     "update_passes": 0.2,
     "unpadded": 0.05,
     "kepler": 0.05,

@@ -4,7 +4,7 @@ In this order::
 
     python profiles/build/judge_again.py --measurements CASES.csv [TRAINING.csv ...] --date DATE
 
-1. the tables that ship, from the first table and those that ship already (`measurement_tables`);
+1. the tables that ship, from those that were collected or ship already (`measurement_tables`);
 2. the networks of clusters by their own rows (`calibrate_clusters`);
 3. the intervals, every source left out in turn (`interval_record`);
 4. the records: of what ships, of all tables, and of each method (`accuracy_record`).
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def out(name: str) -> list[str]:
         return ["--out", str(folder / name), *dated]
 
-    measurement_tables.main(["--measurements", cases, *kept, "--out", str(folder)])
+    measurement_tables.main([*every, "--out", str(folder)])
     calibrate_clusters.main(["--measurements", cases, *out("clusters.csv")])
     interval_record.main([*every, *out("uncertainty.csv")])
     accuracy_record.main(["groups", *out("record.csv")])

@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,8 @@ _GEMM_GPUS = {
     "gb200": "gb200",
     "l40s": "l40s",
 }
+_TABLED_ONLY = {"gb300": "gb300"}
+"""Systems that get a table of their own near those of the others, which stay as they are."""
 _LINEAR_GPUS = {
     "NVIDIA A100 80GB PCIe": "a100-pcie",
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
@@ -128,21 +130,31 @@ def _table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
-def products(data: Path) -> list[Products]:
-    """Return all measured products by GPU and precision."""
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
+def _timed_products(data: Path, gpus: Mapping[str, str]) -> dict[tuple[str, str], list[Any]]:
+    """Return sizes and times of the half-precision products of some systems."""
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for cells in _table(data / "modern" / "gemm.csv"):
-        if cells["system"] in _GEMM_GPUS and cells["dtype"] in _PRECISIONS:
-            key = _GEMM_GPUS[cells["system"]], _PRECISIONS[cells["dtype"]]
+        if cells["system"] in gpus and cells["dtype"] in _PRECISIONS:
+            key = gpus[cells["system"]], _PRECISIONS[cells["dtype"]]
             found[key].append(tuple(float(cells[name]) for name in ("m", "n", "k", "latency_ms")))
-    for cells in _table(data / "profiles" / "neusight_linear.csv"):
-        key = _LINEAR_GPUS[cells["device"]], "fp32"
-        found[key].append(tuple(float(cells[name]) for name in ("M", "N", "K", "latency_ms")))
+    return found
+
+
+def _grouped(found: Mapping[tuple[str, str], Sequence[Any]]) -> list[Products]:
     made = []
     for (gpu, precision), rows in found.items():
         array = np.array(rows)
         made.append(Products(gpu, precision, array[:, :3], array[:, 3] / 1e3))
     return made
+
+
+def products(data: Path) -> list[Products]:
+    """Return all measured products by GPU and precision."""
+    found = _timed_products(data, _GEMM_GPUS)
+    for cells in _table(data / "profiles" / "neusight_linear.csv"):
+        key = _LINEAR_GPUS[cells["device"]], "fp32"
+        found[key].append(tuple(float(cells[name]) for name in ("M", "N", "K", "latency_ms")))
+    return _grouped(found)
 
 
 def _large_rate(group: Products) -> float:
@@ -573,8 +585,8 @@ def judge(data: Path, catalog: Catalog) -> Iterator[dict[str, str]]:
 
 def write_tables(data: Path, catalog: Catalog, folder: Path) -> None:
     """Fit and write the tables of ratios, of each GPU and of all."""
-    every = products(data)
-    devices = {group.gpu: load_device(group.gpu, catalog) for group in every}
+    every, more = products(data), _grouped(_timed_products(data, _TABLED_ONLY))
+    devices = {group.gpu: load_device(group.gpu, catalog) for group in (*every, *more)}
     lines: dict[str, list[str]] = defaultdict(list)
     for precision in _SOURCES:
         groups = [group for group in every if group.precision == precision]
@@ -584,6 +596,9 @@ def write_tables(data: Path, catalog: Catalog, folder: Path) -> None:
             near = _shared([other for other in groups if other is not group], devices)
             logs = _over_roofline(group, devices[group.gpu])
             lines[group.gpu] += _lines(precision, _fit_nodes(_weights(group.sizes), logs, near))
+        for group in (group for group in more if group.precision == precision):
+            logs = _over_roofline(group, devices[group.gpu])
+            lines[group.gpu] += _lines(precision, _fit_nodes(_weights(group.sizes), logs, shared))
     for gpu, body in lines.items():
         sources = dict.fromkeys(
             source for key, source in _SOURCES.items() if any(row.startswith(key) for row in body)

@@ -4,8 +4,9 @@
 
 ``profiles/measurements/sources.csv`` says which cases of the collected tables ship: ``table`` (the
 file), ``ids`` (patterns, spaces between), what the file's header says, and ``licence``. Role and
-scenario of a case come from ``map.toml``, whatever its row said; so a table that ships can be read
-too, such as ``mlperf.csv``, whose cases were collected apart.
+scenario of a case come from the maps of that folder, whatever its row said; so a table that ships
+can be read too, such as ``mlperf.csv``, whose cases were collected apart. A table whose cases
+accumulate, recompute or split the model has columns for it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ TABLE_SOURCES_COLUMNS = ("table", "ids", "title", "source", "licence", "framewor
 _HEADER_KEYS = ("title", "source", "licence", "framework", "date", "notes")
 _SCENARIO_COLUMNS = ("scenario", "rated", "calibrated")
 _SHIPPED_COLUMNS = ("id", "role", "reason", *_SCENARIO_COLUMNS, "provenance", *CASE_COLUMNS[1:])
+_TRAINING_COLUMNS = ("accumulate", "recompute", "split")
+"""Columns of tables of which any case states something there."""
 
 
 def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRule]) -> str:
@@ -60,7 +63,9 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
         if source[key]:
             out.write(f"# {key}: {source[key]}\n")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_SHIPPED_COLUMNS)
+    stated = (name for name in _TRAINING_COLUMNS if any(getattr(case, name) for case in cases))
+    columns = (*_SHIPPED_COLUMNS, *stated)
+    writer.writerow(columns)
     judged = SourceCases(cases, rules, Catalog())
     for case in cases:
         asked = map_case(case, judged)
@@ -70,7 +75,7 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
             role = judged.roles[case.id]
             texts = map(fields_text, (role.fields, role.rated, role.calibrated))
             own |= dict(zip(_SCENARIO_COLUMNS, texts, strict=True))
-        writer.writerow([own.get(column, getattr(case, column)) for column in _SHIPPED_COLUMNS])
+        writer.writerow([own.get(column, getattr(case, column)) for column in columns])
     return out.getvalue()
 
 
@@ -80,12 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--measurements", type=Path, nargs="+", required=True, help="collected tables of cases"
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder with sources.csv, map.toml")
+    parser.add_argument("--out", type=Path, required=True, help="folder with sources.csv and maps")
     given = parser.parse_args(arguments)
-    unsaid = dict.fromkeys((*_SCENARIO_COLUMNS, "role", "reason", "missing"), "")
+    unsaid = dict.fromkeys((*_SCENARIO_COLUMNS, "role", "reason"), "")
     tables = [read_cases(path) for path in given.measurements]
     cases = [replace(case, **unsaid) for table in tables for case in table]
-    rules = read_rules(given.out / RULES_FILE)
+    maps = sorted(given.out.glob(f"*{RULES_FILE}"))
+    rules = [rule for path in maps for rule in read_rules(path)]
     table = read_table(given.out / SOURCES_FILE, TABLE_SOURCES_SCHEMA, TABLE_SOURCES_COLUMNS)
     for _, source in table:
         patterns = source["ids"].split()

@@ -59,9 +59,19 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
             "--exchange-each: dear uses a result after the update that it belongs to",
         ),
         (
-            f"{NAMED} --method fsdp --accumulate 4 --no-exchange-each",
+            f"{NAMED} --method zero --set stage=3 --accumulate 4 --no-exchange-each",
             2,
-            "--exchange-each: fsdp gathers and scatters in each micro-batch; leave it out.",
+            "--exchange-each: zero of stage 3 keeps no whole gradients",
+        ),
+        (
+            f"{NAMED} --method distributed_optimizer --accumulate 4 --exchange-each",
+            2,
+            "--exchange-each: distributed_optimizer adds gradients up in its buffer",
+        ),
+        (
+            f"{NAMED} --method fsdp --set shard=hybrid --set shards=5",
+            2,
+            "--method: fsdp needs two or more shards that divide 16 GPUs, not 5.",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.methods.base import FAMILIES
+from perfsim.methods.base import FAMILIES, MethodContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
@@ -76,7 +76,7 @@ def test_memory_is_accounted(name: str) -> None:
     for ranks in (2, 16):
         extra = method.memory_bytes(one.gradients, ranks)
         assert isfinite(extra) and extra >= 0
-        kept_share = method.kept_share(ranks)
+        kept_share = method.kept_share(MethodContext(ranks, profile=one))
         assert set(kept_share) == {"parameters", "gradients", "optimizer"}
         assert all(0 < share <= 1 for share in kept_share.values())
 

@@ -6,6 +6,8 @@ anew.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from perfsim.cli.main import code
@@ -15,11 +17,14 @@ from perfsim.prediction import predict
 from perfsim.report.terminal import command_lines
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
+from perfsim.validate.mapping import SourceCases, scenario_of
 from scripts import gallery, gallery_answers
+from scripts.gallery_found import by_axes, seconds
 from support.bars import Row, bar, chart
 
 QUESTIONS = gallery.questions()
 ANEW = "run python tests/scripts/gallery.py"
+SHARDING = "How to shard or split a language model?"
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -56,18 +61,35 @@ def test_a_question_is_a_scenario_that_its_command_names(name: str) -> None:
 
 def test_measured_values_are_held_out_and_stand_beside_a_row_of_the_same_gpus() -> None:
     shown = 0
-    for asked in gallery.answered().values():
+    for name, asked in gallery.answered().items():
+        stated = QUESTIONS[name]["scenario"]
         for row, case in asked.measured.items():
-            told = asked.found["rows"] if "compare" in asked.command else asked.found
-            [found] = [
-                one
-                for one in told
-                if row == one.get("gpus") or row == one.get("scenario", {}).get("method")
-            ]
-            assert case.role == "test"
-            assert case.gpus == str(found.get("gpus") or found["scenario"]["gpus"])
+            if "compare" in asked.command:
+                [found] = [one["scenario"] for one in asked.found["rows"] if row in _method(one)]
+            else:
+                found = stated | by_axes(asked)[tuple(row.split())]
+            # What one node calibrates is the way of asking that states the time of one GPU.
+            assert case.role == "test" or (case.role == "calibration" and "single_gpu" not in found)
+            assert case.gpus == str(found["gpus"])
             shown += 1
-    assert shown >= 10
+    assert shown >= 20
+
+
+def _method(row: dict[str, Any]) -> list[str]:
+    return [row["scenario"]["method"]]
+
+
+@pytest.mark.parametrize("name", gallery.SECTIONS[SHARDING])
+def test_a_row_of_the_answer_is_the_run_that_was_measured(name: str) -> None:
+    """The case's own scenario predicts what stands beside it."""
+    asked, session = gallery.answered()[name], Session()
+    assert asked.measured
+    for row, case in asked.measured.items():
+        source = SourceCases([case], [], session)
+        scenario = scenario_of(case, source.roles[case.id], source, "blind")
+        assert scenario is not None
+        found_s = seconds(by_axes(asked)[tuple(row.split())])
+        assert predict(scenario, session).iteration_s == pytest.approx(found_s, rel=1e-3), row
 
 
 def test_pictures_and_commands_are_80_columns_wide_at_most() -> None:

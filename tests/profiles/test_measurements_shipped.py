@@ -31,6 +31,7 @@ from perfsim.validate.mapping import (
     map_case,
     read_rules,
     role_of,
+    rules_of,
 )
 from perfsim.validate.measurements import (
     LIMITS_FILE,
@@ -48,6 +49,7 @@ from perfsim.validate.record import (
     validation_record_text,
     worse,
 )
+from perfsim.validate.training import TRAINING_COLUMNS
 
 FOLDER = shipped() / "measurements"
 TABLES = sorted(Catalog().files("measurements").values())
@@ -123,6 +125,56 @@ def test_a_table_made_of_cases_is_asked_as_the_rules_ask(table: Path, tmp_path: 
         by_row = map_case(own, SourceCases(again, [], catalog))
         assert by_row.role == by_rules.role
         assert by_row.scenario == by_rules.scenario
+
+
+TRAINED = {
+    "source": "InternEvo",
+    "cite": "InternLM/InternEvo@0:doc",
+    "model": "InternLM-7B",
+    "seq": "2048",
+    "gpu": "A100-SXM4-80GB",
+    "gpus_per_node": "8",
+    "network": "4 x 100 Gb/s RoCE per node",
+    "precision": "bf16",
+    "strategy": "ZeRO-1 over all DP ranks",
+    "micro_batch": "2",
+    "throughput_unit": "tokens/s",
+}
+"""A run as a table of training runs has it, but for its id, GPUs, division and result."""
+
+
+def test_a_table_made_of_training_runs_keeps_micro_batches_and_division(tmp_path: Path) -> None:
+    rows = [
+        {"id": "t1", "n_gpus": "8", "global_batch": "64", "throughput_total": "30000"},
+        {"id": "t2", "n_gpus": "16", "global_batch": "128", "throughput_total": "60000"},
+        {"id": "t3", "n_gpus": "16", "global_batch": "64", "throughput_total": "60000", "tp": "2"},
+        {"id": "t4", "n_gpus": "16", "global_batch": "64", "throughput_total": "60000"},
+    ]
+    rows[3]["activation_checkpointing"] = "full"
+    path, made = tmp_path / "runs.csv", tmp_path / "made.csv"
+    with path.open("w", newline="") as file:
+        columns = [*TRAINING_COLUMNS, "cite", "seq", "gpus_per_node", "network"]
+        writer = csv.DictWriter(file, [*columns, "activation_checkpointing"])
+        writer.writeheader()
+        writer.writerows(TRAINED | row for row in rows)
+    catalog = Catalog()
+    cases, rules = read_cases(path), rules_of(catalog)
+    told = dict.fromkeys(TABLE_SOURCES_COLUMNS, "") | {"source": "T", "licence": "MIT"}
+    made.write_text(table_text(told, cases, rules))
+    again = read_cases(made)
+    assert [case.accumulate for case in again] == ["4", "4", "4", "2"]
+    assert [case.split for case in again] == ["", "", "tp=2", ""]
+    assert [case.recompute for case in again] == ["", "", "", "full"]
+    by_rules, by_row = (
+        [map_case(case, SourceCases(read, used, catalog)) for case in read]
+        for read, used in ((cases, rules), (again, []))
+    )
+    for one, other in zip(by_rules, by_row, strict=True):
+        assert (one.role, one.reason, one.scenarios) == (other.role, other.reason, other.scenarios)
+    assert [one.role for one in by_row] == ["calibration", "test", "test", "test"]
+    assert [*by_row[1].scenarios] == ["blind", "rated"]
+    assert [*by_row[2].scenarios] == ["blind"], "a part of a model is rated by none"
+    assert by_row[2].scenarios["blind"].tp == 2
 
 
 CLUSTER = [

@@ -127,14 +127,23 @@ def test_zero_sends_sharded_gradients_each_time_and_gathers_parameters_once(
 
 
 def test_fsdp_gathers_and_scatters_in_each() -> None:
-    # By tests/methods/test_sharded.py: forward 13.75, backward 33.75 with its gathers, then the
-    # exposed sum of 12 us, 3.75 ms and 10.5 us; a quarter of the update.
+    # By tests/methods/test_sharded.py, version 1: forward 13.75, backward 33.75 with its gathers,
+    # then the exposed sum of 12 us, 3.75 ms and 10.5 us; a quarter of the update.
     passes_ms = 47.5 + 0.012 + 3.75 + 0.0105
-    method = load_method("fsdp", {})
+    method = load_method("fsdp", {"version": 1})
     one, three = plan(method), plan(method, micro_batches=3)
     assert milliseconds(three) == pytest.approx(3 * passes_ms + 0.5)
     assert three.sent_bytes == pytest.approx(3 * one.sent_bytes)
     assert three.calls == 3 * one.calls
+
+
+def test_fsdp_keeps_gradients_whole_until_the_last() -> None:
+    # The same passes without a sum: 47.5 twice, then once with it.
+    method = load_method("fsdp", {"version": 1})
+    made = plan(method, micro_batches=3, exchange_each=False)
+    assert milliseconds(made) == pytest.approx(3 * 47.5 + 0.012 + 3.75 + 0.0105 + 0.5)
+    sent = [task.name.split()[0] for task in made.graph.tasks if task.kind == "communicate"]
+    assert (sent.count("all_gather"), sent.count("reduce_scatter")) == (12, 2)
 
 
 # Laws
@@ -211,7 +220,7 @@ def test_to_exchange_each_time_is_never_faster(
 def test_both_engines_agree_and_the_parts_add_up(
     method: str, ready: list[float], count: int, each: bool
 ) -> None:
-    asked = None if method == "fsdp" else each and method != "dear"
+    asked = each and method != "dear"
     moments = tuple(sorted(moment / MS for moment in ready))
     made = planned(
         method, ready_ms=moments, backward_ms=50, micro_batches=count, exchange_each=asked
@@ -237,15 +246,6 @@ def test_a_method_that_computes_without_the_result_is_refused(
     )
 
 
-def test_fsdp_cannot_keep_whole_gradients(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "predict --model resnet50 --gpus 8 --method fsdp --accumulate 4 --no-exchange-each"
-    left, out, err = command(asked, capsys)
-    assert (left, out) == (2, "")
-    assert err == (
-        "perfsim: --exchange-each: fsdp gathers and scatters in each micro-batch; leave it out.\n"
-    )
-
-
 @pytest.mark.parametrize("count", [0, -1, 4097])
 def test_micro_batches_are_counted_from_1_to_4096(count: int) -> None:
     with pytest.raises(RequestError, match="accumulate"):
@@ -255,7 +255,7 @@ def test_micro_batches_are_counted_from_1_to_4096(count: int) -> None:
 def test_help_says_what_methods_do_by_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = command("predict --help", capsys)
     assert (
-        "[default: (as the method's code does: each for fsdp and zero stage 2, else the last)]"
+        "[default: (as the method's code does: each for fsdp, zero stages 2 and 3; else the last)]"
         in (" ".join(out.split()))
     )
 

@@ -46,7 +46,7 @@ class _Toy(Method):
     wire: ClassVar[str] = ""
 
 
-def plans(method: Method, host_s: float = 0.0, **more: bool) -> list[CostedGraph]:
+def plans(method: Method, host_s: float = 0.0, **more: Any) -> list[CostedGraph]:
     """Return the plans of 4 ranks; forward 10, backward 30, update 2 ms."""
     model = profile([(500, 500)], [30 * MS], forward_s=10 * MS, optimizer_s=2 * MS)
     object.__setattr__(model, "iteration_s", model.iteration_s + host_s)
@@ -284,3 +284,75 @@ def test_laws_of_any_jobs(rounds: list[list[Job]], overlap: bool, late: int, hos
                 after, periods = found
                 last_s = max(ends[1][index] for index in mine)
                 assert starts[1 + periods][after] >= last_s - 1e-12
+
+
+class _Behind(_Toy):
+    """A kernel runs where forward waits for a first send; a second one begins there too."""
+
+    behind: bool = False
+
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        place = PassPoint("forward", 4 * MS)
+        other = Send("all_reduce", 1e6, stream="other")
+        copy = Compute((KERNEL,), "decompress")
+        return [
+            Job("first", (SEND,), PassPoint("forward"), place, after=(copy,)),
+            Job("second", (other,), place._replace(behind=self.behind)),
+        ]
+
+
+@pytest.mark.parametrize(("behind", "starts_ms"), [(False, 4.0), (True, 7.5 + KERNEL_S / MS)])
+def test_a_job_may_begin_behind_what_its_place_waits_for(behind: bool, starts_ms: float) -> None:
+    [plan] = plans(_Behind(behind=behind))
+    second = [task.name for task in plan.graph.tasks].index("all_reduce 0.second")
+    assert run(plan).starts[0][second] == pytest.approx(starts_ms * MS)
+
+
+class _Chained(_Toy):
+    """Two sends that forward waits for at one place, the second behind the first."""
+
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        place = PassPoint("forward", 4 * MS)
+        return [
+            Job("first", (SEND,), PassPoint("forward"), place),
+            Job("second", (SEND,), place._replace(behind=True), place),
+        ]
+
+
+def test_a_job_waited_for_where_it_begins_does_not_wait_for_itself() -> None:
+    [plan] = plans(_Chained())
+    assert run(plan).iteration_s == pytest.approx((2 * 7.5 + 6 + 30 + 2) * MS)
+
+
+class _Repeats(_Toy):
+    """One send of each kind that forward waits for, and one of gradients."""
+
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        start = PassPoint("forward")
+        return [
+            Job("gather", (SEND,), start, start, repeats="every"),
+            Job("once", (SEND,), start, start, repeats="first"),
+            Job("sum", (SEND,), PassPoint("backward")),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "expected"),
+    [
+        (1, False, ["gather", "once", "sum"]),
+        (2, False, ["gather", "once", "gather", "sum"]),
+        (3, False, ["gather", "once", "gather", "gather", "sum"]),
+        (2, True, ["gather", "once", "sum"] * 2),
+    ],
+)
+def test_a_job_repeats_in_the_micro_batches_that_it_says(
+    count: int, each: bool, expected: list[str]
+) -> None:
+    [plan] = plans(_Repeats(), micro_batches=count, exchange_each=each)
+    sent = [task.name.split(".")[1] for task in plan.graph.tasks if task.kind == "communicate"]
+    assert sent == expected
+
+
+def test_what_repeats_must_be_awaited_in_its_own_micro_batch() -> None:
+    with pytest.raises(ValueError, match="'repeats' needs a wait in its own micro-batch"):
+        Job("gather", (SEND,), PassPoint("forward"), PassPoint("next"), repeats="every")

@@ -70,8 +70,16 @@ SECTIONS = {
         "gpt2_on_10gbe",
         "plan_our_model",
     ),
+    "How to shard or split a language model?": (
+        "fsdp_on_ethernet",
+        "ddp_zero_or_fsdp",
+        "does_hsdp_pay",
+        "which_tp_70b",
+        "is_my_scaling_normal",
+    ),
     "What if the cluster is not as it should be?": (
         "what_if_one_gpu_is_slow",
+        "what_if_a_stage_is_slow",
         "what_if_gpus_jitter_1024",
         "what_if_others_share_the_network",
         "what_if_oversubscribed_leaf_spine",

@@ -47,6 +47,36 @@ def tokens(asked: Any) -> int:
     return int(read_scenario(Catalog().scenario(asked.name))["scenario"]["seq"])
 
 
+def axes(asked: Any) -> list[str]:
+    """Return the fields that a sweep varies."""
+    columns = list(asked.found[0])
+    return columns[: columns.index("iteration_s")]
+
+
+def by_axes(asked: Any) -> dict[tuple[str, ...], Mapping[str, str]]:
+    """Return a sweep's rows by the values of what it varies."""
+    return {tuple(row[axis] for axis in axes(asked)): row for row in asked.found}
+
+
+def gpus(asked: Any, row: Mapping[str, str]) -> int:
+    """Return the GPUs of a sweep's row, those of the scenario where it does not vary them."""
+    return int(row.get("gpus") or read_scenario(Catalog().scenario(asked.name))["scenario"]["gpus"])
+
+
+def each(asked: Any, row: Mapping[str, str]) -> float:
+    """Return the tokens a second of one GPU in a sweep's row."""
+    return rate(row) * tokens(asked) / gpus(asked, row)
+
+
+def measured_each(asked: Any, row: Mapping[str, str]) -> float | None:
+    """Return the tokens a second of one GPU that were published of a sweep's row, if any."""
+    case = asked.measured.get(" ".join(row[axis] for axis in axes(asked)))
+    if case is None:
+        return None
+    samples = rate(row) * seconds(row)
+    return samples * tokens(asked) / measured_s(case, samples) / gpus(asked, row)
+
+
 def overlap(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Say whether the intervals of two rows' rates overlap."""
     ends = []

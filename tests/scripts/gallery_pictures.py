@@ -12,9 +12,11 @@ from typing import Any
 from perfsim.report.planning import IMPROVEMENT_WORDS
 from perfsim.report.terminal import interval_words
 from perfsim.units import format_bytes, format_seconds
-from scripts.gallery_found import fits, measured_s, tokens
+from scripts.gallery_found import axes as axes_of
+from scripts.gallery_found import each, fits, measured_each, measured_s, tokens
 from support.bars import LEGEND, Row, chart, parts_of
 
+_ENDS = "high", "low"
 UNFIT = "! does not fit into the GPU's memory"
 FIRST = 8
 """Methods of a long comparison that are drawn, with S-SGD and the last."""
@@ -61,7 +63,7 @@ def _predicted(row: Mapping[str, Any], asked: Any) -> Row:
 
 def swept(asked: Any) -> str:
     """Return the rows of a sweep, those with one first value together."""
-    axes = list(asked.found[0])[: list(asked.found[0]).index("iteration_s")]
+    axes = axes_of(asked)
     first = list(dict.fromkeys(row[axes[0]] for row in asked.found))
     groups = [
         [_swept(row, axes, asked) for row in asked.found if row[axes[0]] == one] for one in first
@@ -85,7 +87,7 @@ def throughput(asked: Any, each: bool = False) -> str:
 
     With ``each`` the bars are those of one GPU.
     """
-    axes = list(asked.found[0])[: list(asked.found[0]).index("iteration_s")]
+    axes = axes_of(asked)
     rows = []
     for row in asked.found:
         rate, mid_s = float(row["samples_per_s"]), float(row["iteration_s"])
@@ -120,6 +122,38 @@ def how_far_does_llama3_scale(asked: Any) -> str:
         rows.append(Row(cells, [("#", each)]))
     groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[0])]
     return chart(["method gpus", "tokens/s a GPU", "memory"], groups, [UNFIT])
+
+
+def tokens_each(asked: Any) -> str:
+    """Return tokens a second of one GPU, what was measured of some, and what a GPU holds."""
+    axes = axes_of(asked)
+    rows = []
+    for row in asked.found:
+        mid, found = each(asked, row), measured_each(asked, row)
+        ends = [mid * float(row["iteration_s"]) / float(row[f"iteration_s_{end}"]) for end in _ENDS]
+        label = " ".join(row[axis] for axis in axes)
+        interval = " to ".join(f"{end:,.0f}" for end in ends)
+        beside = "" if found is None else f"{found:,.0f}"
+        cells = (label, f"{mid:,.0f}", interval, beside, _held(row))
+        rows.append(Row(cells, [("#", mid)]))
+    groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[:-1])]
+    label = " ".join(axis.removeprefix("options.") for axis in axes)
+    head = [label, "tokens/s a GPU", "90 % interval", "measured", "memory"]
+    return chart(head, groups, [] if all(map(fits, asked.found)) else [UNFIT])
+
+
+fsdp_on_ethernet = ddp_zero_or_fsdp = does_hsdp_pay = tokens_each
+which_tp_70b = is_my_scaling_normal = tokens_each
+
+
+def what_if_a_stage_is_slow(asked: Any) -> str:
+    """Return the rows of one batch an update, by stages of the pipeline and slow GPU."""
+    whole = max(int(row["accumulate"]) for row in asked.found)
+    most = max(int(row["pp"]) for row in asked.found)
+    same = [row for row in asked.found if int(row["accumulate"]) * most == whole * int(row["pp"])]
+    rows = [_swept(row, ("pp", "accumulate", "straggler"), asked) for row in same]
+    groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[0])]
+    return chart(_head("pp accumulate straggler", asked), groups, [LEGEND])
 
 
 def which_batch_fits(asked: Any) -> str:

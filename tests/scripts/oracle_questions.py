@@ -216,6 +216,53 @@ REFUSED = [
     "model=resnet50 gpus=8 fusion_options.cycle_time=2",
 ]
 
+_LARGE = "model=llama3-70b gpus=512 node=dgx-h100 net=dgx-h100 seq=8192 batch=1 accumulate=32"
+_SMALL = "model=llama3-8b gpus=64 node=dgx-h100 net=dgx-h100 seq=8192 batch=1"
+
+DIVIDED = [
+    *(
+        f"{_LARGE} tp=8 pp=4 {rest}"
+        for rest in (
+            "method=ssgd",
+            "method=distributed_optimizer",
+            "method=distributed_optimizer schedule=gpipe",
+            "method=distributed_optimizer schedule=interleaved virtual_stages=5",
+            "method=distributed_optimizer schedule=zb-h1",
+            "method=distributed_optimizer schedule=zbv",
+            "method=zero options.stage=1 recompute=full",
+            "method=fsdp recompute=full",
+            "method=powersgd",
+            "method=distributed_optimizer cp=2",
+            "method=distributed_optimizer layout=tp-dp-cp-pp",
+            "method=distributed_optimizer sequence_parallel=false",
+            "method=distributed_optimizer tp_overlap=true",
+            "method=distributed_optimizer straggler=1:1.5",
+            "method=distributed_optimizer jitter=0.05",
+            "method=distributed_optimizer seq=4096 precision=fp8",
+        )
+    ),
+    *(
+        f"{_SMALL} {rest}"
+        for rest in (
+            "method=fsdp tp=8",
+            "method=fsdp cp=4 seq=32768 recompute=full",
+            "method=zero options.stage=3 recompute=full",
+            "method=hybrid_zero recompute=full",
+            "method=fsdp options.shard=hybrid recompute=full",
+            "method=distributed_optimizer pp=4 accumulate=8 stage_layers=9,8,8,7",
+            "tp=3",
+            "pp=64",
+            "layout=tp-xp",
+            "schedule=1f1c pp=4",
+            "ep=4",
+        )
+    ),
+    "model=mixtral-8x7b gpus=64 node=dgx-h100 batch=1 ep=8 method=distributed_optimizer",
+    "model=mixtral-8x7b gpus=128 node=dgx-h100 batch=1 tp=2 ep=8 pp=4 accumulate=16"
+    " method=distributed_optimizer imbalance=1.3",
+]
+"""Models divided by every axis, and what is refused."""
+
 COMPARED = [
     "model=resnet50 gpus=16 net=1gbe",
     "model=bert-base gpus=32 net=10gbe gpu=v100-pcie method=powersgd",
@@ -244,12 +291,24 @@ def predictions(names: Names) -> Iterator[tuple[str, str]]:
         yield "options", f"{setting} {options}"
     for fields in SIZES:
         yield "sizes", fields
+    for fields in DIVIDED:
+        yield "divided", fields
     for fields in REFUSED:
         yield "refused", fields
 
 
 GROUPS = [
-    *("methods", "fusion", "networks", "gpus", "models", "conditions", "options", "sizes"),
+    *(
+        "methods",
+        "fusion",
+        "networks",
+        "gpus",
+        "models",
+        "conditions",
+        "options",
+        "sizes",
+        "divided",
+    ),
     *("refused", "compared", "predict", "compare", "explain", "tune", "sweep", "plan"),
     *("pipeline", "show", "list", "calibrate", "validate", "none", "scenarios"),
 ]

@@ -47,7 +47,7 @@ class Question(Strict):
     library: str
     oversubscription: float | None
     straggler: list[str]
-    jitter: NonNegativeFloat
+    jitter: NonNegativeFloat | str
     background: NonNegativeFloat
     seed: int
     overlap: bool

@@ -19,6 +19,7 @@ from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.run import run
 from perfsim.simulate.timeline import Timeline
+from perfsim.throughput import CONVENTIONS
 from perfsim.validate.metrics import (
     METRICS,
     PHASE_METRICS,
@@ -126,6 +127,23 @@ def test_phase_metrics_are_answered_and_counted_apart() -> None:
         "iteration_s",
         "throughput",
         "throughput_per_gpu",
+        *(f"flops_per_gpu_{name}" for name in CONVENTIONS),
         "scaling_efficiency",
         "speedup_vs_1gpu",
     }
+
+
+def test_a_rate_of_flops_is_the_source_s_own_count() -> None:
+    """GPT-3 of 6.7 billion: 6 N a token, and 12 layers x width x length more by PaLM's count."""
+    model = {"model": "gpt3-6.7b", "gpu": "a100", "gpus": 8, "net": "dgx-a100", "seq": 1024}
+    prediction = predict(make_scenario(model | {"batch": 1, "precision": "amp-bf16"}))
+    per_s = prediction.samples_per_s / 8
+    plain, palm, whole, causal = (
+        predicted_metric(f"flops_per_gpu_{name}", 1e14, prediction)
+        for name in ("6n", "palm", "products", "causal")
+    )
+    attention = 12 * 32 * 4096 * 1024 * 1024 * per_s
+    assert palm[0][0] - plain[0][0] == pytest.approx(attention, rel=1e-9)
+    assert whole[0][0] - causal[0][0] == pytest.approx(attention / 2, rel=0.01)
+    assert plain[1] == pytest.approx(1e14 / plain[0][0] - 1.0)
+    assert prediction.throughput.flops_per_gpu("palm") == pytest.approx(palm[0][0])

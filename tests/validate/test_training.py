@@ -227,10 +227,13 @@ def test_a_heading_of_one_precision_comes_before_the_column(
 MISSING = {
     "neither step time nor throughput stated": {"step_time_s": ""},
     "number of GPUs not stated": {"n_gpus": "8-16"},
-    "tensor parallelism": {"tp": "2"},
-    "pipeline parallelism": {"strategy": "3D: tp1 + pp4"},
-    "context parallelism": {"cp": "8"},
-    "expert parallelism": {"ep": "16"},
+    "model with LoRA adapters": {"model": "llama2_70b_lora"},
+    "degree of tensor parallelism not stated": {"strategy": "FSDP2 x TP"},
+    "degree of pipeline parallelism not stated": {"strategy": "PP algorithm 1f1b"},
+    "degree of context parallelism not stated": {"strategy": "FSDP2 + CP + compile"},
+    "degree of expert parallelism not stated": {"strategy": "DP, EP"},
+    "degrees of parallelism contradict the number of GPUs": {"tp": "3"},
+    "pipeline schedule V-Half": {"pp": "2", "strategy": "PP algorithm v-half VPP 2"},
     "how the model is split is not stated": {"strategy": "3D parallel"},
     "micro-batches of an iteration are no whole number": {"global_batch": "700"},
     "activation checkpointing of some layers": {"activation_checkpointing": "every 2nd layer"},
@@ -238,7 +241,7 @@ MISSING = {
     "several nodes without a stated network": {"n_gpus": "16", "network": "net: ; intra: NVLink"},
     "network Omni-Path": {"n_gpus": "16", "network": "Omni-Path of 100 Gb/s"},
     "GPU A5000": {"gpu": "NVIDIA RTX A5000"},
-    "GPU AMD MI300X": {"gpu": "MI300X"},
+    "GPU AMD MI355X": {"gpu": "MI355X"},
     "model Widget": {"model": "Ours/Widget-7b"},
     "sequence length 256 of BERT-Large": {"model": "bert", "seq": "256"},
     "sequence length of BERT-Large not stated": {"model": "PyTorch/LanguageModeling/BERT"},
@@ -266,23 +269,24 @@ def test_one_thing_is_named_as_missing(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "what"),
+    ("strategy", "split"),
     [
-        ("FSDP2 x TP", "tensor parallelism"),
-        ("zero1(dp2)+tp2+pp4", "tensor parallelism"),
-        ("PP algorithm 1f1b", "pipeline parallelism"),
-        ("FSDP2 + CP + compile", "context parallelism"),
-        ("Ulysses SP=4", "context parallelism"),
+        ("FSDP2 x TP8", "tp=8"),
+        ("zero1(dp1)+tp2+pp4", "tp=2; pp=4"),
+        ("PP algorithm zbv-formatted, PP=2", "pp=2; schedule=zbv"),
+        ("PP4 1f1b-interleaved VPP 2", "pp=4; schedule=interleaved; virtual_stages=2"),
+        ("Ulysses SP=4", "cp=4"),
         ("Ulysses SP=1", ""),
         ("DP, tp1, pp1", ""),
     ],
 )
 def test_a_strategy_s_words_tell_where_cells_are_empty(
-    tmp_path: Path, strategy: str, what: str
+    tmp_path: Path, strategy: str, split: str
 ) -> None:
-    assert read(tmp_path, strategy=strategy).missing == what
+    found = read(tmp_path, strategy=strategy)
+    assert (found.split, found.missing) == (split, "")
     alone = {"tp": "1", "pp": "1", "cp": "1", "ep": "1"}
-    assert not read(tmp_path, strategy=strategy, **alone).missing
+    assert read(tmp_path, strategy=strategy, **alone).split == ""
 
 
 def test_batches_imply_accumulation(tmp_path: Path) -> None:
@@ -378,18 +382,20 @@ def test_the_scoreboard_is_shown_and_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     single = {"n_gpus": "1", "step_time_s": "0.09"}
-    path = table(tmp_path, single, {}, {"tp": "2"}, {"tp": "4"}, {"model": "Widget"})
+    unsaid = {"strategy": "FSDP2 x TP"}
+    path = table(tmp_path, single, {}, unsaid, unsaid, {"model": "Widget"})
     report = validate_measurements(path)
-    assert report.missing() == [("tensor parallelism", 2), ("model Widget", 1)]
+    what = "degree of tensor parallelism not stated"
+    assert report.missing() == [(what, 2), ("model Widget", 1)]
     assert report.reasons() == [("calibrates computation", 1)]
     assert report.to_dict()["missing"] == [
-        {"what": "tensor parallelism", "rows": 2},
+        {"what": what, "rows": 2},
         {"what": "model Widget", "rows": 1},
     ]
-    assert "<td>tensor parallelism</td><td>2</td>" in measurements_page(report)
+    assert f"<td>{what}</td><td>2</td>" in measurements_page(report)
     assert code(["validate", "--measurements", str(path)]) in (0, 4)
     said = capsys.readouterr().out
-    assert "3 values wait for what perfsim lacks\n     2 tensor parallelism" in said
+    assert f"3 values wait for what perfsim lacks\n     2 {what}" in said
 
 
 # The collected table, where this checkout has it.

@@ -14,6 +14,7 @@ from perfsim.report.html.planning_figures import (
     DRAWN_COLUMNS,
     crossing_figure,
     exposed_figure,
+    parallelism_figure,
     path_figure,
     rows_figure,
     sensitivity_figure,
@@ -27,6 +28,7 @@ from perfsim.report.html.prediction_figures import (
     scaling_figure,
     timeline_figure,
 )
+from perfsim.report.parallelism import best_words, count_words
 from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
@@ -304,6 +306,8 @@ def _cell(value: Any) -> CellText:
 
 def tuning_figures(tuning: Tuning) -> list[Figure]:
     """Return the figures of the report: one for each thing that makes a difference."""
+    if tuning.parallelism is not None:
+        return [parallelism_figure(tuning.parallelism)]
     return [tuned_figure(one) for one in tuning.tuned if not one.idle]
 
 
@@ -311,15 +315,18 @@ def tuning_page(tuning: Tuning) -> str:
     """Return the page as text, with the tuning as JSON (the element "tuning")."""
     scenario = tuning.scenario
     named = f"{scenario.model}, {scenario.method}, {scenario.gpus} GPUs, {scenario.net}"
+    answer = {TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in tuning.tuned}
+    if tuning.iteration_s is not None:
+        answer = {"as asked": f"{format_seconds(tuning.iteration_s)} an iteration"} | answer
+    searched = tuning.parallelism
+    if searched is not None:
+        named = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}: parallelism"
+        answer = {"best": " ".join(best_words(searched)), "tried": count_words(searched)} | answer
     return page_text(
         Page(
             f"Tuning {named}",
             question_of(scenario),
-            {"as asked": f"{format_seconds(tuning.iteration_s)} an iteration"}
-            | {
-                TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one))
-                for one in tuning.tuned
-            },
+            answer,
             tuning_figures(tuning),
             tuning.notes,
             "tuning",

@@ -21,6 +21,7 @@ from perfsim.report.html.figure import (
     vertical_line,
 )
 from perfsim.report.html.prediction_figures import span_bars
+from perfsim.report.parallelism import best_words, division_words
 from perfsim.report.planning import (
     FUSION_WORDS,
     IMPROVEMENT_WORDS,
@@ -35,6 +36,7 @@ from perfsim.units import format_seconds, parse_bytes, parse_fraction, parse_rat
 if TYPE_CHECKING:
     from perfsim.planning.break_even import BreakEven
     from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
+    from perfsim.planning.parallelism import ParallelSearch, TriedDivision
     from perfsim.planning.tune import TunableValue, TunedValue
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "DrawnColumn",
     "crossing_figure",
     "exposed_figure",
+    "parallelism_figure",
     "path_figure",
     "rows_figure",
     "sensitivity_figure",
@@ -534,6 +537,63 @@ def tuned_figure(one: TunedValue) -> Figure:
         ],
         notes,
     )
+
+
+def parallelism_figure(search: ParallelSearch) -> Figure:
+    """Draw the best ways to divide training and the front; a table row is a way."""
+    several = len(search.gpus) > 1
+    unit = "GPU hours for a million samples" if several else "memory of the fullest GPU [GB]"
+    best = [one.tried for one in search.ranked]
+    others = [one for one in search.front if one not in best]
+
+    def second(one: TriedDivision) -> float:
+        hours = float(one.to_dict()["gpu_hours_per_million_samples"])
+        return hours if several else one.memory_bytes / 1e9
+
+    def points(name: str, some: Sequence[TriedDivision], mode: str, colour: str) -> dict[str, Any]:
+        return {
+            "type": "scatter",
+            "mode": mode,
+            "name": name,
+            "x": [second(one) for one in some],
+            "y": [one.iteration_s * 1e3 for one in some],
+            "text": [figure_label(_way(one, several)) for one in some],
+            "line": {"color": PALETTE[colour]},
+            "marker": {"size": 8},
+            "hovertemplate": "%{text}<br>%{y:.4g} ms<extra></extra>",
+        }
+
+    shown = [*best, *others]
+    return Figure(
+        "parallelism",
+        "Ways to divide training",
+        " ".join(best_words(search)),
+        [
+            points("Pareto front", search.front, "lines+markers", "blue"),
+            points("best", best, "markers", "vermilion"),
+        ],
+        {
+            "xaxis": quantity_axis(unit, [second(one) for one in shown]),
+            "yaxis": quantity_axis(
+                "time of an iteration [ms]", [one.iteration_s * 1e3 for one in shown]
+            ),
+            "height": 420,
+        },
+        ("way", "iteration [ms]", unit, "on the front"),
+        [
+            (
+                _way(one, several),
+                one.iteration_s * 1e3,
+                second(one),
+                "yes" if one in search.front else "no",
+            )
+            for one in shown
+        ],
+    )
+
+
+def _way(one: TriedDivision, several: bool) -> str:
+    return f"{one.division.gpus} GPUs, " * several + division_words(one)
 
 
 def _tried(tuned: TunedValue, word: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scripts.gallery_answers import cluster, compression, language, running, trouble
+from scripts.gallery_answers import cluster, compression, language, running, sharding, trouble
 
-SECTIONS = (compression, cluster, running, language, trouble)
+SECTIONS = (compression, cluster, running, language, sharding, trouble)
 
 
 def __getattr__(question: str) -> Callable[[Any], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfsim.units import format_seconds
-from scripts.gallery_found import seconds
+from scripts.gallery_found import by_axes, seconds
 
 
 def what_if_one_gpu_is_slow(asked: Any) -> str:
@@ -18,6 +18,26 @@ def what_if_one_gpu_is_slow(asked: Any) -> str:
         f" as S-SGD with all alike, {gain['1:1.5']:.2f} times with one 1.5 times slower,"
         f" {gain['1:2']:.2f} with one twice and {gain['1:4']:.2f} with one 4 times slower, where"
         " S-SGD hides what it sends behind the wait."
+    )
+
+
+def what_if_a_stage_is_slow(asked: Any) -> str:
+    """Return what a slow GPU adds to both, and what few micro-batches hide of it."""
+    of = {key: seconds(row) for key, row in by_axes(asked).items()}
+    more = {key: of[key] / of[*key[:2], "1:1"] - 1 for key in of}
+    plain, stages, few = (
+        {slow: more[*which, f"1:{slow}"] for slow in ("1.1", "1.2", "1.5")}
+        for which in (("1", "8"), ("4", "32"), ("4", "8"))
+    )
+    assert all(few[slow] < stages[slow] < 0.7 * plain[slow] for slow in plain)
+    assert plain["1.2"] > 0.19 and stages["1.1"] < 0.03
+    return (
+        f"In plain data parallelism nearly all of it: a GPU 1.1, 1.2 or 1.5 times slower adds"
+        f" {plain['1.1']:.0%}, {plain['1.2']:.0%} and {plain['1.5']:.0%}, as all wait for it in"
+        f" every iteration. In a pipeline of 4 stages it adds {stages['1.1']:.1%},"
+        f" {stages['1.2']:.0%} and {stages['1.5']:.0%}: the first stage has less to do than the"
+        " last, whose output layer sets the pace. With 8 micro-batches in place of 32 the time"
+        f" in which stages idle takes up more of it: 1.5 times slower adds {few['1.5']:.0%}."
     )
 
 

@@ -1,0 +1,702 @@
+"""A model divided among ranks: what each stage of a pipeline computes, and what it sends meanwhile.
+
+`plan_stages` takes the profile of the whole model on one GPU. Each layer's time is scaled by its
+kernels: those of the part that one rank has, over those of the whole layer. So what measured
+iterations say of a model carries over to its parts. Messages are listed as Megatron-LM and
+TransformerEngine send them (NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel, core/transformer/moe;
+NVIDIA/TransformerEngine@d0067d0d dot_product_attention/context_parallel.py).
+
+References
+----------
+Shoeybi et al., arXiv 1909.08053 (tensor parallelism); Korthikanti et al., arXiv 2205.05198
+(sequence parallelism); Liu et al., arXiv 2310.01889 (ring attention); Lepikhin et al., arXiv
+2006.16668 (experts).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import add, attrgetter
+from typing import Any, Literal, NamedTuple
+
+from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
+from perfsim.compute.profile import HALF_PRECISIONS, Gradient, Layer, Profile
+from perfsim.compute.work import ModelWork, work_of
+from perfsim.errors import RequestError
+from perfsim.models.blocks import attended_values, block_spans
+from perfsim.models.layers import ModelLayer
+from perfsim.models.split import (
+    Degrees,
+    check_split,
+    is_expert,
+    split_layers,
+    stage_blocks,
+)
+
+__all__ = [
+    "DividedLayers",
+    "LayerMessage",
+    "ModelParts",
+    "RankWork",
+    "Stage",
+    "check_stages",
+    "divide_layers",
+    "plan_stages",
+]
+
+_HALF_BYTES, _FULL_BYTES = 2.0, 4.0
+_BY_OUTPUTS = ("column", "vocabulary")
+"""How layers are split whose ranks each have some of the outputs, of all of the input."""
+_SENDS_EACH_WAY = 2
+"""What a rank of ring attention sends in the backward pass for what it sends in the forward pass:
+keys with values, and their gradients."""
+
+
+Phase = Literal["forward", "backward", "update"]
+
+
+class LayerMessage(NamedTuple):
+    """Collectives of one kind in a pass over a stage: what, among whom, and what can hide them.
+
+    Parameters
+    ----------
+    phase : the pass in which they are sent; "update": once an iteration, before the update
+    axis : the kind of parallelism whose ranks take part
+    collective, size_bytes : as for `Cluster.cost`
+    behind_s : computation beside which each of them runs [s]; 0: computation waits for it
+    part : share of each that nothing hides, whatever it runs beside
+    """
+
+    phase: Phase
+    axis: str
+    collective: str
+    size_bytes: float
+    behind_s: float = 0.0
+    part: float = 0.0
+
+
+class _StageTimes(NamedTuple):
+    """Times of the layers with parameters of a stage [s], and host and GPU as shares of them."""
+
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    slower: float
+    host: float
+    device: float
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a rank of one stage of a pipeline computes and sends.
+
+    Parameters
+    ----------
+    work : of a rank that has all stages
+    spans : first layer of each of its chunks, and the one after its last
+    times : of its layers
+    chunks : (forward, backward, part of backward for weights) of each of its chunks, one
+        micro-batch [s]
+    messages : by chunk, what it sends in the passes of a micro-batch, and how often
+    content : its layers by number, names aside; alike in stages of one model, divided in one way
+    """
+
+    work: RankWork
+    spans: tuple[tuple[int, int], ...]
+    times: _StageTimes
+    chunks: tuple[tuple[float, float, float], ...]
+    messages: tuple[tuple[tuple[LayerMessage, int], ...], ...]
+    content: tuple[int, ...]
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Its layers and gradients, with the times of one micro-batch."""
+        return self.work.profile_of(self.owners, self.times)
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        """Its layers with parameters, by their number in the profile of the whole model."""
+        owners = self.work.divided.owners
+        return tuple(dict.fromkeys(owners[index] for index in self._indexes()))
+
+    @cached_property
+    def layers(self) -> tuple[ModelLayer, ...]:
+        """Its part of the model's layers."""
+        parts = self.work.divided.parts
+        return tuple([parts[index] for index in self._indexes()])
+
+    @cached_property
+    def whole(self) -> tuple[ModelLayer, ...]:
+        """Its layers, undivided."""
+        whole = self.work.divided.whole
+        return tuple([whole[index] for index in self._indexes()])
+
+    @cached_property
+    def elements(self) -> int:
+        """Its parameters."""
+        return sum(self.work.elements[owner] for owner in self.owners)
+
+    @cached_property
+    def experts(self) -> frozenset[str]:
+        """Names of the gradients of experts."""
+        owners = self.work.divided.expert_owners & set(self.owners)
+        return frozenset(one.name for owner in owners for one in self.work.gradients[owner])
+
+    @cached_property
+    def expert_elements(self) -> int:
+        """Parameters of its experts."""
+        owners = self.work.divided.expert_owners & set(self.owners)
+        return sum(self.work.elements[owner] for owner in owners)
+
+    def _indexes(self) -> Iterator[int]:
+        return (index for first, end in self.spans for index in range(first, end))
+
+
+class ModelParts(NamedTuple):
+    """A model divided among ranks.
+
+    ``boundary_bytes`` is what a stage sends to the next for a micro-batch. ``blocks`` are those of
+    each chunk of the pipeline, in the order of the model. ``divided`` are the layers that all of it
+    is made of.
+    """
+
+    stages: tuple[Stage, ...]
+    boundary_bytes: float
+    blocks: tuple[int, ...]
+    divided: DividedLayers
+
+
+@dataclass(frozen=True, eq=False)
+class DividedLayers:
+    """The layers of a model as one of its tensor-, context- and expert-parallel ranks has them.
+
+    Micro-batches of any size and pipelines of any length share them.
+
+    Parameters
+    ----------
+    degrees : by how many ranks they are divided
+    whole, parts : the layers undivided, and the part of each that a rank has; for one sample
+    spans : first layer of each block and the one after its last
+    whole_work, part_work : their kernels; of layers that are alike, those of one
+    whole_kinds, part_kinds : by layer, its place in ``whole_work`` and ``part_work``
+    kinds : by layer, a number that layers have in common which differ in their names only
+    owners : by layer, the layer of the profile that it counts to
+    expert_owners : layers of the profile that are experts
+    operations : by layer, what an eager framework launches for it
+    answers : what was worked out of some of these layers, by what it depends on
+    """
+
+    degrees: Degrees
+    whole: tuple[ModelLayer, ...]
+    parts: tuple[ModelLayer, ...]
+    spans: tuple[tuple[int, int], ...]
+    whole_work: ModelWork
+    part_work: ModelWork
+    whole_kinds: tuple[int, ...]
+    part_kinds: tuple[int, ...]
+    kinds: tuple[int, ...]
+    owners: tuple[int, ...]
+    expert_owners: frozenset[int]
+    operations: tuple[float, ...]
+    answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+
+def divide_layers(layers: Sequence[ModelLayer], degrees: Degrees, era: str) -> DividedLayers:
+    """Divide the layers of a model among tensor-, context- and expert-parallel ranks.
+
+    Parameters
+    ----------
+    layers : of the whole model, for one sample, in the order of its profile
+    era : of the software that runs them
+
+    Raises
+    ------
+    RequestError
+        If they cannot be divided so; says the nearest degree that works.
+    """
+    check_split(layers, degrees)
+    parts = split_layers(layers, degrees)
+    whole_work, whole_kinds = _distinct(work_of(layers, era))
+    part_work, part_kinds = _distinct(work_of(parts, era))
+    owners: list[int] = []
+    last = -1
+    for layer in layers:
+        # Layers without parameters count to the one before, as in a profile.
+        last += bool(layer.tensors) or not owners
+        owners.append(last)
+    return DividedLayers(
+        degrees,
+        tuple(layers),
+        parts,
+        tuple(block_spans(layers)),
+        whole_work,
+        part_work,
+        whole_kinds,
+        part_kinds,
+        _kinds(layers, parts),
+        tuple(owners),
+        frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
+        tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+    )
+
+
+def _distinct(work: ModelWork) -> tuple[ModelWork, tuple[int, ...]]:
+    """Return a network's kernels with one of the layers that are alike, and each layer's place.
+
+    The last layer stays the last: the loss is part of it.
+    """
+    last = len(work.layers) - 1
+    places: dict[Hashable, int] = {}
+    found = [
+        places.setdefault((layer.forward, layer.backward, index == last), len(places))
+        for index, layer in enumerate(work.layers)
+    ]
+    kept = {place: layer for place, layer in zip(found, work.layers, strict=True)}
+    return work._replace(layers=tuple(kept[place] for place in range(len(places)))), tuple(found)
+
+
+_FIGURES = attrgetter(
+    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
+    *("dropped", "activated", "rotated", "split", "parts"),
+)
+"""Takes what a layer is made of, beside its tensors."""
+
+
+def _kinds(whole: Sequence[ModelLayer], parts: Sequence[ModelLayer]) -> tuple[int, ...]:
+    """Return a number for each layer: the same where layers differ in their names only."""
+    numbers: dict[Hashable, int] = {}
+    found = []
+    for pair in zip(whole, parts, strict=True):
+        shapes = tuple(shape for layer in pair for _, shape in layer.tensors)
+        key = (shapes, *map(_FIGURES, pair))
+        found.append(numbers.setdefault(key, len(numbers)))
+    return tuple(found)
+
+
+def plan_stages(
+    profile: Profile,
+    layers: Sequence[ModelLayer],
+    rates: KernelRates,
+    degrees: Degrees,
+    stages: int = 1,
+    chunks: int = 1,
+    *,
+    given: Sequence[int] | None = None,
+    recompute: str = "none",
+    overlapped: bool = False,
+    folded: bool = False,
+) -> ModelParts:
+    """Divide a model among tensor-, context- and expert-parallel ranks and pipeline stages.
+
+    Parameters
+    ----------
+    profile : the whole model on the GPU, at the samples of a micro-batch
+    layers : of the whole model, for one sample, in the order of the profile
+    rates : what prices kernels there
+    stages, chunks, given, folded : as for `RankWork.stages`
+    recompute, overlapped : as for `RankWork`
+
+    Raises
+    ------
+    RequestError
+        If the model cannot be divided so; says the nearest that works.
+    """
+    divided = divide_layers(layers, degrees, rates.era)
+    work = RankWork(profile, divided, rates, recompute, overlapped=overlapped)
+    return work.stages(stages, chunks, given=given, folded=folded)
+
+
+def _place(stage: int, chunk: int, stages: int, folded: bool) -> int:
+    """Return where a chunk of a stage stands in the order of the model."""
+    back = folded and chunk % 2 == 1
+    return chunk * stages + (stages - 1 - stage if back else stage)
+
+
+def _cuts(count: int, spans: Sequence[tuple[int, int]], blocks: Sequence[int]) -> list[int]:
+    """Return the first layer of each chunk, and the one after the last of all."""
+    cuts, done = [0], 0
+    for each in blocks[:-1]:
+        done += each
+        cuts.append(spans[done][0] if done < len(spans) else spans[-1][1])
+    return [*cuts, count]
+
+
+_Seconds = tuple[float, float]
+"""Forward and backward time of a layer [s]."""
+
+
+class RankWork:
+    """What a rank of a divided model computes and sends for a micro-batch.
+
+    Its times are those of the whole model, each layer's scaled by its kernels.
+
+    Parameters
+    ----------
+    profile : the whole model on the GPU, at the samples of a micro-batch
+    divided : its layers, divided among ranks
+    rates : what prices kernels there
+    recompute : what the backward pass computes again
+    overlapped : whether tensor-parallel messages are cut up to run beside the products that they
+        belong to (TransformerEngine's user buffers)
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        divided: DividedLayers,
+        rates: KernelRates,
+        recompute: str = "none",
+        *,
+        overlapped: bool = False,
+    ) -> None:
+        self.profile, self.divided = profile, divided
+        batch = profile.batch
+        of_whole = times_of_layers(divided.whole_work, batch, rates, recompute)
+        of_parts = times_of_layers(divided.part_work, batch, rates, recompute)
+        whole_s = [of_whole[kind] for kind in divided.whole_kinds]
+        part_s = [of_parts[kind] for kind in divided.part_kinds]
+        self._width = _HALF_BYTES if profile.precision in HALF_PRECISIONS else _FULL_BYTES
+        self._messages = _Messages(divided, part_s, batch * self._width, overlapped, recompute)
+        owners = divided.owners
+        count = len(profile.layers)
+        if owners[-1] + 1 != count:
+            raise ValueError(f"{profile.model}: profile and definition differ")
+        before = [[0.0, 0.0] for _ in range(count)]
+        for owner, (forward_s, backward_s) in zip(owners, whole_s, strict=True):
+            before[owner][0] += forward_s
+            before[owner][1] += backward_s
+        # How many times as long a layer takes in the profile as by its kernels. Codes that divide
+        # models keep parameters in 16 bits: the profile's casts of all weights are not theirs.
+        kernels_s = sum(map(sum, whole_s))
+        cast_s = cast_time(sum(layer.elements for layer in divided.whole), rates)
+        kept = kernels_s / (kernels_s + cast_s) if kernels_s else 1.0
+        grown = [
+            (
+                kept * layer.forward_s / forward_s if forward_s else 1.0,
+                kept * layer.backward_s / backward_s if backward_s else 1.0,
+            )
+            for layer, (forward_s, backward_s) in zip(profile.layers, before, strict=True)
+        ]
+        self._seconds: list[_Seconds] = []
+        for owner, (forward_s, backward_s) in zip(owners, part_s, strict=True):
+            more = grown[owner]
+            self._seconds.append((forward_s * more[0], backward_s * more[1]))
+        # Layers that take alike, and are, have the same number.
+        numbers: dict[Hashable, int] = {}
+        self._alike = tuple(
+            numbers.setdefault(pair, len(numbers))
+            for pair in zip(divided.kinds, self._seconds, strict=True)
+        )
+        self._launched = sum(divided.operations)
+        self._chunks: dict[Hashable, tuple[float, float, float]] = {}
+        self._times: dict[Hashable, _StageTimes] = {}
+
+    def stages(
+        self,
+        stages: int = 1,
+        chunks: int = 1,
+        *,
+        given: Sequence[int] | None = None,
+        folded: bool = False,
+    ) -> ModelParts:
+        """Put the layers on the stages of a pipeline.
+
+        Parameters
+        ----------
+        stages, chunks : of the pipeline, and of each stage
+        given : blocks of each chunk, as asked for
+        folded : whether the second chunk of a stage is that many places before the end, as V-shaped
+            schedules have it
+
+        Raises
+        ------
+        RequestError
+            If the blocks cannot be put on so many stages; says the nearest that works.
+        """
+        divided, spans = self.divided, self.divided.spans
+        check_stages(divided.whole, stages)
+        blocks = stage_blocks(len(spans), stages, chunks, given) if stages > 1 else [len(spans)]
+        cuts = _cuts(len(divided.whole), spans, blocks)
+        found = []
+        for stage in range(stages):
+            places = [_place(stage, chunk, stages, folded) for chunk in range(chunks)]
+            found.append(self._stage([(cuts[at], cuts[at + 1]) for at in places]))
+        stream = divided.parts[spans[0][0] if spans else 0]
+        boundary = self.profile.batch * self._width * stream.outputs
+        return ModelParts(tuple(found), boundary, tuple(blocks), divided)
+
+    @cached_property
+    def gradients(self) -> list[list[Gradient]]:
+        """The gradients that a rank has of each layer with parameters."""
+        divided = self.divided
+        found: list[list[Gradient]] = [[] for _ in self.profile.layers]
+        for gradient in self.profile.gradients:
+            found[gradient.layer].append(gradient)
+        first = -1
+        for owner, part in zip(divided.owners, divided.parts, strict=True):
+            if owner == first:
+                continue
+            first = owner
+            found[owner] = [
+                gradient if shape == gradient.shape else replace(gradient, shape=shape)
+                for gradient, (_, shape) in zip(found[owner], part.tensors, strict=False)
+            ]
+        return found
+
+    @cached_property
+    def elements(self) -> list[int]:
+        """The parameters that a rank has of each layer with parameters."""
+        return [sum(one.elements for one in gradients) for gradients in self.gradients]
+
+    def _stage(self, spans: Sequence[tuple[int, int]]) -> Stage:
+        """Return the stage of some spans of layers."""
+        divided = self.divided
+        key = tuple([number for first, end in spans for number in self._alike[first:end]])
+        if key not in self._times:
+            self._times[key] = self._timed(spans)
+        times = self._times[key]
+        longer = times.slower * self.profile.device_share or times.slower
+        return Stage(
+            self,
+            tuple(spans),
+            times,
+            tuple([self._chunk(span, longer) for span in spans]),
+            tuple([self._messages.of(first, end) for first, end in spans]),
+            tuple([kind for first, end in spans for kind in divided.kinds[first:end]]),
+        )
+
+    def _timed(self, spans: Sequence[tuple[int, int]]) -> _StageTimes:
+        """Return how long the layers of a stage take; the later of host and GPU sets the pace."""
+        profile, divided = self.profile, self.divided
+        indexes = [index for first, end in spans for index in range(first, end)]
+        launched = sum(divided.operations[index] for index in indexes) / self._launched
+        forwards_s: list[float] = []
+        backwards_s: list[float] = []
+        seen: dict[int, int] = {}
+        for index in indexes:
+            owner, (forward_s, backward_s) = divided.owners[index], self._seconds[index]
+            at = seen.get(owner)
+            if at is None:
+                seen[owner] = len(forwards_s)
+                forwards_s.append(forward_s)
+                backwards_s.append(backward_s)
+            else:
+                forwards_s[at] += forward_s
+                backwards_s[at] += backward_s
+        passes_s = sum(map(add, forwards_s, backwards_s))
+        whole_s = profile.forward_s + profile.backward_s
+        host_s, device_s = launched * profile.host_share * whole_s, passes_s * profile.device_share
+        longest_s = max(host_s, device_s)
+        slower = longest_s / passes_s if passes_s else 1.0
+        return _StageTimes(
+            tuple([seconds * slower for seconds in forwards_s]),
+            tuple([seconds * slower for seconds in backwards_s]),
+            slower,
+            host_s / longest_s,
+            device_s / longest_s,
+        )
+
+    def _chunk(self, span: tuple[int, int], slower: float) -> tuple[float, float, float]:
+        first, end = span
+        key = self._alike[first:end]
+        if key not in self._chunks:
+            forward_s = backward_s = weights_s = 0.0
+            for index in range(first, end):
+                ahead_s, back_s = self._seconds[index]
+                forward_s, backward_s = forward_s + ahead_s, backward_s + back_s
+                if self.divided.parts[index].kind == "linear":
+                    # A product as large as the forward one; another makes the input's gradient.
+                    weights_s += min(ahead_s, back_s / 2)
+            self._chunks[key] = forward_s, backward_s, weights_s
+        forward_s, backward_s, weights_s = self._chunks[key]
+        return forward_s * slower, backward_s * slower, weights_s * slower
+
+    def profile_of(self, owners: Sequence[int], times: _StageTimes) -> Profile:
+        """Return the profile of a stage that has some layers of the model's."""
+        profile = self.profile
+        timed = zip(owners, times.forward_s, times.backward_s, strict=True)
+        layers = [
+            Layer(profile.layers[owner].name, profile.layers[owner].kind, forward_s, backward_s)
+            for owner, forward_s, backward_s in timed
+        ]
+        ready_s, done_s = [0.0] * len(layers), 0.0
+        for index in range(len(layers) - 1, -1, -1):
+            done_s += layers[index].backward_s
+            ready_s[index] = done_s
+        own = tuple(
+            [
+                gradient.at(ready_s[layer], layer)
+                for layer, owner in enumerate(owners)
+                for gradient in self.gradients[owner]
+            ]
+        )
+        share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
+        optimizer_s = profile.optimizer_s * share
+        passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+        return replace(
+            profile,
+            layers=tuple(layers),
+            gradients=own,
+            optimizer_s=optimizer_s,
+            iteration_s=passes_s + optimizer_s + profile.other_s,
+            host_share=times.host,
+            device_share=times.device,
+        )
+
+
+def check_stages(layers: Sequence[ModelLayer], stages: int) -> None:
+    """Check that a network is one chain of blocks, so that it can have several stages.
+
+    Raises
+    ------
+    RequestError
+        If it is none.
+    """
+    if stages == 1:
+        return
+    if not any(layer.kind == "attention" for layer in layers):
+        raise RequestError("pp", "only transformers have stages; leave it out.", value=stages)
+    if len({layer.causal for layer in layers if layer.kind == "attention"}) > 1:
+        raise RequestError(
+            "pp",
+            "an encoder with a decoder behind it has two pipelines; leave it out.",
+            value=stages,
+        )
+
+
+class _Messages:
+    """What the layers of a divided model send, a micro-batch.
+
+    ``unit`` is the bytes of a value, times the samples of a micro-batch.
+    """
+
+    def __init__(
+        self,
+        divided: DividedLayers,
+        seconds: Sequence[tuple[float, float]],
+        unit: float,
+        overlapped: bool,
+        recompute: str,
+    ) -> None:
+        self.divided, self.seconds = divided, seconds
+        self.whole, self.parts = divided.whole, divided.parts
+        self.degrees, self.unit = divided.degrees, unit
+        self.overlapped, self.again = overlapped, recompute == "full"
+        self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
+        self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
+
+    def of(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
+        """Return what the layers of a span send, and how often; kept for spans that are alike."""
+        reach = end
+        while reach < len(self.parts) and self.parts[reach].split in _BY_OUTPUTS:
+            reach += 1
+        key = end - first, self.divided.kinds[first:reach]
+        if key not in self.found:
+            self.found[key] = self._sent(first, end)
+        return self.found[key]
+
+    def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
+        sent = Counter(
+            message for index in range(first, end) for message in self._layer(index, first)
+        )
+        if self.again:
+            for message, count in list(sent.items()):
+                if message.phase == "forward":
+                    sent[message._replace(phase="backward")] += count
+        return tuple(sent.items())
+
+    def _layer(self, index: int, first: int) -> Iterator[LayerMessage]:
+        layer = self.parts[index]
+        before = self.parts[index - 1] if index > first else None
+        if self.degrees.tp > 1:
+            if layer.split == "column" and (before is None or before.split != "column"):
+                yield from self._into(index, self._reads(layer))
+            elif layer.split == "row":
+                values = self._values(layer, layer.outputs)
+                yield from self._summed(values, *self.seconds[index])
+            elif layer.split == "vocabulary" and layer.kind == "embedding":
+                yield from self._summed(layer.outputs)
+            elif layer.split == "vocabulary":
+                yield from self._into(index, self._reads(layer))
+        if self.degrees.cp > 1 and layer.kind == "attention":
+            yield from self._ring(index)
+        if self.degrees.ep > 1 and is_expert(layer) and layer.split == "column":
+            yield from self._experts(layer)
+
+    def _values(self, layer: ModelLayer, values: float) -> float:
+        """Return values of all tokens; experts have a token's several times."""
+        return values * min(1.0, self.tokens / layer.rows) if layer.rows else values
+
+    def _reads(self, layer: ModelLayer) -> float:
+        """Return the values that a product reads, those of its tokens."""
+        return self._values(layer, layer.flops / (2.0 * layer.outputs) * layer.rows)
+
+    def _into(self, index: int, values: float) -> Iterator[LayerMessage]:
+        """Yield what a layer divided by its outputs needs, and what the gradient of its input."""
+        size = self.unit * values
+        beside_s = self._product_s(index)
+        if not self.degrees.sequence:
+            yield LayerMessage("backward", "tp", "all_reduce", size, beside_s)
+            return
+        yield self._cut_up("forward", "all_gather", size, beside_s)
+        # The input was not kept: it is gathered again beside the gradient of the input.
+        yield LayerMessage("backward", "tp", "all_gather", size, beside_s)
+        yield LayerMessage("backward", "tp", "reduce_scatter", size, beside_s)
+
+    def _summed(
+        self, values: float, forward_s: float = 0.0, backward_s: float = 0.0
+    ) -> Iterator[LayerMessage]:
+        """Yield what adds up the outputs of a layer divided by its inputs, which takes so long."""
+        size = self.unit * values
+        if not self.degrees.sequence:
+            yield LayerMessage("forward", "tp", "all_reduce", size)
+            return
+        yield self._cut_up("forward", "reduce_scatter", size, forward_s)
+        # One of the two products of the backward pass, that for the input, reads what comes.
+        yield self._cut_up("backward", "all_gather", size, backward_s / 2)
+
+    def _cut_up(self, phase: Phase, collective: str, size: float, product_s: float) -> LayerMessage:
+        """Return a message that a product waits for, cut up to run beside it where asked for.
+
+        User buffers hide all but its first step (all-gather) or its first part.
+        """
+        if not self.overlapped:
+            return LayerMessage(phase, "tp", collective, size)
+        part = 1.0 / (self.degrees.tp if collective == "all_gather" else _SPLITS)
+        return LayerMessage(phase, "tp", collective, size, product_s, part)
+
+    def _product_s(self, index: int) -> float:
+        """Return the time of one of the products of the layers that read the same input [s]."""
+        seconds = 0.0
+        while index < len(self.parts) and self.parts[index].split in _BY_OUTPUTS:
+            seconds += self.seconds[index][0]
+            index += 1
+        return seconds
+
+    def _ring(self, index: int) -> Iterator[LayerMessage]:
+        """Yield the keys and values that go round a ring of context-parallel ranks."""
+        layer, ranks = self.parts[index], self.degrees.cp
+        pairs = max(0.0, attended_values(self.parts, index, self.whole) - layer.outputs)
+        size = self.unit * pairs
+        forward_s, backward_s = self.seconds[index]
+        for _ in range(ranks - 1):
+            yield LayerMessage("forward", "cp", "send_recv", size, forward_s / ranks)
+            both = _SENDS_EACH_WAY * size
+            yield LayerMessage("backward", "cp", "send_recv", both, backward_s / ranks)
+
+    def _experts(self, layer: ModelLayer) -> Iterator[LayerMessage]:
+        """Yield what takes tokens to their experts and back, in each pass."""
+        width = layer.flops / (2.0 * layer.outputs)
+        shared = self.degrees.tp if self.degrees.sequence else 1
+        size = self.unit * layer.rows * width / shared
+        phases: tuple[Phase, ...] = ("forward", "backward")
+        for phase in phases:
+            for _ in range(2):
+                yield LayerMessage(phase, "ep", "all_to_all", size)
+
+
+_SPLITS = 4
+"""Parts of a reduce-scatter that runs beside its product (NVIDIA/TransformerEngine@d0067d0d
+module/base.py: 4 pipelined splits)."""

@@ -1,0 +1,161 @@
+"""Gathers of ZeRO-3: leaf modules gathered ahead of use, in the order of a recorded trace.
+
+DeepSpeed's coordinator runs in the hook before each module of both passes. It gathers what the
+module lacks, then gathers ahead along the trace, all in one message, as long as not too many
+parameters are whole. After a module it frees what is not used again soon. What it does depends on
+sizes alone, so that `leaf_fetches` runs it without times.
+
+References
+----------
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020
+(arXiv 1910.02054). Code: deepspeedai/DeepSpeed at 00a31c99, deepspeed/runtime/zero/
+partitioned_param_coordinator.py, fetch_sub_module, release_sub_module and __params_to_release.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from perfsim.methods.base import Job, MethodContext, PassPoint, Send
+from perfsim.methods.building.layerwise import LayerStarts
+
+__all__ = ["GatherLimits", "LeafFetch", "leaf_fetches", "leaf_gathers", "persistent_elements"]
+
+
+class GatherLimits(NamedTuple):
+    """Limits of DeepSpeed's coordinator, in values; its defaults.
+
+    ``prefetch`` is gathered ahead in one hook (stage3_prefetch_bucket_size). A tensor of up to
+    ``persistence`` values is never sharded (stage3_param_persistence_threshold). Nothing is
+    gathered ahead while ``live`` are whole (stage3_max_live_parameters). What is used again within
+    ``reuse`` is not freed (stage3_max_reuse_distance).
+    """
+
+    prefetch: int = 50_000_000
+    persistence: int = 100_000
+    live: int = 1_000_000_000
+    reuse: int = 1_000_000_000
+
+
+class LeafFetch(NamedTuple):
+    """One message: the hook that issues it, the first one that needs it, and how many values.
+
+    Hooks count the modules of the forward pass, then those of the backward pass.
+    """
+
+    hook: int
+    first_use: int
+    elements: int
+
+
+def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list[LeafFetch]:
+    """Return the gathers of one forward and backward pass, in order of issue.
+
+    Parameters
+    ----------
+    modules : sizes of the tensors of each leaf module, in forward order
+
+    Examples
+    --------
+    >>> for fetch in leaf_fetches([[400], [300], [200]], GatherLimits(250, 10, 10**9, 500)):
+    ...     print(*fetch)
+    0 0 400
+    0 1 300
+    1 2 600
+    >>> # The last holds the first module again: the two others stay whole until it needs them.
+    """
+    trace = [*range(len(modules)), *reversed(range(len(modules)))]
+    tensors = [
+        [(module, index) for index in range(len(sizes))] for module, sizes in enumerate(modules)
+    ]
+    size = {tensor: modules[tensor[0]][tensor[1]] for of in tensors for tensor in of}
+    kept = {tensor for tensor, elements in size.items() if elements <= limits.persistence}
+    queue = deque((tensor, step) for step, module in enumerate(trace) for tensor in tensors[module])
+    whole, fetched_for = set(kept), dict.fromkeys(size, -1)
+    live, found = 0, list[LeafFetch]()
+    for step, module in enumerate(trace):
+        own = tensors[module]
+        missing = [tensor for tensor in own if tensor not in whole]
+        if missing:
+            found.append(LeafFetch(step, step, sum(size[tensor] for tensor in missing)))
+            live += found[-1].elements
+            whole.update(missing)
+        for _ in [tensor for tensor in own if fetched_for[tensor] < step]:
+            tensor, at = queue.popleft()
+            fetched_for[tensor] = at
+        ahead, elements = dict[tuple[int, int], int](), 0
+        room = min(limits.live - live, limits.prefetch)
+        while queue and elements < room:
+            tensor, at = queue.popleft()
+            fetched_for[tensor] = max(fetched_for[tensor], at)
+            if tensor not in whole and tensor not in ahead:
+                ahead[tensor] = at
+                elements += size[tensor]
+        if ahead:
+            found.append(LeafFetch(step, min(ahead.values()), elements))
+            live += elements
+            whole.update(ahead)
+        again = _used_within(trace[step + 1 :], modules, limits.reuse)
+        for tensor in own:
+            if tensor not in kept and module not in again and fetched_for[tensor] <= step + 1:
+                whole.discard(tensor)
+                live -= size[tensor]
+    return found
+
+
+def _used_within(
+    trace: Sequence[int], modules: Sequence[Sequence[int]], distance: int
+) -> frozenset[int]:
+    """Return the modules of a trace up to the one with which it has passed so many values."""
+    passed, found = 0, set[int]()
+    for module in trace:
+        if passed >= distance:
+            break
+        found.add(module)
+        passed += sum(modules[module])
+    return frozenset(found)
+
+
+def persistent_elements(modules: Sequence[Sequence[int]], limits: GatherLimits) -> int:
+    """Return the values of the tensors that are never sharded."""
+    return sum(size for sizes in modules for size in sizes if size <= limits.persistence)
+
+
+def leaf_gathers(world: MethodContext, limits: GatherLimits, value_bytes: float) -> list[Job]:
+    """Return the gathers of both passes: each begins at its hook, its first module waits for it.
+
+    Raises
+    ------
+    ValueError
+        If the context has no profile.
+    """
+    starts, modules = LayerStarts.of(world), leaf_modules(world)
+    last = len(modules) - 1
+
+    def point(step: int) -> PassPoint:
+        if step <= last:
+            return PassPoint("forward", starts.forward_s[step])
+        return PassPoint("backward", starts.backward_s[2 * last + 1 - step])
+
+    return [
+        Job(
+            f"fetch {number}",
+            (Send("all_gather", value_bytes * fetch.elements),),
+            point(fetch.hook),
+            point(fetch.first_use),
+        )
+        for number, fetch in enumerate(leaf_fetches(modules, limits))
+    ]
+
+
+def leaf_modules(world: MethodContext) -> list[list[int]]:
+    """Return the sizes of the tensors of each layer, in forward order."""
+    profile = world.profile
+    if profile is None:
+        raise ValueError("this MethodContext has no profile")
+    sizes: list[list[int]] = [[] for _ in profile.layers]
+    for gradient in profile.gradients:
+        sizes[gradient.layer].append(gradient.elements)
+    return sizes

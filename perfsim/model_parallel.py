@@ -1,0 +1,400 @@
+"""Divide a setup's model: which ranks hold what, and the groups in which they send.
+
+`model_split` reads the degrees of parallelism of a scenario (``tp``, ``pp``, ``cp``, ``ep``, ...),
+checks that model and cluster can be divided so, and prices every group where it stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perfsim.compute.kernel_time import kernel_rates
+from perfsim.compute.profile import matches_definition
+from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
+from perfsim.errors import RequestError
+from perfsim.models import build_model, takes_tokens
+from perfsim.models.split import Degrees
+from perfsim.network.layout import (
+    DEFAULT_LAYOUT,
+    GRADIENTS,
+    GroupPlaces,
+    ParallelLayout,
+    parse_layout,
+)
+from perfsim.scenario import fields_read_by
+from perfsim.schedule.pipeline import check_schedule
+from perfsim.schedule.stage_passes import AXIS_WORDS, BUBBLE
+from perfsim.session import RememberingCluster
+from perfsim.simulate.task import COMPUTE
+
+if TYPE_CHECKING:
+    from perfsim.compute.device import Device
+    from perfsim.compute.transfer import TransferredProfile
+    from perfsim.data.catalog import Catalog
+    from perfsim.models.layers import ModelLayer
+    from perfsim.network.cluster import Cluster
+    from perfsim.scenario import Scenario
+    from perfsim.schedule.costed_graph import CostedGraph
+    from perfsim.schedule.pipeline import PipelineRun
+
+__all__ = [
+    "ModelSplit",
+    "ParallelSummary",
+    "is_split",
+    "model_split",
+    "parallel_layout",
+    "parallel_summary",
+]
+
+_CHUNKED = {"interleaved": 2, "zbv": 2}
+"""Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
+_FOLDED = ("zbv",)
+_FP32_BYTES = 4.0
+_NORMS = ("layernorm", "rmsnorm")
+
+
+@dataclass(frozen=True)
+class ModelSplit:
+    """A model divided among ranks, and the groups that these form.
+
+    Parameters
+    ----------
+    layout : degrees of parallelism and the order of the ranks
+    parts : what the ranks of each stage compute and send
+    data : the ranks that hold the same weights, as a cluster of its own
+    axes : the other groups, each as a cluster of its own
+    schedule, chunks : of the pipeline
+    tied_bytes : gradients of the embedding that the last stage holds too [B]; 0 where it does not
+    whole_bytes : by stage, gradients that tensor-parallel ranks add up at the end [B]
+    blocking : whether messages between stages keep computation waiting
+    divides_tokens : whether tensor-parallel ranks divide the tokens of what they do not divide
+        otherwise (sequence parallelism)
+    answers : pipelines that were laid out, and activations, by what they depend on
+    key : what tells it from other divisions of the model
+    """
+
+    layout: ParallelLayout
+    parts: ModelParts
+    data: Cluster
+    axes: Mapping[str, Cluster]
+    schedule: str
+    chunks: int
+    tied_bytes: float
+    whole_bytes: tuple[float, ...]
+    blocking: bool = False
+    divides_tokens: bool = True
+    answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    key: tuple[Hashable, ...] = ()
+
+    def slow_stages(self, stragglers: Sequence[tuple[int, float]]) -> tuple[float, ...]:
+        """Return how many times slower each stage computes, where it has a slow GPU.
+
+        Parameters
+        ----------
+        stragglers : pairs (GPUs, how many times slower), of the first GPUs
+        """
+        slow = [1.0] * self.layout.pp
+        for gpu, factor in _slow_gpus(stragglers):
+            stage = gpu // self.layout.stride("pp") % self.layout.pp
+            slow[stage] = max(slow[stage], factor)
+        return tuple(slow)
+
+    def slow_ranks(self, stragglers: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+        """Return how many data-parallel ranks are slow, and how many times slower they compute.
+
+        A rank waits for its tensor-parallel GPUs at every layer, so that it is as slow as the
+        slowest of them.
+        """
+        slow: dict[tuple[int, ...], float] = {}
+        for gpu, factor in _slow_gpus(stragglers):
+            place = tuple(
+                gpu // self.layout.stride(axis) % self.layout.degree(axis) for axis in GRADIENTS
+            )
+            slow[place] = max(slow.get(place, 1.0), factor)
+        counted = Counter(slow.values())
+        return tuple((counted[factor], factor) for factor in sorted(counted, reverse=True))
+
+    @property
+    def boundary_bytes(self) -> float:
+        """What a stage sends to the next for a micro-batch [B]."""
+        shared = self.layout.tp if self.divides_tokens else 1
+        return self.parts.boundary_bytes / shared
+
+
+def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """Yield each slow GPU's number and how many times slower it computes."""
+    first = 0
+    for count, factor in stragglers:
+        yield from ((gpu, factor) for gpu in range(first, first + count))
+        first += count
+
+
+def is_split(scenario: Scenario) -> bool:
+    """Tell whether a scenario divides its model."""
+    return max(scenario.tp, scenario.pp, scenario.cp, scenario.ep) > 1
+
+
+def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
+    """Return the degrees of parallelism of a scenario and the order of its ranks.
+
+    Raises
+    ------
+    RequestError
+        If they do not multiply to its GPUs, or tensor-parallel ranks do not fit on a node.
+    """
+    each = scenario.tp * scenario.pp * scenario.cp
+    if scenario.gpus % each:
+        replicas = max(1, round(scenario.gpus / each))
+        raise RequestError(
+            "gpus",
+            f"{scenario.gpus} GPUs do not divide by `tp` {scenario.tp} x `pp` {scenario.pp} x `cp`"
+            f" {scenario.cp} = {each}; the nearest that do are {replicas * each}.",
+            value=scenario.gpus,
+        )
+    replicas = scenario.gpus // each
+    if replicas % scenario.ep:
+        nearest = max(
+            size for size in range(1, replicas + 1) if replicas % size == 0 and size <= scenario.ep
+        )
+        raise RequestError(
+            "ep",
+            f"{scenario.ep} does not divide the {replicas} data-parallel ranks; the nearest that"
+            f" does is {nearest}.",
+            value=scenario.ep,
+        )
+    order = parse_layout(scenario.layout or DEFAULT_LAYOUT)
+    layout = ParallelLayout(
+        scenario.tp, scenario.cp, scenario.ep, replicas // scenario.ep, scenario.pp, order
+    )
+    if scenario.layout is None and scenario.tp > gpus_per_node:
+        raise RequestError(
+            "tp",
+            f"{scenario.tp} ranks do not fit on a node of {gpus_per_node} GPUs; the nearest that do"
+            f" are {gpus_per_node} (`layout` {DEFAULT_LAYOUT} lets them go over nodes).",
+            value=scenario.tp,
+        )
+    return layout
+
+
+def model_split(
+    scenario: Scenario,
+    carried: TransferredProfile,
+    device: Device,
+    cluster: Cluster,
+    catalog: Catalog,
+) -> ModelSplit | None:
+    """Divide the model of a scenario; None where it asks for no division.
+
+    Raises
+    ------
+    RequestError
+        If model or cluster cannot be divided so; says the nearest that works.
+    """
+    if not is_split(scenario):
+        return None
+    if cluster.uneven:
+        raise RequestError("placement", "a divided model needs as many GPUs on each node.")
+    layout = parallel_layout(scenario, cluster.gpus_per_node)
+    chunks = scenario.virtual_stages or _CHUNKED.get(scenario.schedule, 1)
+    if scenario.pp == 1:
+        chunks = 1
+    check_schedule(scenario.schedule, scenario.pp, chunks, scenario.accumulate)
+    profile = carried.profile
+    if not matches_definition(profile):
+        asked = next(name for name in ("tp", "pp", "cp", "ep") if getattr(scenario, name) > 1)
+        why = f"perfsim has no layers of {profile.model}, so that it cannot be divided."
+        raise RequestError(asked, why, value=getattr(scenario, asked))
+    degrees = Degrees(
+        scenario.tp, scenario.cp, scenario.ep, scenario.sequence_parallel, scenario.imbalance
+    )
+    key = (
+        *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.name),
+        *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
+        *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.schedule, layout),
+        *(scenario.recompute, carried.era),
+        *(getattr(scenario, name) for name in fields_read_by("network")),
+    )
+
+    def made() -> ModelSplit:
+        return _made(scenario, carried, device, cluster, catalog, degrees, layout, chunks, key)
+
+    return catalog.once(key, made)
+
+
+def _made(
+    scenario: Scenario,
+    carried: TransferredProfile,
+    device: Device,
+    cluster: Cluster,
+    catalog: Catalog,
+    degrees: Degrees,
+    layout: ParallelLayout,
+    chunks: int,
+    key: tuple[Hashable, ...],
+) -> ModelSplit:
+    profile = carried.profile
+    tokens = profile.sequence if takes_tokens(profile.model) else None
+    layers = build_model(profile.model, tokens)
+    work = _rank_work(scenario, carried, device, catalog, degrees)
+    parts = work.stages(
+        scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
+    )
+    per_node = cluster.gpus_per_node
+    network = tuple(getattr(scenario, name) for name in fields_read_by("network"))
+
+    def placed(places: GroupPlaces) -> Cluster:
+        return catalog.once(
+            ("group", *network, device.name, *places),
+            lambda: RememberingCluster.like(cluster.placed(*places)),
+        )
+
+    axes = {
+        axis: placed(layout.group((axis,), per_node))
+        for axis in ("tp", "cp", "ep")
+        if layout.degree(axis) > 1
+    }
+    if layout.ep > 1:
+        axes["experts"] = placed(layout.group(("cp", "dp"), per_node))
+    if layout.pp > 1:
+        axes["pp"] = placed(layout.neighbours("pp", per_node))
+        axes["ends"] = axes["pp"]
+    return ModelSplit(
+        layout,
+        parts,
+        placed(layout.group(GRADIENTS, per_node)),
+        axes,
+        scenario.schedule,
+        chunks,
+        _tied_bytes(layers, scenario),
+        _whole_bytes(parts, scenario),
+        divides_tokens=scenario.sequence_parallel,
+        key=key,
+    )
+
+
+def _rank_work(
+    scenario: Scenario,
+    carried: TransferredProfile,
+    device: Device,
+    catalog: Catalog,
+    degrees: Degrees,
+) -> RankWork:
+    """Return what a rank computes and sends; pipelines of any length share it."""
+    profile, era = carried.profile, carried.era
+    tokens = profile.sequence if takes_tokens(profile.model) else None
+
+    def divided() -> DividedLayers:
+        return divide_layers(build_model(profile.model, tokens), degrees, era)
+
+    def work() -> RankWork:
+        return RankWork(
+            profile,
+            catalog.once(("divided layers", profile.model, tokens, era, *degrees), divided),
+            kernel_rates(device, profile.precision, era),
+            scenario.recompute,
+            overlapped=scenario.tp_overlap,
+        )
+
+    asked = (
+        *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
+        *(device.name, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
+        *(scenario.tp_overlap, scenario.recompute, era),
+    )
+    return catalog.once(asked, work)
+
+
+def _tied_bytes(layers: tuple[ModelLayer, ...], scenario: Scenario) -> float:
+    """Return the gradient of an embedding that is the output layer too, of one rank [B]."""
+    words = [layer for layer in layers if layer.split == "vocabulary"]
+    tied = any(layer.kind == "linear" and not layer.elements for layer in words)
+    if scenario.pp == 1 or not tied:
+        return 0.0
+    return _FP32_BYTES * max(layer.elements for layer in words) / scenario.tp
+
+
+def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:
+    """Return, by stage, the gradients that are whole on ranks with other tokens [B]."""
+    if scenario.tp == 1 or not scenario.sequence_parallel:
+        return (0.0,) * len(parts.stages)
+    found: dict[tuple[int, ...], float] = {}
+    for stage in parts.stages:
+        if stage.content not in found:
+            norms = (layer.elements for layer in stage.layers if layer.kind in _NORMS)
+            found[stage.content] = _FP32_BYTES * sum(norms)
+    return tuple([found[stage.content] for stage in parts.stages])
+
+
+class ParallelSummary(NamedTuple):
+    """How a model is divided, and what a rank of the stage that ends last waits for.
+
+    Parameters
+    ----------
+    layout : degrees of parallelism and the order of the ranks
+    schedule, chunks : of the pipeline
+    blocks : of each chunk, in the order of the model
+    bubble_s : computation of other stages that it waits for in an iteration [s]
+    waits_s : by group, messages that it waits for in an iteration [s]
+    run : when each stage computes; None without a pipeline
+    """
+
+    layout: ParallelLayout
+    schedule: str
+    chunks: int
+    blocks: tuple[int, ...]
+    bubble_s: float
+    waits_s: Mapping[str, float]
+    run: PipelineRun | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        layout = self.layout
+        piped = layout.pp > 1
+        return {
+            **{axis: layout.degree(axis) for axis in ("tp", "pp", "cp", "ep")},
+            "dp": layout.replicas,
+            "layout": "-".join(layout.order),
+            **({"schedule": self.schedule, "chunks": self.chunks} if piped else {}),
+            **({"blocks": list(self.blocks), "bubble_s": self.bubble_s} if piped else {}),
+            "waits_s": dict(self.waits_s),
+        }
+
+    def waits(self) -> dict[str, float]:
+        """Return what computation waits for in an iteration, in words [s]."""
+        return {AXIS_WORDS[axis]: seconds for axis, seconds in self.waits_s.items() if seconds > 0}
+
+    def words(self) -> str:
+        """Say how the model is divided: ``tp 8, pp 4 (1f1b), dp 16``."""
+        layout, words = self.layout, []
+        for axis in ("tp", "cp", "ep", "pp"):
+            if layout.degree(axis) > 1:
+                words.append(f"{axis} {layout.degree(axis)}")
+        if layout.pp > 1:
+            words[-1] += f" ({self.schedule}{f', {self.chunks} chunks' if self.chunks > 1 else ''})"
+        return ", ".join([*words, f"dp {layout.replicas}"])
+
+
+def parallel_summary(
+    split: ModelSplit, rounds: Sequence[CostedGraph], run: PipelineRun | None = None
+) -> ParallelSummary:
+    """Return what a rank of the stage that ends last waits for, mean of all rounds.
+
+    ``run`` is the pipeline, None without one.
+    """
+    total = sum(costed.iterations for costed in rounds)
+    bubble_s, waits_s = 0.0, dict.fromkeys((axis for axis in AXIS_WORDS if axis in split.axes), 0.0)
+    for costed in rounds:
+        for task in costed.graph.tasks:
+            seconds = costed.count * float(task.duration_s) / total
+            if task.stream != COMPUTE:
+                continue
+            if task.name.startswith(BUBBLE):
+                bubble_s += seconds
+            elif task.kind == "communicate" and task.group in waits_s:
+                waits_s[str(task.group)] += seconds
+    layout, parts = split.layout, split.parts
+    return ParallelSummary(
+        layout, split.schedule, split.chunks, parts.blocks, bubble_s, waits_s, run
+    )

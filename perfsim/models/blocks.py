@@ -1,0 +1,57 @@
+"""Blocks of a transformer: where each begins and ends, and what its attention reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfsim.models.layers import ModelLayer
+
+__all__ = ["NORMS", "attended_values", "block_spans", "block_start"]
+
+NORMS = ("layernorm", "rmsnorm")
+"""Kinds of layers that normalise each token."""
+
+
+def attended_values(layers: Sequence[ModelLayer], index: int, whole: Sequence[ModelLayer]) -> float:
+    """Return the values of queries, keys and values that attention keeps for one sample.
+
+    ``whole`` are the same layers undivided.
+    """
+    first = block_start(whole, index)
+    return sum(
+        layers[at].outputs
+        for at in range(first, index)
+        if layers[at].kind == "linear"
+        and not (layers[at + 1].kind in NORMS and layers[at + 2].kind == "linear")
+    )
+
+
+def block_start(layers: Sequence[ModelLayer], index: int) -> int:
+    """Return the index of the normalisation before an attention's projections.
+
+    A normalisation within them (of queries and keys, or of a narrow projection) is another: no
+    product follows it, or it is narrower than the residual stream.
+    """
+    width = layers[index + 1].outputs if index + 1 < len(layers) else 0.0
+    at = index - 1
+    while at > 0 and layers[at].kind in ("linear", *NORMS):
+        stream = layers[at].outputs == width and layers[at + 1].kind == "linear"
+        if layers[at].kind in NORMS and stream:
+            break
+        at -= 1
+    return at
+
+
+def block_spans(layers: Sequence[ModelLayer]) -> Iterator[tuple[int, int]]:
+    """Yield each block's first layer and the one after its last, a block for each attention."""
+    starts = [
+        block_start(layers, index)
+        for index, layer in enumerate(layers)
+        if layer.kind == "attention"
+    ]
+    for number, first in enumerate(starts):
+        if number + 1 < len(starts):
+            yield first, starts[number + 1]
+        else:
+            span = first - starts[number - 1] if number else len(layers) - first
+            yield first, min(first + span, len(layers))

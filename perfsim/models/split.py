@@ -1,0 +1,281 @@
+"""What one rank has of each layer where tensor, context and expert parallelism divide a model.
+
+`split_layers` divides the layers of a network, `check_split` says in one sentence what cannot be
+divided so, `stage_blocks` puts the blocks of a network on the stages of a pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from perfsim.errors import RequestError
+from perfsim.models.blocks import NORMS
+from perfsim.models.layers import LayerShape, ModelLayer
+
+__all__ = [
+    "SCHEDULES",
+    "Degrees",
+    "check_split",
+    "is_expert",
+    "split_layers",
+    "stage_blocks",
+]
+
+SCHEDULES = {
+    "gpipe": "all forwards, then all backwards",
+    "1f1b": "one forward, one backward in turn",
+    "interleaved": "1f1b over several chunks a stage",
+    "zb-h1": "1f1b, weight gradients fill its waits",
+    "zb-h2": "as zb-h1, no waits for twice the memory",
+    "zbv": "two chunks a stage, down and back up: no waits for the memory of 1f1b",
+}
+"""Orders in which the stages of a pipeline run micro-batches, each in a line."""
+_EXPERT_AXES = 3
+"""Axes of a tensor that holds a weight of every expert."""
+
+
+class Degrees(NamedTuple):
+    """By how many ranks the layers of a model are divided.
+
+    Parameters
+    ----------
+    tp, cp, ep : tensor-, context- and expert-parallel ranks
+    sequence : whether the tensor-parallel ranks divide the tokens of what they do not divide
+        otherwise, normalisations and dropout (Korthikanti et al., arXiv 2205.05198)
+    imbalance : tokens of the fullest expert-parallel rank, over the mean of all
+    """
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sequence: bool = True
+    imbalance: float = 1.0
+
+
+def is_expert(layer: ModelLayer) -> bool:
+    """Tell whether a layer has a weight for each of several experts."""
+    return len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
+
+
+def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
+    """Return the layers as one rank has them: their tensors and their work for one sample.
+
+    Experts are divided among ``ep`` ranks, and each of them among ``tp``; Megatron-LM's default is
+    the same (expert_tensor_parallel_size). Vocabulary and widths that do not divide are padded.
+
+    Examples
+    --------
+    >>> from perfsim.models import build_model
+    >>> layers = build_model("llama3-8b")
+    >>> part = split_layers(layers, Degrees(tp=8))
+    >>> round(sum(layer.elements for layer in part) / 1e6)
+    1004
+    """
+    if degrees.tp == degrees.cp == degrees.ep == 1 and degrees.imbalance == 1.0:
+        return tuple(layers)
+    made: dict[Hashable, ModelLayer] = {}
+    found = []
+    for layer in layers:
+        shapes = tuple(shape for _, shape in layer.tensors)
+        key = (
+            *(layer.kind, shapes, layer.flops, layer.outputs, layer.copies, layer.dropped),
+            *(layer.rotated, layer.split, layer.parts, layer.activated, layer.rows),
+        )
+        known = made.get(key)
+        if known is None:
+            known = made[key] = _split(layer, degrees)
+        names = (name for name, _ in layer.tensors)
+        tensors = tuple(zip(names, (shape for _, shape in known.tensors), strict=True))
+        found.append(replace(known, name=layer.name, tensors=tensors))
+    return tuple(found)
+
+
+def _split(layer: ModelLayer, degrees: Degrees) -> ModelLayer:
+    """Return what one rank has of a layer."""
+    wide = layer.outputs / max(layer.rows, 1)
+    layer = _in_context(layer, degrees.cp)
+    if is_expert(layer):
+        layer = _among_experts(layer, degrees)
+    return layer if degrees.tp == 1 else _in_tensor(layer, wide, degrees)
+
+
+def _in_tensor(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
+    """Return what one of ``tp`` ranks has of a layer that is ``wide`` outputs wide."""
+    tp = degrees.tp
+    if layer.kind == "attention":
+        return replace(_scaled(layer, 1 / tp), heads=layer.heads // tp)
+    if layer.split == "column":
+        share = -(-layer.parts // tp) / layer.parts if layer.parts else 1 / tp
+        return _divided(_scaled(layer, share), wide, share, outputs=True)
+    if layer.split == "row":
+        return _divided(replace(layer, flops=layer.flops / tp), wide, 1 / tp, outputs=False)
+    if layer.split == "vocabulary":
+        made = layer if layer.kind == "embedding" else _scaled(layer, 1 / tp)
+        return _divided(made, wide, 1 / tp, outputs=True)
+    divides = degrees.sequence and (layer.rows > 1 or layer.kind in NORMS)
+    return _scaled(layer, 1 / tp, rows=True) if divides else layer
+
+
+def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLayer:
+    """Return a layer with a share of its work and outputs, of its rows too where asked."""
+    return replace(
+        layer,
+        flops=layer.flops * share,
+        activation_bytes=layer.activation_bytes * share,
+        copies=layer.copies * share,
+        dropped=layer.dropped * share,
+        rotated=layer.rotated * share,
+        rows=max(1, round(layer.rows * share)) if rows and layer.rows else layer.rows,
+    )
+
+
+def _in_context(layer: ModelLayer, cp: int) -> ModelLayer:
+    """Return a layer on one of ``cp`` parts of the tokens; masked attention is shared evenly."""
+    if cp == 1 or layer.rows == 1 or layer.kind == "parameter":
+        return layer
+    return _scaled(layer, 1 / cp, rows=True)
+
+
+def _among_experts(layer: ModelLayer, degrees: Degrees) -> ModelLayer:
+    """Return the experts of one rank, and the tokens that come to the fullest rank."""
+    name, (experts, *shape) = layer.tensors[0]
+    tensors: tuple[tuple[str, LayerShape], ...] = ((name, (-(-experts // degrees.ep), *shape)),)
+    busy = degrees.imbalance if degrees.ep > 1 else 1.0
+    made = layer if busy == 1.0 else _scaled(layer, busy, rows=True)
+    return replace(made, tensors=tensors)
+
+
+def _divided(layer: ModelLayer, wide: float, share: float, *, outputs: bool) -> ModelLayer:
+    """Return a layer with a share of its tensors, cut along their outputs or their inputs.
+
+    ``wide`` are its outputs for a row, before it was divided.
+    """
+    tensors = tuple(
+        (name, _cut(shape, wide, share, outputs, layer.kind == "embedding"))
+        for name, shape in layer.tensors
+    )
+    return replace(layer, tensors=tensors)
+
+
+def _cut(
+    shape: LayerShape, wide: float, share: float, outputs: bool, looked_up: bool
+) -> LayerShape:
+    """Return a tensor's shape cut along the axis of its outputs (its words) or of its inputs."""
+    if len(shape) == 1:
+        return (_part(shape[0], share),) if outputs else shape
+    first = len(shape) - 2
+    of_outputs = first if looked_up or shape[first] == wide else first + 1
+    axis = of_outputs if outputs else 2 * first + 1 - of_outputs
+    return tuple(_part(size, share) if at == axis else size for at, size in enumerate(shape))
+
+
+def _part(size: int, share: float) -> int:
+    return max(1, round(-(-size * share // 1)))
+
+
+def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
+    """Check that layers can be divided so.
+
+    Raises
+    ------
+    RequestError
+        If they cannot; says the nearest degree that works.
+    """
+    attention = [layer for layer in layers if layer.kind == "attention"]
+    known = any(layer.split for layer in layers)
+    for field, degree in (("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep)):
+        if degree > 1 and (not attention or not known):
+            raise RequestError(
+                field, "only transformers are divided so; leave it out.", value=degree
+            )
+    if degrees.tp > 1:
+        heads = attention[0].heads
+        if heads % degrees.tp:
+            raise _not_divided("tp", degrees.tp, f"{heads} heads of attention", heads)
+    if degrees.cp > 1:
+        if not any(layer.causal for layer in attention):
+            why = "only decoders divide their tokens by ring attention; leave it out."
+            raise RequestError("cp", why, value=degrees.cp)
+        tokens = attention[0].rows
+        if tokens % (2 * degrees.cp):
+            what = f"{tokens} tokens in two parts a rank (the first and the last of the sequence)"
+            raise _not_divided("cp", degrees.cp, what, max(1, tokens // 2))
+    if degrees.ep > 1:
+        experts = max((layer.tensors[0][1][0] for layer in layers if is_expert(layer)), default=0)
+        if not experts:
+            raise RequestError("ep", "the model has no experts; leave it out.", value=degrees.ep)
+        if experts % degrees.ep:
+            raise _not_divided("ep", degrees.ep, f"{experts} experts", experts)
+
+
+def _not_divided(field: str, degree: int, what: str, whole: int) -> RequestError:
+    divisors = [size for size in range(1, whole + 1) if whole % size == 0]
+    nearest = min(divisors, key=lambda size: (abs(size - degree), size))
+    return RequestError(
+        field, f"{degree} does not divide {what}; the nearest that does is {nearest}.", value=degree
+    )
+
+
+_ENDS = 2
+"""Chunks that have no block: embedding and output layer may stand alone."""
+
+
+def stage_blocks(
+    blocks: int, stages: int, chunks: int = 1, given: Sequence[int] | None = None
+) -> list[int]:
+    """Return how many blocks each chunk of a pipeline has, in the order of the model.
+
+    Where they do not divide, the first and the last have one fewer than others, since embedding and
+    output layer stand there (torchtitan's pipelining does so). With one or two chunks more than
+    blocks these stand alone.
+
+    Parameters
+    ----------
+    given : blocks of each stage, as asked for
+
+    Raises
+    ------
+    RequestError
+        If there are more stages than blocks, or what is asked for does not add up.
+
+    Examples
+    --------
+    >>> stage_blocks(32, 4), stage_blocks(126, 16)[:3], stage_blocks(126, 16)[-1]
+    ([8, 8, 8, 8], [7, 8, 8], 7)
+    """
+    parts = stages * chunks
+    if given:
+        if len(given) != parts or sum(given) != blocks or min(given) < 0:
+            raise RequestError(
+                "stage_layers",
+                f"{','.join(map(str, given))} must name {parts} stages with {blocks} blocks in"
+                f" all, such as {','.join(map(str, stage_blocks(blocks, stages, chunks)))}.",
+            )
+        return list(given)
+    if parts > blocks + _ENDS:
+        what = f"{stages} stages" + (f" of {chunks} chunks" if chunks > 1 else "")
+        raise RequestError(
+            "pp",
+            f"{what} for {blocks} blocks; at most {(blocks + _ENDS) // chunks} stages work.",
+            value=stages,
+        )
+    if parts > blocks:
+        # Embedding and output layer are chunks of their own.
+        alone = parts - blocks
+        return [0] * (alone // 2) + [1] * blocks + [0] * (alone - alone // 2)
+    each, more = divmod(blocks, parts)
+    found = [each] * parts
+    middle = list(_inner_first(parts))
+    for at in middle[:more]:
+        found[at] += 1
+    return found
+
+
+def _inner_first(parts: int) -> Iterator[int]:
+    """Yield the places of a pipeline, those inside before the last and the first."""
+    yield from range(1, parts - 1)
+    if parts > 1:
+        yield 0
+    yield parts - 1

@@ -1,0 +1,148 @@
+"""Where the ranks of tensor, context, expert, data and pipeline parallelism stand on the nodes.
+
+A layout names the kinds of parallelism, the one whose ranks are nearest to each other first:
+``tp-cp-ep-dp-pp`` is Megatron-LM's default order, and that of torchtitan's device mesh read from
+its last axis. Ranks fill the nodes in that order. A group is the set of ranks that differ in some
+of these kinds only; `ParallelLayout.group` says how many of its ranks stand on each of its nodes,
+and how many such groups leave a node at once.
+
+Expert-parallel ranks are data-parallel ranks too, as in Megatron-LM: they hold the same attention
+and other experts. So ``dp`` stands for the replicas that have the same experts, and
+``GRADIENTS`` for all ranks that have the same other weights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import NamedTuple
+
+from perfsim.errors import RequestError
+
+__all__ = ["AXES", "DEFAULT_LAYOUT", "GRADIENTS", "GroupPlaces", "ParallelLayout", "parse_layout"]
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+"""Kinds of parallelism: tensor, context, expert, data, pipeline."""
+DEFAULT_LAYOUT = "tp-cp-ep-dp-pp"
+"""Megatron-LM's order (NVIDIA/Megatron-LM@d98e8a64 megatron/core/parallel_state.py, ``order``)."""
+GRADIENTS = ("cp", "ep", "dp")
+"""Axes of the ranks that have the same weights, and so add up their gradients; experts: cp, dp."""
+
+
+class GroupPlaces(NamedTuple):
+    """How the ranks of a group stand on nodes, and how many such groups leave a node at once."""
+
+    placement: tuple[int, ...]
+    crowd: int
+
+
+class ParallelLayout(NamedTuple):
+    """Degrees of parallelism, and the order in which ranks fill the nodes, nearest first.
+
+    Examples
+    --------
+    >>> layout = ParallelLayout(tp=4, pp=2, dp=4)
+    >>> layout.gpus, layout.stride("dp"), layout.stride("pp")
+    (32, 4, 16)
+    >>> layout.group(("tp",), 8)
+    GroupPlaces(placement=(4,), crowd=1)
+    >>> layout.group(("dp",), 8)
+    GroupPlaces(placement=(2, 2), crowd=4)
+    """
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int = 1
+    pp: int = 1
+    order: tuple[str, ...] = AXES
+
+    @property
+    def gpus(self) -> int:
+        """All ranks."""
+        return self.tp * self.cp * self.ep * self.dp * self.pp
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, each with samples of its own."""
+        return self.ep * self.dp
+
+    def degree(self, axis: str) -> int:
+        """Return how many ranks one kind of parallelism has."""
+        return int(getattr(self, axis))
+
+    def stride(self, axis: str) -> int:
+        """Return how far apart the neighbours of one kind of parallelism are."""
+        stride = 1
+        for name in self.order:
+            if name == axis:
+                return stride
+            stride *= self.degree(name)
+        raise ValueError(f"no axis {axis}")
+
+    def group(self, axes: tuple[str, ...], gpus_per_node: int) -> GroupPlaces:
+        """Return how the group of rank 0 that spans some axes stands on nodes.
+
+        Groups that nodes cut unevenly count as the one that is spread widest.
+        """
+        return _group(self, tuple(sorted(axes)), gpus_per_node)
+
+    def neighbours(self, axis: str, gpus_per_node: int) -> GroupPlaces:
+        """Return how two neighbours of one kind of parallelism stand on nodes.
+
+        The crowd are the pairs that send out of a node at once. Where some pairs share a node and
+        others do not, those that do not set the pace.
+        """
+        count, stride = self.degree(axis), self.stride(axis)
+        if count == 1:
+            return GroupPlaces((1,), 1)
+        block = count * stride
+        crossing = Counter(
+            rank // gpus_per_node
+            for rank in range(min(self.gpus, block))
+            if rank + stride < block and rank // gpus_per_node != (rank + stride) // gpus_per_node
+        )
+        if not crossing:
+            return GroupPlaces((2,), 1)
+        per_block = max(crossing.values())
+        return GroupPlaces((1, 1), per_block * max(1, gpus_per_node // block))
+
+
+@cache
+def _group(layout: ParallelLayout, axes: tuple[str, ...], gpus_per_node: int) -> GroupPlaces:
+    ranks = [0]
+    for axis in axes:
+        stride, count = layout.stride(axis), layout.degree(axis)
+        ranks = [rank + stride * at for at in range(count) for rank in ranks]
+    nodes = Counter(rank // gpus_per_node for rank in ranks)
+    placement = tuple(nodes[node] for node in sorted(nodes))
+    if len(placement) == 1:
+        return GroupPlaces(placement, 1)
+    here = min(gpus_per_node, layout.gpus)
+    return GroupPlaces(placement, max(1, here // max(placement)))
+
+
+def parse_layout(text: str, field: str = "layout") -> tuple[str, ...]:
+    """Return the axes of a layout, nearest first; axes that are left out come last in order.
+
+    Raises
+    ------
+    RequestError
+        If a word is no kind of parallelism or stands twice.
+
+    Examples
+    --------
+    >>> parse_layout("tp-pp-dp")
+    ('tp', 'pp', 'dp', 'cp', 'ep')
+    """
+    words = [word.strip() for word in text.split("-")]
+    wrong = [word for word in words if word not in AXES]
+    if wrong or len(set(words)) < len(words):
+        what = f"{wrong[0]!r} is no kind of parallelism" if wrong else "a kind stands there twice"
+        raise RequestError(
+            field,
+            f"{what}; write the kinds nearest first, such as {DEFAULT_LAYOUT} (tp: tensor, cp:"
+            " context, ep: expert, dp: data, pp: pipeline).",
+            value=text,
+        )
+    return (*words, *(axis for axis in AXES if axis not in words))

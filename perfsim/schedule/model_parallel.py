@@ -1,0 +1,290 @@
+"""Rounds of a divided model: those of the stage that ends last, with its waits for the others.
+
+All stages run the same iterations at once. Each waits for the others inside the pipeline
+(`perfsim.schedule.pipeline`), and all wait for the slowest before the next iteration, as the norm
+of all gradients or the check for overflow makes them. So the iteration is that of the stage whose
+passes, exchanges and update end last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perfsim.methods.base import Send
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.pipeline import PipelineRun, StageTimes, pipeline_run
+from perfsim.schedule.run import mean_s, run
+from perfsim.schedule.stage_passes import PassSends, StagePasses
+from perfsim.simulate.task import COMPUTE
+
+if TYPE_CHECKING:
+    from perfsim.compute.device import Device
+    from perfsim.compute.stages import LayerMessage, Stage
+    from perfsim.model_parallel import ModelSplit
+    from perfsim.quantity import Cost
+    from perfsim.resolve import Setup
+    from perfsim.schedule.costed_graph import CostedGraph
+
+__all__ = ["PipelineAnswer", "pipeline_answer", "rate_left", "slowest_stage", "stage_costs"]
+
+_BESIDE = "beside"
+"""Stream of collectives of a divided model that run beside computation."""
+_NEGLIGIBLE = 1e-9
+
+
+class _Chunk(NamedTuple):
+    """What a chunk of a stage sends in a micro-batch, by pass, and how long computation waits."""
+
+    exposed: PassSends
+    beside: PassSends
+    waits_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineAnswer:
+    """The micro-batches of an iteration laid out over the stages.
+
+    ``chunks`` are, by stage and chunk, what they send. ``run_with`` lays the micro-batches out with
+    messages between stages that take another time [s].
+    """
+
+    run: PipelineRun
+    chunks: tuple[tuple[_Chunk, ...], ...]
+    send_s: float
+    run_with: Callable[[float], PipelineRun]
+
+    @cached_property
+    def free(self) -> PipelineRun:
+        """The same run with messages between stages that take no time."""
+        return self.run_with(0.0) if self.send_s else self.run
+
+
+def pipeline_answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
+    """Lay out the micro-batches of an iteration over the stages of a setup; kept with the split."""
+    key = setup.scenario.accumulate, setup.node_load, setup.scenario.straggler
+    if key not in split.answers:
+        split.answers[key] = _answer(setup, split)
+    found: PipelineAnswer = split.answers[key]
+    return found
+
+
+def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
+    costs = stage_costs(setup, split)
+    parts = split.parts
+    # Most stages send alike.
+    known = {messages: _chunk(messages, costs) for messages in _distinct(parts.stages)}
+    chunks = tuple(tuple(known[messages] for messages in stage.messages) for stage in parts.stages)
+    loads = _loads(setup, split)
+    times = [
+        [
+            _times(parts.stages[stage].chunks[chunk], chunks[stage][chunk], loads[stage])
+            for stage in range(len(parts.stages))
+        ]
+        for chunk in range(split.chunks)
+    ]
+    send_s = 0.0
+    if len(parts.stages) > 1:
+        send_s = costs.collective("send_recv", split.boundary_bytes, "pp").seconds
+    count = setup.scenario.accumulate
+    run_with = partial(pipeline_run, split.schedule, times, count, blocking=split.blocking)
+    return PipelineAnswer(run_with(send_s), chunks, send_s, run_with)
+
+
+def _distinct(stages: Iterable[Stage]) -> set[tuple[tuple[LayerMessage, int], ...]]:
+    """Return what the chunks of stages send, each list of messages once."""
+    return {messages for stage in stages for messages in stage.messages}
+
+
+def _loads(setup: Setup, split: ModelSplit) -> list[float]:
+    """Return how many times as long each stage computes as on a GPU of its own."""
+    slow = [1.0] * len(split.parts.stages)
+    if split.layout.pp > 1:
+        slow = list(split.slow_stages(setup.stragglers))
+    return [setup.node_load * factor for factor in slow]
+
+
+def slowest_stage(
+    setup: Setup, split: ModelSplit, schedule: Callable[..., list[CostedGraph]]
+) -> list[CostedGraph]:
+    """Return the rounds of the stage that ends last.
+
+    Parameters
+    ----------
+    schedule : builds the rounds of a stage, given its ``profile``, ``stage`` and ``axes``
+    """
+    answer = pipeline_answer(setup, split)
+    best: tuple[float, list[CostedGraph]] | None = None
+    loads = _loads(setup, split)
+    for stage in _candidates(answer.run):
+        more: dict[str, Any] = {
+            "profile_key": (*setup.profile_key, split.key, stage, loads[stage]),
+            "profile": split.parts.stages[stage].profile.slowed(loads[stage]),
+            "stage": _passes(split, answer, stage, loads[stage]),
+            "axes": split.axes,
+        }
+        rounds = schedule(**more)
+        if len(_candidates(answer.run)) == 1:
+            return rounds
+        seconds = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
+        if best is None or seconds > best[0] * (1 + _NEGLIGIBLE):
+            best = seconds, rounds
+    assert best is not None
+    return best[1]
+
+
+def _candidates(found: PipelineRun) -> list[int]:
+    """Return the stages that may end last: the first, the last, and the one whose passes do."""
+    ends = list(found.ends_s)
+    latest = max(range(len(ends)), key=lambda stage: float(ends[stage]))
+    return sorted({0, len(ends) - 1, latest})
+
+
+def stage_costs(setup: Setup, split: ModelSplit) -> Costs:
+    """Return what prices the exchanges of a rank of a divided model."""
+    scenario = setup.scenario
+    return Costs(
+        setup.device,
+        split.data,
+        scenario.algorithm,
+        scenario.protocol,
+        axes=split.axes,
+        stages=split.layout.pp,
+    )
+
+
+def _chunk(messages: Sequence[tuple[LayerMessage, int]], costs: Costs) -> _Chunk:
+    """Divide what a chunk sends into what computation waits for and what it hides."""
+    exposed: dict[str, list[Send]] = {"forward": [], "backward": []}
+    beside: dict[str, list[Send]] = {"forward": [], "backward": []}
+    waits_s = {"forward": 0.0, "backward": 0.0}
+    for message, count in messages:
+        send = Send(message.collective, message.size_bytes, group=message.axis)  # type: ignore[arg-type]
+        cost = costs.collective(*send[:2], send.group)
+        seconds = cost.seconds
+        if seconds <= 0:
+            continue
+        left_s = max(seconds * message.part, seconds - message.behind_s)
+        left_s += (seconds - left_s) * _lost_share(cost, message.axis, costs)
+        share = left_s / seconds
+        if share > _NEGLIGIBLE:
+            one = send._replace(repeats=count * share, stream=COMPUTE)
+            exposed[message.phase].append(one)
+            waits_s[message.phase] += count * left_s
+        if share < 1.0 - _NEGLIGIBLE:
+            one = send._replace(repeats=count * (1.0 - share), stream=_BESIDE)
+            beside[message.phase].append(one)
+    both = [PassSends(tuple(of["forward"]), tuple(of["backward"])) for of in (exposed, beside)]
+    return _Chunk(both[0], both[1], waits_s)
+
+
+_CHANNELS = 24
+"""Multiprocessors that a collective of NCCL takes inside a node of NVLinks: seen on 8 H100 (NVIDIA
+developer forum 337991, all-gather) and on 8 V100 (parasailteam/coconet issue 6)."""
+_MEMORY_TRAFFIC = 2.5
+"""Bytes of device memory that it moves for a byte on the links: the middle of 2 to 3
+(NVIDIA/nccl issue 1428, by NCCL's author)."""
+
+
+def rate_left(device: Device, bytes_per_s: float) -> float:
+    """Return the share of their rate that kernels keep beside a collective over NVLink.
+
+    It takes multiprocessors and memory bandwidth from them: (1 - 2.5 B / H) (1 - C / M) is left,
+    with B on the links, H the memory's bandwidth, C of M multiprocessors. Nothing is fitted:
+    kernels take 1.8 times as long on an H100, where 1.7 was measured, 1.9 on an A100 (1.8 to 2.5),
+    2.4 on a V100 (2.2 to 2.6).
+
+    Parameters
+    ----------
+    bytes_per_s : what the collective moves over a GPU's links, one way
+    """
+    moved = _MEMORY_TRAFFIC * bytes_per_s / device.memory_bandwidth.value
+    taken = _CHANNELS / max(device.multiprocessors, _CHANNELS + 1)
+    return max(0.0, 1.0 - moved) * (1.0 - taken)
+
+
+def _lost_share(cost: Cost, axis: str, costs: Costs) -> float:
+    """Return the share of a collective's time that computation beside it loses.
+
+    Over PCIe and NICs nothing is charged.
+    """
+    if costs.axes[axis].nodes > 1 or not costs.device.link.startswith("NVLink"):
+        return 0.0
+    return 1.0 - rate_left(costs.device, cost.sent_bytes / cost.seconds)
+
+
+def _times(chunk: tuple[float, float, float], sent: _Chunk, load: float) -> StageTimes:
+    """Return how long a chunk takes for a micro-batch, waits included."""
+    forward_s, backward_s, weights_s = (load * seconds for seconds in chunk)
+    return StageTimes(
+        forward_s + sent.waits_s["forward"], backward_s + sent.waits_s["backward"], weights_s
+    )
+
+
+def _passes(split: ModelSplit, answer: PipelineAnswer, stage: int, load: float) -> StagePasses:
+    """Return what a rank of a stage sends in its passes, and how long it waits for others.
+
+    ``load`` is how many times as long it computes as on a GPU of its own.
+    """
+    own = split.parts.stages[stage]
+    chunks = answer.chunks[stage]
+    exposed = _all_of(chunk.exposed for chunk in chunks)
+    beside = _all_of(chunk.beside for chunk in chunks)
+    idle_s, free_s = float(answer.run.idle_s[stage]), float(answer.free.idle_s[stage])
+    between: tuple[Send, ...] = ()
+    if idle_s > free_s and answer.send_s:
+        count = (idle_s - free_s) / answer.send_s
+        between = (
+            Send("send_recv", split.boundary_bytes, group="pp", repeats=count, stream=COMPUTE),
+        )
+    # While it waits for other stages, these compute and communicate in the shares of a pass.
+    computing_s = load * sum(sum(chunk[:2]) for chunk in own.chunks)
+    waiting_s = sum(seconds for chunk in chunks for seconds in chunk.waits_s.values())
+    passes = free_s / (computing_s + waiting_s) if computing_s + waiting_s else 0.0
+    idle_sends = tuple(
+        send._replace(repeats=send.repeats * passes, counted=False)
+        for send in (*exposed.forward, *exposed.backward)
+    )
+    return StagePasses(
+        exposed,
+        beside,
+        passes * computing_s,
+        (*idle_sends, *(send._replace(counted=False) for send in between)),
+        tuple(_last(split, own, stage)),
+        own.experts if split.layout.ep > 1 else frozenset(),
+        split.layout.pp,
+    )
+
+
+def _last(split: ModelSplit, own: Stage, stage: int) -> Iterator[Send]:
+    """Yield what a stage sends once an iteration before its update.
+
+    Where embedding and output layer are one matrix on two stages, both gradients are added up. So
+    are those of what tensor-parallel ranks hold alike, where these have other tokens (NVIDIA/
+    Megatron-LM@d98e8a64 core/distributed/finalize_model_grads.py).
+    """
+    if split.whole_bytes[stage]:
+        yield Send("all_reduce", split.whole_bytes[stage], group="tp", stream=COMPUTE)
+    if split.tied_bytes and stage in (0, len(split.parts.stages) - 1):
+        yield Send("all_reduce", split.tied_bytes, group="ends", stream=COMPUTE)
+
+
+def _all_of(chunks: Iterable[PassSends]) -> PassSends:
+    """Return what all chunks of a stage send."""
+    each = list(chunks)
+    return PassSends(
+        tuple(_joined(send for one in each for send in one.forward)),
+        tuple(_joined(send for one in each for send in one.backward)),
+    )
+
+
+def _joined(sends: Iterator[Send]) -> Iterator[Send]:
+    """Yield sends that are alike once, with the sum of their repeats."""
+    found: dict[Send, float] = {}
+    for send in sends:
+        key = send._replace(repeats=1.0)
+        found[key] = found.get(key, 0.0) + send.repeats
+    for key, repeats in found.items():
+        yield key._replace(repeats=repeats)

@@ -1,0 +1,67 @@
+"""Products in fp8 and of several experts, by hand: what they cost beside their operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel_time import cast_time, kernel_rates
+from perfsim.compute.work import Work, work_of
+from perfsim.data.catalog import Catalog
+from perfsim.models.layers import ModelLayer, linear
+from perfsim.models.split import Degrees, is_expert, split_layers
+
+H100 = load_device("h100", Catalog())
+WIDE = Work("product", 2.0 * 8192**3, 2.0 * 8192**2, 8192.0**2, 8192.0)
+
+
+def test_an_fp8_product_casts_what_it_reads_and_writes() -> None:
+    """A third of 4 bytes a value of input and output, once for each of three products."""
+    eight = kernel_rates(H100, "fp8", "megatron")
+    plain = eight._replace(cast_bytes=0.0)
+    more_s = eight.seconds(WIDE, 1, True) - plain.seconds(WIDE, 1, True)
+    assert more_s == pytest.approx(4 / 3 * 2 * 8192**2 / eight.bytes_per_s)
+
+
+def test_fp8_gains_more_on_wide_products_than_on_narrow_ones() -> None:
+    def gain(width: float) -> float:
+        work = Work("product", 2.0 * 32768 * width**2, 2.0 * 32768 * width, width**2, width)
+        half, eight = (kernel_rates(H100, one, "megatron") for one in ("amp-bf16", "fp8"))
+        return half.seconds(work, 1, True) / eight.seconds(work, 1, True)
+
+    assert gain(1024) < 1.05 < gain(4096) < gain(16384) < 2.0
+
+
+def _experts(count: int, rows: int) -> ModelLayer:
+    made = linear("experts.up", 4096, 14336, rows, bias=False)
+    return ModelLayer(
+        made.name,
+        made.kind,
+        (("experts.up", (count, 14336, 4096)),),
+        made.flops,
+        made.activation_bytes,
+        rows,
+        split="column",
+    )
+
+
+def test_each_expert_costs_some_tokens_more() -> None:
+    """118 forward and 286 backward: eight experts of 512 tokens, 1.23 and 1.56 times the work."""
+    layer = _experts(8, 8 * 512)
+    made = work_of([layer, layer], "megatron").layers[0]
+    assert is_expert(layer)
+    assert 1 + made.forward[0].fixed / layer.flops == pytest.approx(1 + 118 / 512)
+    assert 1 + made.backward[0].fixed / layer.flops == pytest.approx(1 + 286 / 512)
+
+
+def test_ranks_that_share_experts_pay_for_fewer_of_them() -> None:
+    whole = _experts(8, 8 * 512)
+    part = split_layers([whole], Degrees(ep=4))[0]
+    both = [work_of([one, one], "megatron").layers[0].forward[0].fixed for one in (whole, part)]
+    assert both[0] == pytest.approx(4 * both[1])
+
+
+def test_casts_are_those_of_half_precision() -> None:
+    assert cast_time(1e9, kernel_rates(H100, "fp32", "megatron")) == 0.0
+    half = kernel_rates(H100, "amp-bf16", "megatron")
+    assert cast_time(1e9, half) == pytest.approx(12e9 / half.bytes_per_s)

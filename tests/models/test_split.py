@@ -1,0 +1,152 @@
+"""Layers divided among ranks: parts add up to the whole, and what cannot be divided says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfsim.errors import RequestError
+from perfsim.models import build_model
+from perfsim.models.blocks import block_spans
+from perfsim.models.split import (
+    Degrees,
+    check_split,
+    is_expert,
+    split_layers,
+    stage_blocks,
+)
+
+MODELS = ("llama3-8b", "gpt3-1.3b", "mixtral-8x7b", "deepseek-v2-lite", "gpt2-xl", "bert-large")
+
+
+def test_one_rank_has_the_layers_themselves() -> None:
+    layers = build_model("llama3-8b")
+    assert split_layers(layers, Degrees()) == layers
+
+
+@pytest.mark.parametrize("model", MODELS[:4])
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_tensor_ranks_share_products_and_weights(model: str, tp: int) -> None:
+    layers = build_model(model)
+    parts = split_layers(layers, Degrees(tp=tp))
+    assert sum(layer.flops for layer in parts) == pytest.approx(
+        sum(layer.flops for layer in layers) / tp, rel=1e-3
+    )
+    for layer, part in zip(layers, parts, strict=True):
+        divided = part.elements * tp if layer.split else part.elements
+        assert (
+            layer.elements
+            <= divided
+            <= 1.01 * layer.elements + tp * layer.elements * (not layer.split)
+        )
+
+
+def test_a_block_by_hand() -> None:
+    """Llama 3 8B on 4 ranks: 8 of 32 query heads, 2 of 8 key heads, 3,584 of 14,336 neurons."""
+    parts = {
+        layer.name.removeprefix("model.layers.0."): layer
+        for layer in split_layers(build_model("llama3-8b"), Degrees(tp=4))
+        if layer.name.startswith("model.layers.0.")
+    }
+    assert parts["self_attn.q_proj"].tensors[0][1] == (1024, 4096)
+    assert parts["self_attn.k_proj"].tensors[0][1] == (256, 4096)
+    assert parts["self_attn.o_proj"].tensors[0][1] == (4096, 1024)
+    assert parts["mlp.up_proj"].tensors[0][1] == (3584, 4096)
+    assert parts["mlp.down_proj"].tensors[0][1] == (4096, 3584)
+    assert parts["self_attn.attn"].heads == 8
+    # Sequence parallelism: a quarter of the tokens is normalised; all sums are whole.
+    assert parts["input_layernorm"].outputs == 8192 * 4096 / 4
+    assert parts["self_attn.o_proj"].outputs == 8192 * 4096
+
+
+def test_key_heads_are_repeated_where_ranks_are_more() -> None:
+    parts = split_layers(build_model("llama3-8b"), Degrees(tp=16))
+    keys = next(layer for layer in parts if layer.name.endswith("0.self_attn.k_proj"))
+    assert keys.tensors[0][1] == (128, 4096)
+
+
+def test_without_sequence_parallelism_norms_are_whole() -> None:
+    parts = split_layers(build_model("llama3-8b"), Degrees(tp=4, sequence=False))
+    norm = next(layer for layer in parts if layer.kind == "rmsnorm")
+    assert norm.outputs == 8192 * 4096
+
+
+def test_experts_are_divided_and_their_tokens_are_not() -> None:
+    layers = build_model("mixtral-8x7b")
+    for layer, part in zip(layers, split_layers(layers, Degrees(ep=4)), strict=True):
+        if is_expert(layer):
+            assert part.elements * 4 == layer.elements
+            assert part.rows == layer.rows
+        else:
+            assert part == layer
+
+
+def test_the_fullest_rank_of_experts_has_more_tokens() -> None:
+    layers = build_model("mixtral-8x7b")
+    busy = split_layers(layers, Degrees(ep=4, imbalance=1.5))
+    for layer, part in zip(layers, busy, strict=True):
+        assert part.flops == pytest.approx(layer.flops * (1.5 if is_expert(layer) else 1.0))
+
+
+@given(st.sampled_from(MODELS), st.sampled_from([2, 4]), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_context_ranks_share_the_tokens(model: str, cp: int, sequence: bool) -> None:
+    layers = build_model(model)
+    parts = split_layers(layers, Degrees(cp=cp, sequence=sequence))
+    for layer, part in zip(layers, parts, strict=True):
+        assert part.tensors == layer.tensors
+        if layer.rows > 1:
+            assert part.flops == pytest.approx(layer.flops / cp)
+
+
+@given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_stages_have_all_blocks_and_differ_by_one_at_most(
+    blocks: int, stages: int, chunks: int
+) -> None:
+    if stages * chunks > blocks + 2:
+        with pytest.raises(RequestError, match="at most"):
+            stage_blocks(blocks, stages, chunks)
+        return
+    found = stage_blocks(blocks, stages, chunks)
+    assert len(found) == stages * chunks
+    assert sum(found) == blocks
+    assert max(found) - min(found) <= 1
+    assert found[-1] == min(found)
+
+
+def test_blocks_of_a_decoder() -> None:
+    layers = build_model("llama3-8b")
+    spans = list(block_spans(layers))
+    assert len(spans) == 32
+    assert [layers[first].name for first, _ in spans[:2]] == [
+        "model.layers.0.input_layernorm",
+        "model.layers.1.input_layernorm",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees", "words"),
+    [
+        (
+            "llama3-8b",
+            Degrees(tp=3),
+            "3 does not divide 32 heads of attention; the nearest .* is 2",
+        ),
+        ("llama3-8b", Degrees(tp=64), "64 does not divide 32 heads .* is 32"),
+        ("llama3-8b", Degrees(ep=2), "has no experts"),
+        ("mixtral-8x7b", Degrees(ep=3), "3 does not divide 8 experts; the nearest .* is 2"),
+        ("bert-large", Degrees(cp=2), "only decoders"),
+        ("resnet50", Degrees(tp=2), "only transformers"),
+        ("llama3-8b", Degrees(cp=3), "3 does not divide 8192 tokens"),
+    ],
+)
+def test_what_cannot_be_divided_says_the_nearest(model: str, degrees: Degrees, words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        check_split(build_model(model), degrees)
+
+
+def test_blocks_of_stages_that_do_not_add_up() -> None:
+    with pytest.raises(RequestError, match="must name 4 stages with 32 blocks in all"):
+        stage_blocks(32, 4, 1, [8, 8, 8, 9])

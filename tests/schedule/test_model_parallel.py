@@ -1,0 +1,27 @@
+"""Kernels beside a collective over NVLink: the law against what others measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfsim.compute.device import load_device
+from perfsim.data.catalog import Catalog
+from perfsim.schedule.model_parallel import rate_left
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rate", "least", "most"),
+    [
+        ("v100", 130e9, 2.24, 2.64),  # parasailteam/coconet issue 6: GEMM beside an all-reduce
+        ("a100", 230e9, 1.76, 2.5),  # NVIDIA/nccl issue 1428: GEMM, attention, element-wise
+        ("h100", 360e9, 1.6, 2.0),  # NVIDIA developer forum 337991: 80 to 47 % of the peak
+    ],
+)
+def test_kernels_beside_nvlink_take_as_long_as_was_measured(
+    gpu: str, rate: float, least: float, most: float
+) -> None:
+    assert least <= 1 / rate_left(load_device(gpu, Catalog()), rate) <= most
+
+
+def test_nothing_on_the_links_still_takes_multiprocessors() -> None:
+    assert rate_left(load_device("h100", Catalog()), 0.0) == pytest.approx(1 - 24 / 132)
