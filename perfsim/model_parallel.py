@@ -16,6 +16,7 @@ from perfsim.compute.profile import matches_definition
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
 from perfsim.errors import RequestError
 from perfsim.models import build_model, takes_tokens
+from perfsim.models.blocks import NORMS
 from perfsim.models.split import Degrees
 from perfsim.network.layout import (
     DEFAULT_LAYOUT,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelSplit",
     "ParallelSummary",
-    "is_split",
     "model_split",
     "parallel_layout",
     "parallel_summary",
@@ -53,7 +53,6 @@ _CHUNKED = {"interleaved": 2, "zbv": 2}
 """Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
 _FOLDED = ("zbv",)
 _FP32_BYTES = 4.0
-_NORMS = ("layernorm", "rmsnorm")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ class ModelSplit:
     schedule, chunks : of the pipeline
     tied_bytes : gradients of the embedding that the last stage holds too [B]; 0 where it does not
     whole_bytes : by stage, gradients that tensor-parallel ranks add up at the end [B]
-    blocking : whether messages between stages keep computation waiting
     divides_tokens : whether tensor-parallel ranks divide the tokens of what they do not divide
         otherwise (sequence parallelism)
     answers : pipelines that were laid out, and activations, by what they depend on
@@ -84,7 +82,6 @@ class ModelSplit:
     chunks: int
     tied_bytes: float
     whole_bytes: tuple[float, ...]
-    blocking: bool = False
     divides_tokens: bool = True
     answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     key: tuple[Hashable, ...] = ()
@@ -130,11 +127,6 @@ def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, f
     for count, factor in stragglers:
         yield from ((gpu, factor) for gpu in range(first, first + count))
         first += count
-
-
-def is_split(scenario: Scenario) -> bool:
-    """Tell whether a scenario divides its model."""
-    return max(scenario.tp, scenario.pp, scenario.cp, scenario.ep) > 1
 
 
 def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
@@ -185,16 +177,14 @@ def model_split(
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
-) -> ModelSplit | None:
-    """Divide the model of a scenario; None where it asks for no division.
+) -> ModelSplit:
+    """Divide the model of a scenario, which asks for a degree above 1.
 
     Raises
     ------
     RequestError
         If model or cluster cannot be divided so; says the nearest that works.
     """
-    if not is_split(scenario):
-        return None
     if cluster.uneven:
         raise RequestError("placement", "a divided model needs as many GPUs on each node.")
     layout = parallel_layout(scenario, cluster.gpus_per_node)
@@ -322,7 +312,7 @@ def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:
     found: dict[tuple[int, ...], float] = {}
     for stage in parts.stages:
         if stage.content not in found:
-            norms = (layer.elements for layer in stage.layers if layer.kind in _NORMS)
+            norms = (layer.elements for layer in stage.layers if layer.kind in NORMS)
             found[stage.content] = _FP32_BYTES * sum(norms)
     return tuple([found[stage.content] for stage in parts.stages])
 

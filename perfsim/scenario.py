@@ -159,6 +159,12 @@ def _has_fields(listed: type[Any]) -> type[Any]:
     return listed
 
 
+_dividing = partial(ScenarioField, read_by=("resolve",), mixed=False, always=False, column=False)
+"""A field that says how the model is divided."""
+_degree = partial(_dividing, metavar="N", min=1, max=MAX_DEGREE)
+"""By how many ranks it is divided."""
+
+
 @_has_fields
 class ScenarioFields:
     """A model, a cluster, a method and its options: everything that a prediction depends on.
@@ -411,143 +417,87 @@ class ScenarioFields:
     ] = "fp32"
     tp: Annotated[
         int,
-        ScenarioField(
+        _degree(
             "Tensor-parallel ranks, which divide every layer.",
-            read_by=("resolve",),
-            metavar="N",
-            min=1,
-            max=MAX_DEGREE,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = 1
     pp: Annotated[
         int,
-        ScenarioField(
+        _degree(
             "Stages of a pipeline, each with a part of the layers.",
-            read_by=("resolve",),
-            metavar="N",
-            min=1,
-            max=MAX_DEGREE,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = 1
     cp: Annotated[
         int,
-        ScenarioField(
+        _degree(
             "Context-parallel ranks, which divide the tokens of a sample (ring attention).",
-            read_by=("resolve",),
-            metavar="N",
-            min=1,
-            max=MAX_DEGREE,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = 1
     ep: Annotated[
         int,
-        ScenarioField(
+        _degree(
             "Expert-parallel ranks, which divide the experts; they are data-parallel ranks too.",
-            read_by=("resolve",),
-            metavar="N",
-            min=1,
-            max=MAX_DEGREE,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = 1
     schedule: Annotated[
         str,
-        ScenarioField(
+        _dividing(
             "Order of micro-batches in a pipeline: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv.",
-            read_by=("resolve",),
             metavar="NAME",
-            mixed=False,
             check=_check_schedule,
             vary="1f1b,interleaved",
-            always=False,
-            column=False,
         ),
     ] = "1f1b"
     virtual_stages: Annotated[
         int | None,
-        ScenarioField(
+        _dividing(
             "Chunks of the model on each stage of an interleaved pipeline.",
-            read_by=("resolve",),
             metavar="N",
             default="2 where the schedule needs several, else 1",
             min=1,
             max=MAX_DEGREE,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = None
     stage_layers: Annotated[
         tuple[int, ...] | None,
-        ScenarioField(
+        _dividing(
             "Blocks of each stage (of each chunk, in the order of the model), such as 7,8,8,7.",
-            read_by=("resolve",),
             metavar="N,N,...",
             default="as equal as can be, the first and last stage the smallest",
             read=_read_placement,
             lists=True,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = None
     layout: Annotated[
         str | None,
-        ScenarioField(
+        _dividing(
             "Which ranks stand nearest to each other: the kinds of parallelism, nearest first.",
-            read_by=("resolve",),
             metavar="ORDER",
             default="tp-cp-ep-dp-pp",
-            mixed=False,
             check=_check_layout,
             vary="tp-cp-ep-dp-pp,tp-cp-ep-pp-dp",
-            always=False,
-            column=False,
         ),
     ] = None
     sequence_parallel: Annotated[
         bool,
-        ScenarioField(
+        _dividing(
             "Whether tensor-parallel ranks divide the tokens of normalisations and dropout too.",
-            read_by=("resolve",),
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = True
     tp_overlap: Annotated[
         bool,
-        ScenarioField(
+        _dividing(
             "Whether tensor-parallel messages are cut up to run beside their products (user"
             " buffers, asynchronous TP).",
-            read_by=("resolve",),
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = False
     imbalance: Annotated[
         float,
-        ScenarioField(
+        _dividing(
             "Tokens of the fullest expert-parallel rank, over the mean of all.",
-            read_by=("resolve",),
             metavar="RATIO",
             min=1,
             max=1000,
-            mixed=False,
-            always=False,
-            column=False,
         ),
     ] = 1.0
     method: Annotated[

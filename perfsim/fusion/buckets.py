@@ -8,7 +8,7 @@ from functools import cached_property
 
 from perfsim.compute.profile import Gradient
 
-__all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill"]
+__all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill", "fill_up"]
 
 
 @dataclass(frozen=True)
@@ -98,3 +98,32 @@ def fill(
             groups.append([gradient])
             total_bytes = size
     return [Bucket.of(group) for group in groups]
+
+
+def fill_up(
+    gradients: Sequence[Gradient],
+    size_bytes: Callable[[Gradient], float],
+    limit_bytes: float,
+    first_bytes: float | None = None,
+) -> list[Bucket]:
+    """Fill buckets in order, closing each with the gradient that reaches ``limit_bytes``.
+
+    ``first_bytes`` is the limit of the first one, where it has another.
+
+    Examples
+    --------
+    >>> tensors = [Gradient(name, (2,), 0.0, 0) for name in "abc"]
+    >>> [one.elements for one in fill_up(tensors, lambda gradient: gradient.size_bytes, 12.0)]
+    [4, 2]
+    """
+    buckets: list[Bucket] = []
+    group: list[Gradient] = []
+    total_bytes = 0.0
+    limit = limit_bytes if first_bytes is None else first_bytes
+    for gradient in gradients:
+        group.append(gradient)
+        total_bytes += size_bytes(gradient)
+        if total_bytes >= limit:
+            buckets.append(Bucket.of(group))
+            group, total_bytes, limit = [], 0.0, limit_bytes
+    return [*buckets, Bucket.of(group)] if group else buckets

@@ -10,7 +10,7 @@ from itertools import groupby
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError, shown
 from perfsim.fusion import policy
-from perfsim.fusion.buckets import Bucket, FusionContext, fill
+from perfsim.fusion.buckets import Bucket, FusionContext, fill, fill_up
 from perfsim.quantity import NumberLimit
 from perfsim.units import parse_bytes, parse_seconds
 
@@ -110,16 +110,7 @@ def fuse_by_size(gradients: Sequence[Gradient], context: FusionContext) -> list[
         limit = first = context.limit_bytes
     if "first_bucket" in context.options:
         first = parse_bytes(context.options["first_bucket"], "fusion_options.first_bucket")
-    buckets: list[Bucket] = []
-    group: list[Gradient] = []
-    total_bytes = 0.0
-    for gradient in gradients:
-        group.append(gradient)
-        total_bytes += gradient.size_bytes
-        if total_bytes >= (limit if buckets else first):
-            buckets.append(Bucket.of(group))
-            group, total_bytes = [], 0.0
-    return [*buckets, Bucket.of(group)] if group else buckets
+    return fill_up(gradients, lambda gradient: gradient.size_bytes, limit, first)
 
 
 ZERO_BUCKET_BYTES = 4 * 5e8
@@ -169,16 +160,7 @@ def fuse_as_megatron(gradients: Sequence[Gradient], context: FusionContext) -> l
     limit = 4.0 * max(MEGATRON_BUCKET, MEGATRON_RANK * context.ranks)
     if context.limit_bytes is not None:
         limit = context.limit_bytes
-    buckets: list[Bucket] = []
-    group: list[Gradient] = []
-    elements = 0
-    for gradient in gradients:
-        group.append(gradient)
-        elements += gradient.elements
-        if 4.0 * elements >= limit:
-            buckets.append(Bucket.of(group))
-            group, elements = [], 0
-    return [*buckets, Bucket.of(group)] if group else buckets
+    return fill_up(gradients, lambda gradient: 4.0 * gradient.elements, limit)
 
 
 HYBRID_ZERO_BUCKET_BYTES = 4 * 512 * 2.0**20

@@ -89,7 +89,7 @@ def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
     if len(parts.stages) > 1:
         send_s = costs.collective("send_recv", split.boundary_bytes, "pp").seconds
     count = setup.scenario.accumulate
-    run_with = partial(pipeline_run, split.schedule, times, count, blocking=split.blocking)
+    run_with = partial(pipeline_run, split.schedule, times, count)
     return PipelineAnswer(run_with(send_s), chunks, send_s, run_with)
 
 

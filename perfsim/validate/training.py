@@ -385,8 +385,7 @@ class TrainingRun:
         """
         seconds = self.step_s
         if seconds and self.micro_batches > 1:
-            replicas = self.gpus if self.is_data_parallel else self.replicas
-            samples = (self.batch_per_gpu or 0) * self.micro_batches * (replicas or 0)
+            samples = (self.batch_per_gpu or 0) * self.micro_batches * (self.replicas or 0)
             return "throughput", samples / seconds
         if seconds:
             return "iteration_s", seconds

@@ -172,6 +172,14 @@ def distribution(name: str, found: Iterable[Floats]) -> MeasuredJitter:
     return made._replace(factors=tuple(round(factor - off, 5) for factor in made.factors))
 
 
+def distributions(traces: dict[str, Trace]) -> dict[str, MeasuredJitter]:
+    """Return every distribution, made of its traces."""
+    return {
+        name: distribution(name, [values(traces[trace]) for trace in used])
+        for name, used in DISTRIBUTIONS.items()
+    }
+
+
 def summary(trace: Trace, drawn: MeasuredJitter) -> dict[str, str]:
     """Return what a trace shows, by column; ``drawn`` is the distribution made of it."""
     computed, changing = trace.computed_s, trace.changing_s
@@ -308,10 +316,7 @@ def trace_text(rows: Iterable[dict[str, str]], date: str) -> str:
 
 def check(traces: dict[str, Trace]) -> None:
     """Print the slowest of a step's replicas: as traced, and as drawn of other steps and traces."""
-    made = {
-        name: distribution(name, [values(traces[trace]) for trace in used])
-        for name, used in DISTRIBUTIONS.items()
-    }
+    made = distributions(traces)
     for name, used in DISTRIBUTIONS.items():
         for trace in (traces[one] for one in used):
             times, drawn = trace.changing_s, made[name].slowest(trace.computed_s.shape[1])
@@ -379,13 +384,12 @@ def main() -> None:
         return
     if not options.date:
         parser.error("--date is needed")
-    made, rows = [], []
-    for name, used in DISTRIBUTIONS.items():
-        one = distribution(name, [values(traces[trace]) for trace in used])
-        made.append(one)
-        rows += [summary(traces[trace], one) for trace in used]
+    made = distributions(traces)
+    rows = []
+    for name, one in made.items():
+        rows += [summary(traces[trace], one) for trace in DISTRIBUTIONS[name]]
         print(f"{name}: spread {one.spread:.4f}, mean {one.mean:.6f}")
-    write_text(options.out / JITTER_FILE, jitter_text(made, options.date))
+    write_text(options.out / JITTER_FILE, jitter_text(list(made.values()), options.date))
     write_text(options.out / TRACE_FILE, trace_text(rows, options.date))
 
 

@@ -80,9 +80,8 @@ DeepSeek-V3 the first of four layers is dense, where the whole model has three."
 SYSTEM: dict[str, Any] = {
     **{"gpu": "b200", "gpus": 8, "gpus_per_node": 8, "intra_net": "dgx-b200"},
     **{"precision": "amp-bf16", "software": "megatron", "batch": 1, "reduce_dtype": "fp32"},
+    "method": "distributed_optimizer",  # Megatron-LM's, without overlap
 }
-DISTRIBUTED_OPTIMIZER: dict[str, Any] = {"method": "distributed_optimizer"}
-"""Megatron's distributed optimizer without overlap."""
 
 
 class PeerCase(NamedTuple):
@@ -127,7 +126,6 @@ def peer_scenario(cells: Mapping[str, str]) -> Scenario:
         raise ValueError(f"{cells['case']}: {ranks} x {cells['dp']} is not {SYSTEM['gpus']} GPUs")
     fields = {
         **SYSTEM,
-        **DISTRIBUTED_OPTIMIZER,
         **{kind: degree for kind, degree in degrees.items() if degree > 1},
         "model": f"transformer:layers={cells['layers']},{numbers[0]}",
         "seq": int(cells["seq"].split()[0]),

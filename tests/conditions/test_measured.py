@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from itertools import pairwise
 from math import sqrt
@@ -25,21 +24,16 @@ from perfsim.conditions.measured import (
 from perfsim.conditions.ranks import _factors
 from perfsim.conditions.spec import Conditions
 from perfsim.conditions.words import condition_words
-from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError
 from perfsim.prediction import Prediction
 from perfsim.scenario import SCENARIO_FIELDS, make_scenario
 from perfsim.schedule.run import run
 from support.conditions import PLAIN, ask, build_rounds
+from support.what_ships import shipped_rows
 
 LENGTHS, STEADY = "sequence-lengths", "steady"
 HAND = MeasuredJitter("hand", (0.0, 0.5, 1.0), (0.8, 0.9, 1.4))
 """Half of all values between 0.8 and 0.9, half between 0.9 and 1.4: a mean of 1."""
-
-
-def rows(name: str) -> list[dict[str, str]]:
-    lines = (shipped() / name).read_text(encoding="utf-8").splitlines()
-    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
 def test_moments_by_hand() -> None:
@@ -87,12 +81,16 @@ def test_shipped_distributions_are_inverses_of_mean_one(name: str) -> None:
     assert all(low <= high for low, high in pairwise(one.factors))
     assert one.mean == pytest.approx(1.0, abs=1e-5)
     assert one.factors[0] > 0.5
-    spreads = [float(row["spread"]) for row in rows(TRACE_FILE) if row["distribution"] == name]
+    spreads = [
+        float(row["spread"]) for row in shipped_rows(TRACE_FILE) if row["distribution"] == name
+    ]
     assert 0.98 * min(spreads) <= one.spread <= 1.02 * max(spreads)
 
 
 def test_the_table_has_the_quantiles_that_are_served() -> None:
-    table = {(row["distribution"], row["share"]): row["factor"] for row in rows(JITTER_FILE)}
+    table = {
+        (row["distribution"], row["share"]): row["factor"] for row in shipped_rows(JITTER_FILE)
+    }
     one = measured_jitter(LENGTHS)
     served = {
         (LENGTHS, f"{share:g}"): f"{factor:.5f}"

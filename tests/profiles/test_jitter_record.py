@@ -16,6 +16,7 @@ from jitter_record import (
     DISTRIBUTIONS,
     Trace,
     distribution,
+    distributions,
     jitter_text,
     read_traces,
     summary,
@@ -31,6 +32,7 @@ from perfsim.conditions.measured import (
 )
 from perfsim.data.catalog import shipped
 from support.collected import COLLECTED, needs_data
+from support.what_ships import shipped_rows
 
 TRACES = COLLECTED / "modern" / "stragglers_production.csv.gz"
 
@@ -101,13 +103,8 @@ def shipped_text(name: str) -> str:
     return (shipped() / name).read_text(encoding="utf-8")
 
 
-def trace_rows() -> list[dict[str, str]]:
-    lines = shipped_text(TRACE_FILE).splitlines()
-    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
-
-
 def test_every_trace_says_what_it_is_and_makes_a_distribution() -> None:
-    rows = trace_rows()
+    rows = shipped_rows(TRACE_FILE)
     assert {row["distribution"] for row in rows} == set(measured_names()) == set(DISTRIBUTIONS)
     for row in rows:
         assert set(row) == set(TRACE_COLUMNS)
@@ -121,7 +118,7 @@ def test_every_trace_says_what_it_is_and_makes_a_distribution() -> None:
 def test_draws_are_as_slow_as_the_traces() -> None:
     """The mean slowest replica of all steps, within two standard errors of 0.016 and 0.0004."""
     within = {"sequence-lengths": 0.032, "steady": 0.0008}
-    for row in trace_rows():
+    for row in shipped_rows(TRACE_FILE):
         drawn = measured_jitter(row["distribution"]).slowest(int(row["replicas"]))
         assert drawn == pytest.approx(float(row["slowest_drawn"]), abs=1e-4)
         assert abs(drawn - float(row["slowest_changing"])) < within[row["distribution"]]
@@ -132,10 +129,7 @@ def test_draws_are_as_slow_as_the_traces() -> None:
 @needs_data
 def test_the_shipped_tables_are_those_of_the_traces() -> None:
     found = read_traces(TRACES)
-    one = {
-        name: distribution(name, [values(found[trace]) for trace in used])
-        for name, used in DISTRIBUTIONS.items()
-    }
+    one = distributions(found)
     (date,) = re.findall(r"^# date: (.*)$", shipped_text(JITTER_FILE), re.MULTILINE)
     assert jitter_text(list(one.values()), date) == shipped_text(JITTER_FILE)
     rows = [summary(found[trace], one[name]) for name in one for trace in DISTRIBUTIONS[name]]

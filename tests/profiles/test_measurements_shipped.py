@@ -49,7 +49,7 @@ from perfsim.validate.record import (
     validation_record_text,
     worse,
 )
-from perfsim.validate.training import TRAINING_COLUMNS
+from support.training_tables import table_of_runs
 
 FOLDER = shipped() / "measurements"
 TABLES = sorted(Catalog().files("measurements").values())
@@ -151,12 +151,8 @@ def test_a_table_made_of_training_runs_keeps_micro_batches_and_division(tmp_path
         {"id": "t4", "n_gpus": "16", "global_batch": "64", "throughput_total": "60000"},
     ]
     rows[3]["activation_checkpointing"] = "full"
-    path, made = tmp_path / "runs.csv", tmp_path / "made.csv"
-    with path.open("w", newline="") as file:
-        columns = [*TRAINING_COLUMNS, "cite", "seq", "gpus_per_node", "network"]
-        writer = csv.DictWriter(file, [*columns, "activation_checkpointing"])
-        writer.writeheader()
-        writer.writerows(TRAINED | row for row in rows)
+    made = tmp_path / "made.csv"
+    path = table_of_runs(tmp_path, *(TRAINED | row for row in rows))
     catalog = Catalog()
     cases, rules = read_cases(path), rules_of(catalog)
     told = dict.fromkeys(TABLE_SOURCES_COLUMNS, "") | {"source": "T", "licence": "MIT"}

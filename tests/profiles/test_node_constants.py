@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from math import log
 
@@ -15,13 +14,13 @@ from perfsim.data.catalog import Catalog, shipped
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import law_without, node_law
 from perfsim.validate.node_clusters import measured_nodes
+from support.what_ships import shipped_rows
 
 NODES = shipped() / "nodes"
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    lines = (NODES / name).read_text(encoding="utf-8").splitlines()
-    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    return shipped_rows(f"nodes/{name}")
 
 
 def test_the_shipped_numbers_are_those_of_the_list() -> None:

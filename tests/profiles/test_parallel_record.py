@@ -19,8 +19,8 @@ from perfsim.models import build_model
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import Case
 from perfsim.validate.groups import PredictedCase
-from perfsim.validate.training import TRAINING_COLUMNS
 from support.collected import COLLECTED
+from support.training_tables import table_of_runs
 
 RUN = {
     "source": "InternEvo",
@@ -56,18 +56,6 @@ SMALL = {
 }
 
 
-def table(folder: Path, *runs: dict[str, str]) -> Path:
-    """Write a table of runs."""
-    path = folder / "runs.csv"
-    head = dict.fromkeys((*TRAINING_COLUMNS, *(name for run in runs for name in run)))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, head)
-        writer.writeheader()
-        for index, run in enumerate(runs, 1):
-            writer.writerow({"id": str(index), **run})
-    return path
-
-
 def lines_of(text: str) -> dict[tuple[str, str, str], dict[str, str]]:
     """Return the lines of a record by what they are of, name and way."""
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
@@ -76,7 +64,7 @@ def lines_of(text: str) -> dict[tuple[str, str, str], dict[str, str]]:
 
 def test_a_group_is_counted_with_what_is_left(tmp_path: Path) -> None:
     odd = RUN | {"strategy": "ZeRO-1 x PP"}
-    path = table(tmp_path, RUN, RUN | {"step_time_s": "5.5", "tp": "2"}, odd, SMALL)
+    path = table_of_runs(tmp_path, RUN, RUN | {"step_time_s": "5.5", "tp": "2"}, odd, SMALL)
     rows = io.StringIO()
     lines = lines_of(parallel_text(path, "2026-11-24", rows=rows))
     line = lines["group", "InternEvo", "blind"]
@@ -95,7 +83,7 @@ def test_a_group_is_counted_with_what_is_left(tmp_path: Path) -> None:
 
 
 def test_only_what_is_asked_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = table(tmp_path, RUN, SMALL), tmp_path / "rows.csv"
+    path, out = table_of_runs(tmp_path, RUN, SMALL), tmp_path / "rows.csv"
     asked = ["--measurements", str(path), "--date", "2026-11-24", "--group", "vTrain"]
     parallel_record.main([*asked, "--rows", str(out)])
     assert {name for _, name, _ in lines_of(capsys.readouterr().out)} == {"vTrain"}

@@ -68,21 +68,25 @@ def each(asked: Any, row: Mapping[str, str]) -> float:
     return rate(row) * tokens(asked) / gpus(asked, row)
 
 
+def samples(row: Mapping[str, str]) -> float:
+    """Return the samples of an iteration of a sweep's row."""
+    return rate(row) * seconds(row)
+
+
 def measured_each(asked: Any, row: Mapping[str, str]) -> float | None:
     """Return the tokens a second of one GPU that were published of a sweep's row, if any."""
     case = asked.measured.get(" ".join(row[axis] for axis in axes(asked)))
     if case is None:
         return None
-    samples = rate(row) * seconds(row)
-    return samples * tokens(asked) / measured_s(case, samples) / gpus(asked, row)
+    count = samples(row)
+    return count * tokens(asked) / measured_s(case, count) / gpus(asked, row)
 
 
 def overlap(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Say whether the intervals of two rows' rates overlap."""
     ends = []
     for row in (one, other):
-        samples = rate(row) * seconds(row)
-        ends.append([samples / float(row[f"iteration_s_{end}"]) for end in ("high", "low")])
+        ends.append([samples(row) / float(row[f"iteration_s_{end}"]) for end in ("high", "low")])
     return ends[0][0] < ends[1][1] and ends[1][0] < ends[0][1]
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from perfsim.units import format_bytes, format_seconds
-from scripts.gallery_found import by_axes, each, fits, measured_each, overlap, rate, seconds
+from scripts.gallery_found import (
+    by_axes,
+    each,
+    fits,
+    measured_each,
+    overlap,
+    rate,
+    samples,
+    seconds,
+)
 
 
 def fsdp_on_ethernet(asked: Any) -> str:
@@ -95,7 +104,7 @@ def which_tp_70b(asked: Any) -> str:
     best = {tp: of[tp, str(batch)] for tp, batch in largest.items()}
     least = format_bytes(float(of["2", "1"]["memory_bytes"]), 3)
     less = 1 - rate(best["8"]) / rate(best["4"])
-    sent = {tp: float(row["sent_bytes_per_gpu"]) / _samples(row) for tp, row in best.items()}
+    sent = {tp: float(row["sent_bytes_per_gpu"]) / samples(row) for tp, row in best.items()}
     assert less > 0.1 and sent["8"] > 1.5 * sent["4"]
     return (
         f"tp 4: {each(asked, best['4']):,.0f} tokens/s a GPU with micro-batch {largest['4']}, the"
@@ -104,10 +113,6 @@ def which_tp_70b(asked: Any) -> str:
         f" {sent['8'] / sent['4']:.1f} times as much a sample. Measured with tp 4:"
         f" {_beside(asked, best['4'])}."
     )
-
-
-def _samples(row: Any) -> float:
-    return rate(row) * seconds(row)
 
 
 def is_my_scaling_normal(asked: Any) -> str:
