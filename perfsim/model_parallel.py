@@ -70,7 +70,7 @@ class ModelSplit:
     whole_bytes : by stage, gradients that tensor-parallel ranks add up at the end [B]
     divides_tokens : whether tensor-parallel ranks divide the tokens of what they do not divide
         otherwise (sequence parallelism)
-    answers : pipelines that were laid out, and activations, by what they depend on
+    answers : pipelines that were laid out, by what they depend on
     key : what tells it from other divisions of the model
     """
 
@@ -225,9 +225,6 @@ def _made(
     chunks: int,
     key: tuple[Hashable, ...],
 ) -> ModelSplit:
-    profile = carried.profile
-    tokens = profile.sequence if takes_tokens(profile.model) else None
-    layers = build_model(profile.model, tokens)
     work = _rank_work(scenario, carried, device, catalog, degrees)
     parts = work.stages(
         scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
@@ -258,7 +255,7 @@ def _made(
         axes,
         scenario.schedule,
         chunks,
-        _tied_bytes(layers, scenario),
+        _tied_bytes(parts.divided.whole, scenario),
         _whole_bytes(parts, scenario),
         divides_tokens=scenario.sequence_parallel,
         key=key,

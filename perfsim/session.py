@@ -160,6 +160,10 @@ class RememberingCluster(Cluster):
             "as measured", (), lambda _: super(RememberingCluster, self).as_measured()
         )
 
+    def uncrowded(self) -> Cluster:
+        """Return the group as if no other sent out of its nodes."""
+        return self._once("uncrowded", (), lambda _: super(RememberingCluster, self).uncrowded())
+
     def _once(self, what: str, which: K, make: Callable[[K], Cluster]) -> Cluster:
         """Return another cluster made of this one, the same one each time."""
         cluster = self._clusters.get((what, which))

@@ -167,8 +167,8 @@ def _reworded(parameter: inspect.Parameter, help_: str) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, option])
 
 
-def command_of(asked: ScenarioFlags, changes: Mapping[str, Any], command: str = "predict") -> str:
-    """Return the command that asks for a scenario as given, with some fields changed.
+def command_of(asked: ScenarioFlags, changes: Mapping[str, Any]) -> str:
+    """Return the command that predicts a scenario as given, with some fields changed.
 
     Fields that are changed to their default are left out.
 
@@ -188,7 +188,7 @@ def command_of(asked: ScenarioFlags, changes: Mapping[str, Any], command: str = 
             fields.pop(name, None)
         elif value is not None:
             fields[name] = value
-    words = ["perfsim", command]
+    words = ["perfsim", "predict"]
     words += ["--scenario", asked.scenario] if asked.scenario else []
     for name, value in fields.items():
         words += _flag_words(name, value)

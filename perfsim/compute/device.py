@@ -405,7 +405,7 @@ _check_rate = table_check(
         "kind": _kind,
         "source": _text,
     },
-    optional=(*("achieved", "achieved_source", "sustained", "sustained_source", "spread", "kind"),),
+    optional=("achieved", "achieved_source", "sustained", "sustained_source", "spread", "kind"),
 )
 
 

@@ -1,6 +1,6 @@
 """A model divided among ranks: what each stage of a pipeline computes, and what it sends meanwhile.
 
-`plan_stages` takes the profile of the whole model on one GPU. Each layer's time is scaled by its
+`RankWork` takes the profile of the whole model on one GPU. Each layer's time is scaled by its
 kernels: those of the part that one rank has, over those of the whole layer. So what measured
 iterations say of a model carries over to its parts. Messages are listed as Megatron-LM and
 TransformerEngine send them (NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel, core/transformer/moe;
@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import add, attrgetter
+from operator import add
 from typing import Any, Literal, NamedTuple
 
 from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
@@ -27,11 +27,10 @@ from perfsim.compute.profile import HALF_PRECISIONS, Gradient, Layer, Profile
 from perfsim.compute.work import ModelWork, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
-from perfsim.models.layers import ModelLayer
+from perfsim.models.layers import ModelLayer, is_expert, layer_figures
 from perfsim.models.split import (
     Degrees,
     check_split,
-    is_expert,
     split_layers,
     stage_blocks,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "Stage",
     "check_stages",
     "divide_layers",
-    "plan_stages",
 ]
 
 _HALF_BYTES, _FULL_BYTES = 2.0, 4.0
@@ -55,7 +53,7 @@ _SENDS_EACH_WAY = 2
 keys with values, and their gradients."""
 
 
-Phase = Literal["forward", "backward", "update"]
+Phase = Literal["forward", "backward"]
 
 
 class LayerMessage(NamedTuple):
@@ -63,7 +61,7 @@ class LayerMessage(NamedTuple):
 
     Parameters
     ----------
-    phase : the pass in which they are sent; "update": once an iteration, before the update
+    phase : the pass in which they are sent
     axis : the kind of parallelism whose ranks take part
     collective, size_bytes : as for `Cluster.cost`
     behind_s : computation beside which each of them runs [s]; 0: computation waits for it
@@ -257,55 +255,15 @@ def _distinct(work: ModelWork) -> tuple[ModelWork, tuple[int, ...]]:
     return work._replace(layers=tuple(kept[place] for place in range(len(places)))), tuple(found)
 
 
-_FIGURES = attrgetter(
-    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
-    *("dropped", "activated", "rotated", "split", "parts"),
-)
-"""Takes what a layer is made of, beside its tensors."""
-
-
 def _kinds(whole: Sequence[ModelLayer], parts: Sequence[ModelLayer]) -> tuple[int, ...]:
     """Return a number for each layer: the same where layers differ in their names only."""
     numbers: dict[Hashable, int] = {}
     found = []
     for pair in zip(whole, parts, strict=True):
         shapes = tuple(shape for layer in pair for _, shape in layer.tensors)
-        key = (shapes, *map(_FIGURES, pair))
+        key = (shapes, *map(layer_figures, pair))
         found.append(numbers.setdefault(key, len(numbers)))
     return tuple(found)
-
-
-def plan_stages(
-    profile: Profile,
-    layers: Sequence[ModelLayer],
-    rates: KernelRates,
-    degrees: Degrees,
-    stages: int = 1,
-    chunks: int = 1,
-    *,
-    given: Sequence[int] | None = None,
-    recompute: str = "none",
-    overlapped: bool = False,
-    folded: bool = False,
-) -> ModelParts:
-    """Divide a model among tensor-, context- and expert-parallel ranks and pipeline stages.
-
-    Parameters
-    ----------
-    profile : the whole model on the GPU, at the samples of a micro-batch
-    layers : of the whole model, for one sample, in the order of the profile
-    rates : what prices kernels there
-    stages, chunks, given, folded : as for `RankWork.stages`
-    recompute, overlapped : as for `RankWork`
-
-    Raises
-    ------
-    RequestError
-        If the model cannot be divided so; says the nearest that works.
-    """
-    divided = divide_layers(layers, degrees, rates.era)
-    work = RankWork(profile, divided, rates, recompute, overlapped=overlapped)
-    return work.stages(stages, chunks, given=given, folded=folded)
 
 
 def _place(stage: int, chunk: int, stages: int, folded: bool) -> int:

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from math import sqrt
-from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
-from perfsim.models.layers import LayerShape, ModelLayer
+from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
 
@@ -156,7 +155,7 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     for layer in layers:
         first = layer is layers[0]
         shapes = tuple(shape for _, shape in layer.tensors)
-        key = (*_figures(layer), shapes, points, first)
+        key = (*layer_figures(layer), shapes, points, first)
         if key not in alike:
             alike[key] = _layer(layer, era, points, first, normed)
         forward, backward = alike[key]
@@ -171,12 +170,6 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
 
 _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
-
-_figures = attrgetter(
-    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
-    *("dropped", "activated", "rotated"),
-)
-"""Takes what decides a layer's kernels, beside its shapes and its place."""
 
 
 def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
@@ -254,7 +247,7 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     inner = layer.flops / (2.0 * layer.outputs)
     rows = max(layer.rows, 1)
     values = share * (rows * inner + layer.outputs)
-    experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) > _MATRIX_AXES
+    experts = is_expert(layer)
     weights = float(layer.elements) if experts else inner * layer.outputs / rows
     work = Work("product", share * layer.flops, values, weights, inner)
     again = work

@@ -12,7 +12,7 @@ from functools import cache
 from perfsim.errors import RequestError, unknown
 from perfsim.models.convolutional import CONVOLUTIONAL
 from perfsim.models.language import NAMED
-from perfsim.models.layers import ModelBuilder, ModelLayer
+from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
 from perfsim.models.recurrent import RECURRENT
 from perfsim.models.specification import is_specified, specified_layers
 from perfsim.models.specification import takes_tokens as _specified_takes_tokens
@@ -97,8 +97,6 @@ def model_elements(model: str, tokens: int | None) -> int:
 
 _PASSES = 3.0
 """A backward pass has two products for each of the forward pass."""
-_EXPERT_AXES = 3
-"""Axes of a tensor that holds a weight of every expert."""
 
 
 @cache
@@ -132,8 +130,7 @@ def _working(layers: tuple[ModelLayer, ...]) -> float:
     """Return the parameters that work for a token: of experts, those that are chosen."""
     found = 0.0
     for layer in layers:
-        experts = len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
-        if experts and layer.kind == "linear":
+        if is_expert(layer) and layer.kind == "linear":
             _, outputs, inputs = layer.tensors[0][1]
             tokens = next(one.rows for one in layers if one.kind == "attention")
             found += layer.rows / tokens * outputs * inputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "batchnorm",
     "conv",
     "embedding",
+    "is_expert",
+    "layer_figures",
     "layernorm",
     "linear",
     "lstm",
@@ -93,6 +96,21 @@ class ModelLayer:
 
 ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 """Returns the layers of one network in forward order; one over text may take ``tokens``."""
+
+
+layer_figures = attrgetter(
+    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
+    *("dropped", "activated", "rotated", "split", "parts"),
+)
+"""Takes all that tells a layer from others, beside its name and its tensors."""
+
+_EXPERT_AXES = 3
+"""Axes of a tensor that holds a weight of every expert."""
+
+
+def is_expert(layer: ModelLayer) -> bool:
+    """Tell whether a layer has a weight for each of several experts."""
+    return len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int = 0, ceil: bool = False) -> int:

@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.models.blocks import NORMS
-from perfsim.models.layers import LayerShape, ModelLayer
+from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
     "SCHEDULES",
     "Degrees",
     "check_split",
-    "is_expert",
     "split_layers",
     "stage_blocks",
 ]
@@ -32,8 +31,6 @@ SCHEDULES = {
     "zbv": "two chunks a stage, down and back up: no waits for the memory of 1f1b",
 }
 """Orders in which the stages of a pipeline run micro-batches, each in a line."""
-_EXPERT_AXES = 3
-"""Axes of a tensor that holds a weight of every expert."""
 
 
 class Degrees(NamedTuple):
@@ -52,11 +49,6 @@ class Degrees(NamedTuple):
     ep: int = 1
     sequence: bool = True
     imbalance: float = 1.0
-
-
-def is_expert(layer: ModelLayer) -> bool:
-    """Tell whether a layer has a weight for each of several experts."""
-    return len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
 
 
 def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
@@ -79,10 +71,7 @@ def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelL
     found = []
     for layer in layers:
         shapes = tuple(shape for _, shape in layer.tensors)
-        key = (
-            *(layer.kind, shapes, layer.flops, layer.outputs, layer.copies, layer.dropped),
-            *(layer.rotated, layer.split, layer.parts, layer.activated, layer.rows),
-        )
+        key = (shapes, layer_figures(layer))
         known = made.get(key)
         if known is None:
             known = made[key] = _split(layer, degrees)
@@ -233,7 +222,7 @@ def stage_blocks(
 
     Parameters
     ----------
-    given : blocks of each stage, as asked for
+    given : blocks of each chunk, in the order of the model, as asked for
 
     Raises
     ------
@@ -274,7 +263,7 @@ def stage_blocks(
 
 
 def _inner_first(parts: int) -> Iterator[int]:
-    """Yield the places of a pipeline, those inside before the last and the first."""
+    """Yield the places of a pipeline: those inside, then the first, then the last."""
     yield from range(1, parts - 1)
     if parts > 1:
         yield 0

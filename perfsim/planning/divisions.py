@@ -22,7 +22,8 @@ from perfsim.methods.describe import for_method
 from perfsim.model_parallel import parallel_layout
 from perfsim.models import ModelLayer, build_model, takes_tokens
 from perfsim.models.blocks import block_spans
-from perfsim.models.split import Degrees, check_split, is_expert, stage_blocks
+from perfsim.models.layers import is_expert
+from perfsim.models.split import Degrees, check_split, stage_blocks
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import MAX_MICRO_BATCHES, Scenario
 from perfsim.schedule.pipeline import check_schedule
@@ -218,7 +219,7 @@ class DivisionSpace:
 
     @cached_property
     def _by_sharding(self) -> dict[str, Scenario]:
-        """The scenario with each sharding."""
+        """Scenarios by the name of their sharding, as `scenario_of` has made them."""
         return {}
 
     def scenario_of(self, division: Division) -> Scenario:

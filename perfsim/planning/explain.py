@@ -19,7 +19,7 @@ from perfsim.methods import method_class
 from perfsim.planning import break_even as breakeven
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.tune import first_bucket
-from perfsim.prediction import Prediction, predict
+from perfsim.prediction import Prediction, predict, predict_iteration
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule.costed_graph import CostedGraph
@@ -337,12 +337,12 @@ def waiting_times(
     for words, gathers in (("exposed gathers", True), ("exposed reductions of gradients", False)):
         some = [one.exposed_s for one in data if one.collectives.startswith(_GATHERS) == gathers]
         found.append((words, sum(some)))
-    profile = setup.profile
-    bound_s = (1.0 - profile.device_share) * (profile.forward_s + profile.backward_s)
     if parallel is None:
+        profile = setup.profile
+        bound_s = (1.0 - profile.device_share) * (profile.forward_s + profile.backward_s)
         found.append(("launches of the host", bound_s * scenario.accumulate))
     if scenario.imbalance > 1.0:
-        even = predict(scenario.model_copy(update={"imbalance": 1.0}), catalog)
+        even = predict_iteration(scenario.model_copy(update={"imbalance": 1.0}), catalog)
         found.append(("imbalance of experts", prediction.iteration_s - even.iteration_s))
     return [WaitingTime(words, seconds) for words, seconds in found if seconds > 0]
 

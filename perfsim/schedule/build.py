@@ -36,7 +36,7 @@ from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
-__all__ = ["issue", "late_launches_s", "optimizer_share", "sync_scope"]
+__all__ = ["issue", "late_launches_s", "sync_scope"]
 
 _MOMENTS: tuple[Moment, ...] = get_args(Moment)
 """The earliest moments of stages, in the order in which they come."""
@@ -241,7 +241,7 @@ def issue(
     slowdown: float = 1.0,
     micro_batches: int = 1,
     exchange_each: bool = False,
-    stage: StagePasses | None = None,
+    stage: StagePasses = WHOLE_MODEL,
 ) -> CostedGraph:
     """Issue the jobs of each iteration of a round, and return its task graph.
 
@@ -356,15 +356,15 @@ class _RoundBuilder:
         count: float,
         overlap: bool,
         slowdown: float,
-        micro_batches: int = 1,
-        steps: int = 1,
-        stage: StagePasses | None = None,
+        micro_batches: int,
+        steps: int,
+        stage: StagePasses,
     ) -> None:
-        self.stage = stage or WHOLE_MODEL
+        self.stage = stage
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.steps, self.before = steps, micro_batches - steps
-        self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
+        self.update_s = profile.optimizer_s * _optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
         self.costed = CostedGraph(self.graph, count=count, order=method.order)
@@ -620,7 +620,7 @@ class _RoundBuilder:
         return moved
 
 
-def optimizer_share(
+def _optimizer_share(
     profile: Profile, method: Method, costs: Costs, stage: StagePasses = WHOLE_MODEL
 ) -> float:
     """Return the share of a rank's weights that it updates itself.

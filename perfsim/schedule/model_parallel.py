@@ -118,7 +118,8 @@ def slowest_stage(
     answer = pipeline_answer(setup, split)
     best: tuple[float, list[CostedGraph]] | None = None
     loads = _loads(setup, split)
-    for stage in _candidates(answer.run):
+    candidates = _candidates(answer.run)
+    for stage in candidates:
         more: dict[str, Any] = {
             "profile_key": (*setup.profile_key, split.key, stage, loads[stage]),
             "profile": split.parts.stages[stage].profile.slowed(loads[stage]),
@@ -126,7 +127,7 @@ def slowest_stage(
             "axes": split.axes,
         }
         rounds = schedule(**more)
-        if len(_candidates(answer.run)) == 1:
+        if len(candidates) == 1:
             return rounds
         seconds = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
         if best is None or seconds > best[0] * (1 + _NEGLIGIBLE):
@@ -137,9 +138,7 @@ def slowest_stage(
 
 def _candidates(found: PipelineRun) -> list[int]:
     """Return the stages that may end last: the first, the last, and the one whose passes do."""
-    ends = list(found.ends_s)
-    latest = max(range(len(ends)), key=lambda stage: float(ends[stage]))
-    return sorted({0, len(ends) - 1, latest})
+    return sorted({0, len(found.ends_s) - 1, int(found.ends_s.argmax())})
 
 
 def stage_costs(setup: Setup, split: ModelSplit) -> Costs:
@@ -162,7 +161,7 @@ def _chunk(messages: Sequence[tuple[LayerMessage, int]], costs: Costs) -> _Chunk
     waits_s = {"forward": 0.0, "backward": 0.0}
     for message, count in messages:
         send = Send(message.collective, message.size_bytes, group=message.axis)  # type: ignore[arg-type]
-        cost = costs.collective(*send[:2], send.group)
+        cost = costs.collective(send.collective, send.size_bytes, send.group)
         seconds = cost.seconds
         if seconds <= 0:
             continue

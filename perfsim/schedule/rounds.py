@@ -30,6 +30,7 @@ from perfsim.methods.base import (
 from perfsim.schedule.build import issue, late_launches_s
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
+from perfsim.schedule.stage_passes import WHOLE_MODEL, StagePasses
 from perfsim.session import JobCache, RecordedCosts
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from perfsim.network.cluster import Cluster
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
-    from perfsim.schedule.stage_passes import StagePasses
 
 __all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule"]
 
@@ -194,7 +194,7 @@ def schedule(
     joins: str = "",
     micro_batches: int = 1,
     exchange_each: bool | None = None,
-    stage: StagePasses | None = None,
+    stage: StagePasses = WHOLE_MODEL,
     axes: Mapping[str, Cluster] | None = None,
 ) -> list[CostedGraph]:
     """Build the task graph of each round of ``method``'s period on ``cluster``.
@@ -224,13 +224,12 @@ def schedule(
     """
     if cache is not None and profile_key is None:
         raise ValueError("a cache needs the key of the profile")
-    stages = stage.stages if stage else 1
     costs = Costs(
-        device, cluster, algorithm, protocol, shared=shared, axes=axes or {}, stages=stages
+        device, cluster, algorithm, protocol, shared=shared, axes=axes or {}, stages=stage.stages
     )
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))
-    each = method.exchanges_each(exchange_each) and stages == 1
+    each = method.exchanges_each(exchange_each) and stage.stages == 1
     builder = _Builder(
         profile,
         method,
@@ -316,11 +315,11 @@ class _Builder:
         slowdown: float,
         micro_batches: int,
         exchange_each: bool,
-        stage: StagePasses | None,
+        stage: StagePasses,
     ) -> None:
         self.profile, self.method, self.costs, self.cache = profile, method, costs, cache
         self.stage, self.fuse_by = stage, fuse
-        self.experts = stage.experts if stage else frozenset[str]()
+        self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
         context = costs.context(profile)

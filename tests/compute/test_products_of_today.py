@@ -8,8 +8,8 @@ from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import cast_time, kernel_rates
 from perfsim.compute.work import Work, work_of
 from perfsim.data.catalog import Catalog
-from perfsim.models.layers import ModelLayer, linear
-from perfsim.models.split import Degrees, is_expert, split_layers
+from perfsim.models.layers import ModelLayer, is_expert, linear
+from perfsim.models.split import Degrees, split_layers
 
 H100 = load_device("h100", Catalog())
 WIDE = Work("product", 2.0 * 8192**3, 2.0 * 8192**2, 8192.0**2, 8192.0)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from perfsim.methods.base import Job, MethodContext, PassPoint, Send
@@ -74,6 +75,8 @@ def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list
     kept = {tensor for tensor, elements in size.items() if elements <= limits.persistence}
     queue = deque((tensor, step) for step, module in enumerate(trace) for tensor in tensors[module])
     whole, fetched_for = set(kept), dict.fromkeys(size, -1)
+    # Values of the modules after each.
+    after = [*accumulate(map(sum, reversed(modules)), initial=0)][-2::-1]
     live, found = 0, list[LeafFetch]()
     for step, module in enumerate(trace):
         own = tensors[module]
@@ -97,25 +100,13 @@ def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list
             found.append(LeafFetch(step, min(ahead.values()), elements))
             live += elements
             whole.update(ahead)
-        again = _used_within(trace[step + 1 :], modules, limits.reuse)
+        # Between both uses of a module, the later ones run forward and backward.
+        again = step < len(modules) and 2 * after[step] < limits.reuse
         for tensor in own:
-            if tensor not in kept and module not in again and fetched_for[tensor] <= step + 1:
+            if tensor not in kept and not again and fetched_for[tensor] <= step + 1:
                 whole.discard(tensor)
                 live -= size[tensor]
     return found
-
-
-def _used_within(
-    trace: Sequence[int], modules: Sequence[Sequence[int]], distance: int
-) -> frozenset[int]:
-    """Return the modules of a trace up to the one with which it has passed so many values."""
-    passed, found = 0, set[int]()
-    for module in trace:
-        if passed >= distance:
-            break
-        found.add(module)
-        passed += sum(modules[module])
-    return frozenset(found)
 
 
 def persistent_elements(modules: Sequence[Sequence[int]], limits: GatherLimits) -> int:
