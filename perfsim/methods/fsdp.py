@@ -158,31 +158,16 @@ class Fsdp(Method):
         starts, shards = LayerStarts.of(world), self.ranks_a_copy(world)
         group: Group = "all" if shards == world.ranks else shards
         width = gathered_width(self.gather, world)
-        if world.stages > 1:
-            return self._stage_jobs(buckets, world, starts, group, width)
-        if not self._copies(world):
+        if world.stages == 1 and not self._copies(world):
             return self._flat_jobs(buckets, world, starts, shards, group, width)
-        sums = copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
         jobs = copied_forward_gathers(buckets, starts, shards, group, width)
-        if self.shard != "grad":
+        if world.stages > 1:
+            # The stages of a pipeline gather once an iteration.
+            jobs = [replace(job, repeats="first") for job in jobs]
+        elif self.shard != "grad":
             sharers, among = (self.regather, self.regather) if self.regather else (shards, group)
             jobs += copied_backward_gathers(buckets, starts, sharers, among, width)
-        return jobs + [job for one in sums for job in one]
-
-    def _stage_jobs(
-        self,
-        buckets: Sequence[Bucket],
-        world: MethodContext,
-        starts: LayerStarts,
-        group: Group,
-        width: float,
-    ) -> list[Job]:
-        """Return the jobs of a pipeline's stage: gathered once, reduced once an iteration."""
-        shards = self.ranks_a_copy(world)
-        gathers = copied_forward_gathers(buckets, starts, shards, group, width)
-        sums = copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
-        kept = [replace(job, repeats="first") for job in gathers]
-        return kept + [job for one in sums for job in one]
+        return jobs + copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
 
     def _flat_jobs(
         self,

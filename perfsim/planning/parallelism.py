@@ -120,7 +120,6 @@ class TriedDivision(NamedTuple):
     iteration_s: float
     memory_bytes: float
     usable_bytes: float
-    sharding: str
     method: str
 
     @property
@@ -133,6 +132,16 @@ class TriedDivision(NamedTuple):
         """Samples of an iteration."""
         one = self.division
         return one.replicas * one.batch * one.accumulate
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples a second."""
+        return self.samples / self.iteration_s
+
+    @property
+    def gpu_hours_per_million(self) -> float:
+        """GPU hours for a million samples."""
+        return self.gpu_s / self.samples * _MILLION / _HOUR_S
 
     def by(self, what: str) -> float:
         """Return what it is ranked by: its time, or its GPU time [s]."""
@@ -147,13 +156,13 @@ class TriedDivision(NamedTuple):
             "dp": one.replicas,
             "schedule": one.schedule if one.pp > 1 else None,
             "virtual_stages": one.chunks,
-            "sharding": self.sharding,
+            "sharding": one.sharding.name,
             "method": self.method,
             "options": dict(self.scenario.options),
             **{name: getattr(one, name) for name in ("batch", "accumulate", "recompute")},
             "iteration_s": self.iteration_s,
-            "samples_per_s": self.samples / self.iteration_s,
-            "gpu_hours_per_million_samples": self.gpu_s / self.samples * _MILLION / _HOUR_S,
+            "samples_per_s": self.samples_per_s,
+            "gpu_hours_per_million_samples": self.gpu_hours_per_million,
             "memory_bytes": self.memory_bytes,
             "memory_left_bytes": self.usable_bytes - self.memory_bytes,
         }
@@ -317,7 +326,6 @@ class _Waiting(NamedTuple):
     """A division that fits, and the least that its iteration takes [s]."""
 
     least_s: float
-    order: int
     division: Division
     setup: Setup
     use: MemoryUse
@@ -389,7 +397,7 @@ class _Search:
             chain = chains[number]
             if self.try_size(chain, at, states[number]) and at + 1 < len(chain.sizes):
                 heapq.heappush(heap, (self.least_s(chain, at + 1), number, at + 1))
-        for one in sorted(self.waiting, key=lambda one: (one.least_s, one.order)):
+        for one in sorted(self.waiting, key=lambda one: one.least_s):
             if one.least_s <= self.cutoff_s and not self.beaten(one.least_s, one.use.total):
                 self.predict(one)
         counts = self.counts
@@ -443,7 +451,7 @@ class _Search:
         if not use.fits:
             self.note_large(division, use)
         if use.fits or self.ignore_memory:
-            one = _Waiting(least_s, len(self.waiting), division, setup, use)
+            one = _Waiting(least_s, division, setup, use)
             if least_s * (1 - _ROUNDING) < self.last_kept_s:
                 self.predict(one)
             else:
@@ -480,7 +488,6 @@ class _Search:
                 iteration_s,
                 float(use.total),
                 use.usable,
-                one.division.sharding.name,
                 setup.resolved_scenario().method,
             )
         )
@@ -636,7 +643,7 @@ def predicted_division(
         return {name: after[name] + more * (after[name] - before[name]) for name in after}
 
     times = tried.iteration_s / later.iteration_s
-    samples_per_s = tried.samples / tried.iteration_s
+    samples_per_s = tried.samples_per_s
     alone_per_s = setup.scenario.gpus * setup.samples / setup.alone_s
     low_s, high_s = later.iteration_s_interval
     prediction = replace(

@@ -21,7 +21,6 @@ _AGAIN = {"none": "none", "selective": "some", "full": "full"}
 """What is computed again, in few letters."""
 _MAX_REASONS = 4
 """Reasons that are printed; the JSON has all."""
-_HOUR_S, _MILLION = 3600.0, 1e6
 
 
 def division_words(tried: TriedDivision) -> str:
@@ -39,7 +38,7 @@ def best_words(search: ParallelSearch) -> list[str]:
     return [
         f"{title}: {f'{tried.division.gpus} GPUs, ' * several}{division_words(tried)}.",
         f"{format_seconds(tried.iteration_s)} an iteration (90 % interval"
-        f" {interval_words(low, high)}), {rate_words(_samples_per_s(tried))} samples/s{tokens};"
+        f" {interval_words(low, high)}), {rate_words(tried.samples_per_s)} samples/s{tokens};"
         f" {format_bytes(tried.memory_bytes, 3)} of {format_bytes(tried.usable_bytes, 3)} a GPU.",
         search.verdict(),
     ]
@@ -117,12 +116,8 @@ def _reasons(search: ParallelSearch) -> Iterator[str]:
         yield f"Layouts left out: {'; '.join(words)}."
 
 
-def _samples_per_s(tried: TriedDivision) -> float:
-    return tried.samples / tried.iteration_s
-
-
 def _tokens_per_s(one: RankedDivision) -> float:
-    return (one.tokens or 0) * _samples_per_s(one.tried)
+    return (one.tokens or 0) * one.tried.samples_per_s
 
 
 def _axes(search: ParallelSearch) -> list[str]:
@@ -140,6 +135,7 @@ def ranked_rows(search: ParallelSearch) -> tuple[list[str], list[list[str]]]:
     rows = []
     for number, one in enumerate(search.ranked, 1):
         division, prediction = one.tried.division, one.prediction
+        sharding = division.sharding.name
         waits_s, total_s = one.waits_s, prediction.iteration_s
         shares = [one.bubble_s, *(waits_s.get(axis, 0.0) for axis in waits), waits_s["dp"]]
         rows.append(
@@ -150,7 +146,7 @@ def ranked_rows(search: ParallelSearch) -> tuple[list[str], list[list[str]]]:
                 str(division.chunks or "-"),
                 *(str(getattr(division, axis)) for axis in axes),
                 str(division.replicas),
-                one.tried.sharding.split()[0][:5] if one.tried.sharding != "as asked" else "-",
+                sharding[:5] if sharding != "as asked" else "-",
                 f"{division.batch} x {division.accumulate}",
                 _AGAIN[division.recompute],
                 format_seconds(total_s),
@@ -177,10 +173,10 @@ def _print_front(search: ParallelSearch) -> None:
     print(f"Pareto front: nothing else is both faster and {second}")
     print(f"{'time':>9} {'samples/s':>10} {column:>8}  division")
     for one in search.front:
-        hours = one.gpu_s / one.samples * _MILLION / _HOUR_S
+        hours = one.gpu_hours_per_million
         value = rate_words(hours) if several else format_bytes(one.memory_bytes, 3)
         words = f"{one.division.gpus} GPUs, " * several + division_words(one)
-        figures = f"{format_seconds(one.iteration_s):>9} {rate_words(_samples_per_s(one)):>10}"
+        figures = f"{format_seconds(one.iteration_s):>9} {rate_words(one.samples_per_s):>10}"
         lead = f"{figures} {value:>8}  "
         print_lines([words], lead, " " * len(lead), PAGE_COLUMNS)
     if several:

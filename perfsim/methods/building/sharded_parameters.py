@@ -306,7 +306,7 @@ def _copied_gather(
 
 def copied_sums(
     units: Sequence[Bucket], shards: int, copies: int, group: Group, gradient_bytes: float
-) -> list[list[Job]]:
+) -> list[Job]:
     """Return FSDP2's reductions of each unit's gradients, in the order of the backward pass.
 
     When a unit's gradients are there, the compute stream waits for the reduce-scatter of the unit
@@ -314,18 +314,17 @@ def copied_sums(
     copies of the model the shares are all-reduced after that, on a stream of their own. NCCL
     averages: nothing is divided.
     """
-    found: list[list[Job]] = []
+    jobs: list[Job] = []
     for number, unit in enumerate(units):
         begins = PassPoint("backward", unit.ready_s)
         copy = streamed(unit.elements, gradient_bytes + unit.gradients[0].value_bytes)
         stages = (copy._replace(blocks=True), Send("reduce_scatter", unit.size_bytes, group=group))
         before = (f"sum {number - 1}",) if number else ()
-        jobs = [Job(f"sum {number}", stages, begins, needs=before)]
+        jobs.append(Job(f"sum {number}", stages, begins, needs=before))
         if copies > 1:
             send = _across(unit, shards, copies)
             jobs.append(Job(f"copies {number}", (send,), begins, needs=(f"sum {number}",)))
-        found.append(jobs)
-    return found
+    return jobs
 
 
 def made_bytes(value_bytes: float) -> float:

@@ -547,8 +547,7 @@ def parallelism_figure(search: ParallelSearch) -> Figure:
     others = [one for one in search.front if one not in best]
 
     def second(one: TriedDivision) -> float:
-        hours = float(one.to_dict()["gpu_hours_per_million_samples"])
-        return hours if several else one.memory_bytes / 1e9
+        return one.gpu_hours_per_million if several else one.memory_bytes / 1e9
 
     def points(name: str, some: Sequence[TriedDivision], mode: str, colour: str) -> dict[str, Any]:
         return {

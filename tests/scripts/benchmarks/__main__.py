@@ -1,9 +1,9 @@
 """How fast perfsim is, beside what is asked of it.
 
 ``python tests/scripts/benchmarks [PART ...]`` prints every figure with its limit; parts are warm,
-growth, engines, rates and cold (all by default; ``results.txt`` is what it last printed). Times are
-CPU times, the least of several runs. ``cold`` measures the perfsim that this Python has installed:
-install a wheel for it.
+divided, growth, engines, rates and cold (all by default; ``results.txt`` is what it last printed).
+Times are CPU times, the least of several runs. ``cold`` measures the perfsim that this Python has
+installed: install a wheel for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.benchmarks.row import least_cpu_s
 
-PARTS = ("warm", "growth", "engines", "rates", "cold")
+PARTS = ("warm", "divided", "growth", "engines", "rates", "cold")
 PACKAGES = ("perfsim", "numpy", "pydantic", "typer", "simpy", "networkx")
 
 
