@@ -24,11 +24,11 @@ from perfsim.compute.memory import (
     state_bytes,
     usable_bytes,
 )
-from perfsim.compute.profile import Profile, matches_definition
+from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import MethodContext, MethodState
-from perfsim.models import build_model, takes_tokens
+from perfsim.models import build_model
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.units import format_bytes
@@ -278,7 +278,7 @@ def _add_activations(
     """Add activations; of the passes and the update, the moment that needs more counts."""
     profile, era = setup.profile, setup.carried.era
     again = setup.scenario.recompute
-    one = _activations(profile.model, _tokens(profile), precision, era, again)
+    one = _activations(profile.model, defined_tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))
     old = software_era(era).year < _NEW_GRADIENTS or setup.scenario.accumulate > 1
     _add_peak(parts, state, found, old=old)
@@ -307,11 +307,6 @@ def _smallest(setup: Setup) -> Device:
     """Return the type of GPU with the least memory."""
     devices = [setup.device, *(part.device for part in setup.parts)]
     return min(devices, key=lambda device: device.memory_bytes)
-
-
-def _tokens(profile: Profile) -> int | None:
-    """Return the tokens a sample that choose a model's layers."""
-    return profile.sequence if takes_tokens(profile.model) else None
 
 
 @cache
@@ -365,7 +360,7 @@ def _state(
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
     sharding = Sharding(*each)
     if method.shards_parameters and defined:
-        units = _units(profile.model, _tokens(profile))
+        units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = Sharding(*each, unit=units[0], root=root)

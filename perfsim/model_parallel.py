@@ -11,13 +11,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import kernel_rates
-from perfsim.compute.profile import matches_definition
+from perfsim.compute.profile import HALF_PRECISIONS, defined_tokens, matches_definition
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
+from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.errors import RequestError
-from perfsim.models import build_model, takes_tokens
+from perfsim.models import build_model
 from perfsim.models.blocks import NORMS
-from perfsim.models.split import Degrees
+from perfsim.models.layers import is_expert
+from perfsim.models.split import Degrees, copies_sent
 from perfsim.network.layout import (
     DEFAULT_LAYOUT,
     GRADIENTS,
@@ -33,6 +36,7 @@ from perfsim.simulate.task import COMPUTE
 
 if TYPE_CHECKING:
     from perfsim.compute.device import Device
+    from perfsim.compute.profile import Profile
     from perfsim.compute.transfer import TransferredProfile
     from perfsim.data.catalog import Catalog
     from perfsim.models.layers import ModelLayer
@@ -52,7 +56,7 @@ __all__ = [
 _CHUNKED = {"interleaved": 2, "zbv": 2}
 """Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
 _FOLDED = ("zbv",)
-_FP32_BYTES = 4.0
+_FP32_BYTES, _HALF_BYTES = 4.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -177,8 +181,14 @@ def model_split(
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
+    *,
+    adds: bool = False,
 ) -> ModelSplit:
     """Divide the model of a scenario, which asks for a degree above 1.
+
+    Parameters
+    ----------
+    adds : whether a rank adds up the gradients of micro-batches before it sends them
 
     Raises
     ------
@@ -198,34 +208,36 @@ def model_split(
         why = f"perfsim has no layers of {profile.model}, so that it cannot be divided."
         raise RequestError(asked, why, value=getattr(scenario, asked))
     degrees = Degrees(
-        scenario.tp, scenario.cp, scenario.ep, scenario.sequence_parallel, scenario.imbalance
+        *(scenario.tp, scenario.cp, scenario.ep, scenario.sequence_parallel, scenario.imbalance),
+        scenario.dispatcher,
+        *_copies_sent(scenario, profile, layout, cluster.gpus_per_node),
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.name),
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
-        *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.schedule, layout),
-        *(scenario.recompute, carried.era),
+        *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
+        *(scenario.schedule, layout),
+        *(scenario.recompute, carried.era, adds),
         *(getattr(scenario, name) for name in fields_read_by("network")),
     )
 
     def made() -> ModelSplit:
-        return _made(scenario, carried, device, cluster, catalog, degrees, layout, chunks, key)
+        work = _rank_work(scenario, carried, device, catalog, degrees, adds)
+        return _made(scenario, work, device, cluster, catalog, layout, chunks, key)
 
     return catalog.once(key, made)
 
 
 def _made(
     scenario: Scenario,
-    carried: TransferredProfile,
+    work: RankWork,
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
-    degrees: Degrees,
     layout: ParallelLayout,
     chunks: int,
     key: tuple[Hashable, ...],
 ) -> ModelSplit:
-    work = _rank_work(scenario, carried, device, catalog, degrees)
     parts = work.stages(
         scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
     )
@@ -268,10 +280,11 @@ def _rank_work(
     device: Device,
     catalog: Catalog,
     degrees: Degrees,
+    adds: bool,
 ) -> RankWork:
     """Return what a rank computes and sends; pipelines of any length share it."""
     profile, era = carried.profile, carried.era
-    tokens = profile.sequence if takes_tokens(profile.model) else None
+    tokens = defined_tokens(profile)
 
     def divided() -> DividedLayers:
         return divide_layers(build_model(profile.model, tokens), degrees, era)
@@ -283,14 +296,51 @@ def _rank_work(
             kernel_rates(device, profile.precision, era),
             scenario.recompute,
             overlapped=scenario.tp_overlap,
+            experts_overlapped=scenario.ep_overlap,
+            added_bytes=_added_bytes(scenario, profile.precision, era) if adds else 0.0,
         )
 
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.name, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
-        *(scenario.tp_overlap, scenario.recompute, era),
+        *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds),
     )
     return catalog.once(asked, work)
+
+
+_WAITS = 0.6
+"""Share of what a product writes besides that computation waits for: a gradient added up in fp32 on
+top of one written in bf16 takes 3.7 bytes a parameter of memory's time, of 6, the median of 61
+products on an A100, and 3.2 on a B200 (226; derived from MooreThreads/SimuMax@4dcaae51, Apache-2.0,
+configs/system/a100_pcie.json and b200_bf16_ceperm.json: each weight gradient beside the two other
+products of its layer)."""
+
+
+def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
+    """Return the bytes whose time a micro-batch takes to add up the gradient of a parameter.
+
+    Megatron-LM's products add to what is there (gradient_accumulation_fusion): they read the sum
+    and write it. Otherwise a kernel of its own reads both and writes the sum.
+    """
+    made = _HALF_BYTES if precision in HALF_PRECISIONS else _FP32_BYTES
+    kept = REDUCE_BYTES[scenario.reduce_dtype]
+    if execution_of(era).adds_in_products:
+        return _WAITS * max(0.0, 2.0 * kept - made)
+    return made + 2.0 * kept
+
+
+def _copies_sent(
+    scenario: Scenario, profile: Profile, layout: ParallelLayout, per_node: int
+) -> tuple[float, float]:
+    """Return how many copies of a token leave and come to ranks, for each of its experts."""
+    if scenario.ep == 1 or scenario.dispatcher == "alltoall":
+        return 1.0, 1.0
+    layers = build_model(profile.model, defined_tokens(profile))
+    if not any(map(is_expert, layers)):
+        return 1.0, 1.0  # refused where the layers are divided
+    nodes = len(layout.group(("ep",), per_node).placement)
+    received = copies_sent(layers, scenario.ep)
+    return copies_sent(layers, nodes) if nodes > 1 else received, received
 
 
 def _tied_bytes(layers: tuple[ModelLayer, ...], scenario: Scenario) -> float:

@@ -954,7 +954,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
-    split = _split(scenario, carried, device, cluster, catalog)
+    split = _split(scenario, method, carried, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
@@ -978,6 +978,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
 
 def _split(
     scenario: Scenario,
+    method: Method,
     carried: TransferredProfile,
     device: Device,
     cluster: Cluster,
@@ -988,7 +989,8 @@ def _split(
         return None
     from perfsim.model_parallel import model_split
 
-    return model_split(scenario, carried, device, cluster, catalog)
+    adds = scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
+    return model_split(scenario, carried, device, cluster, catalog, adds=adds)
 
 
 def kernel_era(scenario: Scenario) -> str:

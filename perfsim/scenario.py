@@ -500,6 +500,21 @@ class ScenarioFields:
             max=1000,
         ),
     ] = 1.0
+    dispatcher: Annotated[
+        str,
+        _dividing(
+            "What takes tokens to experts on other ranks: alltoall, deepep (one copy a node).",
+            metavar="NAME",
+            check=_check_dispatcher,
+            vary="alltoall,deepep",
+        ),
+    ] = "alltoall"
+    ep_overlap: Annotated[
+        bool,
+        _dividing(
+            "Whether tokens go to their experts and back beside another micro-batch's computation.",
+        ),
+    ] = False
     method: Annotated[
         str,
         ScenarioField(
@@ -791,6 +806,12 @@ def _check_schedule(value: str, field: str) -> str:
     from perfsim.models.split import SCHEDULES
 
     return _one_of(SCHEDULES, value, field)
+
+
+def _check_dispatcher(value: str, field: str) -> str:
+    from perfsim.models.split import DISPATCHERS
+
+    return _one_of(DISPATCHERS, value, field)
 
 
 def _check_layout(value: str, field: str) -> str:
@@ -1095,6 +1116,9 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.tp_overlap and not scenario.sequence_parallel:
         why = "needs `sequence_parallel`: user buffers cut up its all-gathers and reduce-scatters."
         raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
+    if scenario.ep_overlap and scenario.accumulate == 1:
+        why = "needs `accumulate` above 1: another micro-batch to run beside."
+        raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
 
 
 def _check_types(scenario: ScenarioFields) -> None:

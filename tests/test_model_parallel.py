@@ -6,6 +6,7 @@ M = s b h x 2 bytes = 67.1 MB.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -92,6 +93,64 @@ def test_bytes_of_experts() -> None:
     experts = 32 * 4 * 7 / 8 * 4096 * 2 * 4096 * 2
     dense = 46.7e9 - 32 * 8 * 3 * 4096 * 14336
     assert sent(found) == pytest.approx(experts + 2 * 7 / 8 * 4 * dense, rel=0.02)
+
+
+def test_one_copy_of_a_token_goes_to_a_rank() -> None:
+    """Of top-8 of 128 experts on 8 ranks 8 (1 - C(112,8)/C(128,8)) of 8 copies are sent."""
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "gpus": 8, "ep": 8}
+    plain, once = ask(**asked), ask(**asked, dispatcher="deepep")
+    messages = 48 * 4 * 7 / 8 * 4096 * 8 * 2048 * 2
+    share = 1 - math.comb(112, 8) / math.comb(128, 8)
+    assert sent(plain) - sent(once) == pytest.approx((1 - share) * messages)
+
+
+def test_one_copy_of_a_token_goes_to_a_node() -> None:
+    """Two of 8 experts on two nodes: 2 (1 - C(4,2)/C(8,2)) of 2 copies cross, 0.79."""
+    asked = {"model": "mixtral-8x7b", "seq": 4096, "gpus": 8, "gpus_per_node": 4, "ep": 8}
+    place = {"node": None, "gpu": "h100", "net": "ib400", "intra_net": "nvlink-h100"}
+    plain, once = ask(**asked, **place), ask(**asked, **place, dispatcher="deepep")
+    messages = 32 * 4 * 7 / 8 * 4096 * 2 * 4096 * 2
+    share = 1 - math.comb(4, 2) / math.comb(8, 2)
+    assert sent(plain) - sent(once) == pytest.approx((1 - share) * messages)
+    assert once.iteration_s < plain.iteration_s
+
+
+def test_experts_beside_another_micro_batch_send_as_much() -> None:
+    asked = {"model": "mixtral-8x7b", "seq": 4096, "gpus": 8, "ep": 8, "accumulate": 4}
+    plain, beside = ask(**asked), ask(**asked, ep_overlap=True)
+    assert sent(beside) == pytest.approx(sent(plain))
+    exposed_s = [found.breakdown_s["communication_exposed"] for found in (plain, beside)]
+    assert exposed_s[1] < 0.7 * exposed_s[0]
+    assert beside.iteration_s < plain.iteration_s
+
+
+@pytest.mark.parametrize(
+    ("more", "each"),
+    [
+        ({"software": "megatron"}, 0.6 * (2 * 4 - 2)),
+        ({"software": "megatron", "reduce_dtype": "bf16"}, 0.6 * (2 * 2 - 2)),
+        ({"software": "torch2"}, 2 + 2 * 4),
+    ],
+)
+def test_gradients_of_micro_batches_are_added_up(more: dict[str, Any], each: float) -> None:
+    """Megatron's products read and write the sum; else a kernel reads both and writes it."""
+    asked: dict[str, Any] = {"tp": 8, "gpus": 8, "precision": "amp-bf16"} | more
+    one, four = ask(**asked), ask(**asked, accumulate=4)
+    passes_s = [
+        sum(found.breakdown_s[name] for name in ("forward", "backward")) for found in (one, four)
+    ]
+    elements, rate = 8.0303e9 / 8, 2.928e12 * 0.931
+    more_s = passes_s[1] - 4 * passes_s[0]
+    assert more_s == pytest.approx(4 * each * elements / rate, rel=0.03)
+
+
+def test_gradients_that_are_sent_each_time_are_not_added_up() -> None:
+    asked: dict[str, Any] = {"tp": 8, "method": "fsdp"}
+    one, four = ask(**asked), ask(**asked, accumulate=4)
+    passes_s = [
+        sum(found.breakdown_s[name] for name in ("forward", "backward")) for found in (one, four)
+    ]
+    assert passes_s[1] == pytest.approx(4 * passes_s[0], rel=1e-6)
 
 
 def test_the_bubble_of_equal_stages() -> None:
@@ -183,6 +242,11 @@ def test_the_prediction_says_how_it_is_divided() -> None:
         ({"model": "resnet50", "tp": 2, "seq": None}, "only transformers"),
         ({"tp": 8, "tp_overlap": True, "sequence_parallel": False}, "tp_overlap: needs"),
         ({"schedule": "1f1c"}, "'1f1c'.*1f1b"),
+        ({"dispatcher": "depep"}, "dispatcher: .*'depep'.*deepep"),
+        (
+            {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b"},
+            "ep_overlap: needs accumulate above 1",
+        ),
     ],
 )
 def test_impossible_layouts_are_one_sentence(more: dict[str, Any], words: str) -> None:

@@ -86,6 +86,16 @@ class Execution(NamedTuple):
     fused_loss: bool = False
 
     @property
+    def captured(self) -> bool:
+        """Whether all is captured in a graph, of kernels made for this network."""
+        return self.op_share == 0.0
+
+    @property
+    def adds_in_products(self) -> bool:
+        """Whether products add to the gradients of earlier micro-batches, as Megatron-LM's do."""
+        return self.tuned and self.flash
+
+    @property
     def fused(self) -> bool:
         """Whether element-wise work of transformers runs in fused kernels."""
         return self.passes in (_FUSED, _OWN_KERNELS)

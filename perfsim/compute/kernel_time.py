@@ -165,7 +165,9 @@ class KernelRates(NamedTuple):
                 moved = width * work.values * batch * (self.casts if transformer else 1.0)
             return moved / self.bytes_per_s + constants.gap_s
         rate = self.flops_per_s[work.kind]
-        compute_s = (work.flops * batch + work.fixed) / rate
+        compute_s = work.flops * batch / rate
+        if work.fixed:
+            compute_s += work.fixed / self.flops_per_s["fixed"]
         if work.kind == "attention":
             compute_s *= self.attention.short(work.tokens, work.causal)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
@@ -217,7 +219,8 @@ def kernel_rates(
     """
     execution = execution_of(era)
     half, eight = precision in HALF_PRECISIONS, precision == "fp8"
-    large = device.matrix_rate("amp-bf16" if eight else precision).value
+    plain = "amp-bf16" if eight else precision
+    large = device.matrix_rate(plain).value
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
@@ -231,6 +234,8 @@ def kernel_rates(
     reached = {
         "product": large * constants.product * device.sustained.get(precision, 1.0),
         "batched": large * constants.batched,
+        # What a product takes beside its operations was measured in bf16: fp8 makes it no shorter.
+        "fixed": large * constants.product * device.sustained.get(plain, 1.0),
         "attention": large * constants.attention * attention.both,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,

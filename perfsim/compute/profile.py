@@ -31,6 +31,7 @@ __all__ = [
     "Gradient",
     "Layer",
     "Profile",
+    "defined_tokens",
     "matches_definition",
     "precision_named",
     "preconditioned_layers",
@@ -239,13 +240,17 @@ class Profile:
         return {}
 
 
+def defined_tokens(profile: Profile) -> int | None:
+    """Return the tokens a sample that choose the layers of a profile's model; None without any."""
+    return profile.sequence if takes_tokens(profile.model) else None
+
+
 def matches_definition(profile: Profile) -> bool:
     """Tell whether perfsim has layers of a profile's model, with the parameters of the profile."""
     if not is_defined(profile.model):
         return False
-    tokens = profile.sequence if takes_tokens(profile.model) else None
     try:
-        return model_elements(profile.model, tokens) == profile.elements
+        return model_elements(profile.model, defined_tokens(profile)) == profile.elements
     except RequestError:  # more tokens than the model learns positions
         return False
 

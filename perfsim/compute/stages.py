@@ -53,6 +53,10 @@ _SENDS_EACH_WAY = 2
 keys with values, and their gradients."""
 
 
+_MESSAGES_OF_EXPERTS = 4
+"""All-to-alls of a layer of experts: there and back, in each pass."""
+
+
 Phase = Literal["forward", "backward"]
 
 
@@ -298,6 +302,10 @@ class RankWork:
     recompute : what the backward pass computes again
     overlapped : whether tensor-parallel messages are cut up to run beside the products that they
         belong to (TransformerEngine's user buffers)
+    experts_overlapped : whether tokens go to their experts and back beside another micro-batch's
+        computation (Megatron-LM's overlap_moe_expert_parallel_comm)
+    added_bytes : whose time on the memory a micro-batch takes to add up the gradient of a
+        parameter
     """
 
     def __init__(
@@ -308,6 +316,8 @@ class RankWork:
         recompute: str = "none",
         *,
         overlapped: bool = False,
+        experts_overlapped: bool = False,
+        added_bytes: float = 0.0,
     ) -> None:
         self.profile, self.divided = profile, divided
         batch = profile.batch
@@ -316,7 +326,9 @@ class RankWork:
         whole_s = [of_whole[kind] for kind in divided.whole_kinds]
         part_s = [of_parts[kind] for kind in divided.part_kinds]
         self._width = _HALF_BYTES if profile.precision in HALF_PRECISIONS else _FULL_BYTES
-        self._messages = _Messages(divided, part_s, batch * self._width, overlapped, recompute)
+        self._messages = _Messages(
+            divided, part_s, batch * self._width, recompute, overlapped, experts_overlapped
+        )
         owners = divided.owners
         count = len(profile.layers)
         if owners[-1] + 1 != count:
@@ -338,9 +350,11 @@ class RankWork:
             for layer, (forward_s, backward_s) in zip(profile.layers, before, strict=True)
         ]
         self._seconds: list[_Seconds] = []
-        for owner, (forward_s, backward_s) in zip(owners, part_s, strict=True):
+        each_s = added_bytes / rates.bytes_per_s
+        for owner, part, (forward_s, backward_s) in zip(owners, divided.parts, part_s, strict=True):
             more = grown[owner]
-            self._seconds.append((forward_s * more[0], backward_s * more[1]))
+            adding_s = each_s * part.elements
+            self._seconds.append((forward_s * more[0], backward_s * more[1] + adding_s))
         # Layers that take alike, and are, have the same number.
         numbers: dict[Hashable, int] = {}
         self._alike = tuple(
@@ -535,13 +549,15 @@ class _Messages:
         divided: DividedLayers,
         seconds: Sequence[tuple[float, float]],
         unit: float,
-        overlapped: bool,
         recompute: str,
+        overlapped: bool,
+        experts_overlapped: bool,
     ) -> None:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
         self.overlapped, self.again = overlapped, recompute == "full"
+        self.experts_overlapped = experts_overlapped
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
 
@@ -581,7 +597,7 @@ class _Messages:
         if self.degrees.cp > 1 and layer.kind == "attention":
             yield from self._ring(index)
         if self.degrees.ep > 1 and is_expert(layer) and layer.split == "column":
-            yield from self._experts(layer)
+            yield from self._experts(index)
 
     def _values(self, layer: ModelLayer, values: float) -> float:
         """Return values of all tokens; experts have a token's several times."""
@@ -644,15 +660,24 @@ class _Messages:
             both = _SENDS_EACH_WAY * size
             yield LayerMessage("backward", "cp", "send_recv", both, backward_s / ranks)
 
-    def _experts(self, layer: ModelLayer) -> Iterator[LayerMessage]:
-        """Yield what takes tokens to their experts and back, in each pass."""
+    def _experts(self, index: int) -> Iterator[LayerMessage]:
+        """Yield what takes tokens to their experts and back, in each pass.
+
+        Beside another micro-batch each of the four has a quarter of a block's computation.
+        """
+        layer, degrees = self.parts[index], self.degrees
         width = layer.flops / (2.0 * layer.outputs)
-        shared = self.degrees.tp if self.degrees.sequence else 1
-        size = self.unit * layer.rows * width / shared
+        shared = degrees.tp if degrees.sequence else 1
+        size = degrees.sent * self.unit * layer.rows * width / shared
+        behind_s = 0.0
+        if self.experts_overlapped:
+            spans = self.divided.spans
+            first, end = next(span for span in spans if span[0] <= index < span[1])
+            behind_s = sum(map(sum, self.seconds[first:end])) / _MESSAGES_OF_EXPERTS
         phases: tuple[Phase, ...] = ("forward", "backward")
         for phase in phases:
-            for _ in range(2):
-                yield LayerMessage(phase, "ep", "all_to_all", size)
+            for _ in range(_MESSAGES_OF_EXPERTS // 2):
+                yield LayerMessage(phase, "ep", "all_to_all", size, behind_s)
 
 
 _SPLITS = 4

@@ -198,10 +198,22 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     if layer.rotated:
         turned = _streams(layer.rotated, era.passes.rotary)
         beside = beside[0] + turned[0], beside[1] + turned[1]
+    if layer.permuted:
+        ordered = _streams(_PERMUTED * layer.permuted, (1, 1))
+        beside = beside[0] + ordered[0], beside[1] + ordered[1]
+    if layer.unfused and not era.captured:
+        apart = _streams(layer.unfused, (1, 1))
+        beside = beside[0] + apart[0], beside[1] + apart[1]
     if layer.kind != "attention" or not era.flash:
         dropped = _streams(layer.dropped, era.passes.dropout)
         beside = beside[0] + dropped[0], beside[1] + dropped[1]
     return works[0] + beside[0], works[1] + beside[1]
+
+
+_PERMUTED = 0.666 / 0.506
+"""How much longer rows take that are put in another order than as many bytes in place: both
+measured on a B200, of its memory's rate (MooreThreads/SimuMax@4dcaae51, Apache-2.0,
+configs/system/b200_bf16_ceperm.json)."""
 
 
 def _streams(values: float, *passes: tuple[float, float]) -> _Both:
@@ -261,11 +273,13 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     return [work, *more[0]], [again, again, *more[1]]
 
 
-_GROUPED_ROWS = (118.0, 286.0)
-"""Tokens that each expert costs besides its own in a product of several experts, forward and on
-average of both backward products: the medians of 36 forward and 72 backward grouped products of 128
-to 9,832 tokens an expert on a B200, over what dense ones of as many operations take there
-(MooreThreads/SimuMax@4dcaae51, Apache-2.0, configs/system/b200_bf16_ceperm.json)."""
+_GROUPED_ROWS = (174.0, 242.0)
+"""Tokens that each expert costs besides its own in a product of several experts, forward and
+backward: the medians of 36 forward products and of 36 for the gradient of the input, with 128 to
+9,832 tokens an expert on a B200, over what their operations take at the rate of large dense ones
+there, 0.483 of 2,250 TFLOP/s (MooreThreads/SimuMax@4dcaae51, Apache-2.0,
+configs/system/b200_bf16_ceperm.json). Those for the gradient of the weights add to it in fp32
+there: 509 tokens, as 242 and the time of adding (`perfsim.model_parallel`) come to 540."""
 
 
 def _attention(layer: ModelLayer, era: Execution) -> _Both:

@@ -237,6 +237,14 @@ def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Ite
     yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
+_CLAMPED, _ADDED = 9.0, 7.0
+"""Values that operations beside experts with biases move in each pass, for a value between their
+two products and for one behind them: the gate is cut in two, clamped twice and joined, the bias of
+each expert is weighted and added, and the tokens of all are joined and cast: 8 and 10, 6 and 8
+(NVIDIA/Megatron-LM@d7288711 megatron/core/fusions/fused_bias_geglu.py,
+megatron/core/transformer/moe/experts.py: _apply_bias)."""
+
+
 def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     """Yield a router and its experts, which keep their weights in one tensor for each product."""
     rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
@@ -249,14 +257,19 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
         made = linear(f"{name}.experts.{part}", inputs, outputs, rows, bias=False)
         return replace(made, tensors=tensors, **more)
 
-    # Tokens are gathered by expert before the products and scattered back after them.
-    spread = float(rows * width)
+    # Tokens are put in the order of their experts, and back, weighted, behind them.
+    spread, ordered = float(rows * width), float((rows + tokens) * width)
+    clamped, added = 0.0, 0.0
+    if shape.bias in ("ffn", "all"):
+        clamped, added = _CLAMPED * rows * inner, _ADDED * spread
     if shape.gated:
         first = product("gate_up_proj", width, 2 * inner, activated=True)
-        yield replace(first, copies=first.outputs / 2 + spread, split="column")
+        first = replace(first, copies=first.outputs / 2)
     else:
-        yield product("up_proj", width, inner, activated=True, copies=spread, split="column")
-    yield product("down_proj", inner, width, copies=spread, split="row")
+        first = product("up_proj", width, inner, activated=True)
+    yield replace(first, permuted=ordered, unfused=clamped, split="column")
+    last = product("down_proj", inner, width, copies=spread)
+    yield replace(last, permuted=ordered, unfused=added, split="row")
     if shape.shared_gate:
         yield linear(f"{name}.shared_expert_gate", width, 1, tokens, bias=False)
     if shape.shared:
@@ -387,8 +400,9 @@ def _qwen3(layers: int, hidden: int, heads: int, expert_ffn: int) -> Architectur
 
 
 def _gpt_oss(layers: int, experts: int) -> Architecture:
-    made = Architecture(layers, 2880, 64, 8, 64, 2880, 201088, seq=4096, bias="attention")
-    return made._replace(window=128, window_every=2, experts=experts, topk=4, expert_ffn=2880)
+    made = Architecture(layers, 2880, 64, 8, 64, 2880, 201088, seq=4096)
+    made = made._replace(window=128, window_every=2, bias="all")
+    return made._replace(experts=experts, topk=4, expert_ffn=2880)
 
 
 def _nemotron(layers: int, hidden: int, heads: int, kv: int, ffn: int) -> Architecture:

@@ -63,6 +63,10 @@ class ModelLayer:
     dropped : values for one sample that dropout passes over
     activated : whether a GELU or a ReLU follows a dense layer
     rotated : values for one sample that rotary positions turn
+    permuted : values for one sample that each pass reads and writes to put rows in another order,
+        those of tokens by their experts
+    unfused : values for one sample that each pass reads and writes in operations beside the layer
+        that no library of kernels fuses
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     """
@@ -80,6 +84,8 @@ class ModelLayer:
     dropped: float = 0.0
     activated: bool = False
     rotated: float = 0.0
+    permuted: float = 0.0
+    unfused: float = 0.0
     split: Split = ""
     parts: int = 0
 
@@ -100,7 +106,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
-    *("dropped", "activated", "rotated", "split", "parts"),
+    *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts"),
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

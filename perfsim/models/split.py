@@ -6,6 +6,7 @@ divided so, `stage_blocks` puts the blocks of a network on the stages of a pipel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,9 +16,11 @@ from perfsim.models.blocks import NORMS
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
+    "DISPATCHERS",
     "SCHEDULES",
     "Degrees",
     "check_split",
+    "copies_sent",
     "split_layers",
     "stage_blocks",
 ]
@@ -32,6 +35,12 @@ SCHEDULES = {
 }
 """Orders in which the stages of a pipeline run micro-batches, each in a line."""
 
+DISPATCHERS = {
+    "alltoall": "a copy of a token to each of its experts, by NCCL's all-to-all",
+    "deepep": "one copy to each node that has some of them, or rank of one node (DeepEP, HybridEP)",
+}
+"""What takes tokens to experts on other ranks, each in a line."""
+
 
 class Degrees(NamedTuple):
     """By how many ranks the layers of a model are divided.
@@ -42,6 +51,9 @@ class Degrees(NamedTuple):
     sequence : whether the tensor-parallel ranks divide the tokens of what they do not divide
         otherwise, normalisations and dropout (Korthikanti et al., arXiv 2205.05198)
     imbalance : tokens of the fullest expert-parallel rank, over the mean of all
+    dispatcher : what takes tokens to their experts, of ``DISPATCHERS``
+    sent, received : copies of a token that are sent, and that come to ranks, for each of its
+        experts (see ``copies_sent``)
     """
 
     tp: int = 1
@@ -49,6 +61,9 @@ class Degrees(NamedTuple):
     ep: int = 1
     sequence: bool = True
     imbalance: float = 1.0
+    dispatcher: str = "alltoall"
+    sent: float = 1.0
+    received: float = 1.0
 
 
 def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
@@ -86,7 +101,7 @@ def _split(layer: ModelLayer, degrees: Degrees) -> ModelLayer:
     wide = layer.outputs / max(layer.rows, 1)
     layer = _in_context(layer, degrees.cp)
     if is_expert(layer):
-        layer = _among_experts(layer, degrees)
+        layer = _among_experts(layer, wide, degrees)
     return layer if degrees.tp == 1 else _in_tensor(layer, wide, degrees)
 
 
@@ -99,7 +114,10 @@ def _in_tensor(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
         share = -(-layer.parts // tp) / layer.parts if layer.parts else 1 / tp
         return _divided(_scaled(layer, share), wide, share, outputs=True)
     if layer.split == "row":
-        return _divided(replace(layer, flops=layer.flops / tp), wide, 1 / tp, outputs=False)
+        made = replace(layer, flops=layer.flops / tp)
+        if degrees.sequence:
+            made = replace(made, permuted=layer.permuted / tp, unfused=layer.unfused / tp)
+        return _divided(made, wide, 1 / tp, outputs=False)
     if layer.split == "vocabulary":
         made = layer if layer.kind == "embedding" else _scaled(layer, 1 / tp)
         return _divided(made, wide, 1 / tp, outputs=True)
@@ -116,6 +134,8 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
         copies=layer.copies * share,
         dropped=layer.dropped * share,
         rotated=layer.rotated * share,
+        permuted=layer.permuted * share,
+        unfused=layer.unfused * share,
         rows=max(1, round(layer.rows * share)) if rows and layer.rows else layer.rows,
     )
 
@@ -127,13 +147,53 @@ def _in_context(layer: ModelLayer, cp: int) -> ModelLayer:
     return _scaled(layer, 1 / cp, rows=True)
 
 
-def _among_experts(layer: ModelLayer, degrees: Degrees) -> ModelLayer:
-    """Return the experts of one rank, and the tokens that come to the fullest rank."""
+def _among_experts(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
+    """Return the experts of one rank, and the tokens that come to the fullest rank.
+
+    ``wide`` are the layer's outputs for a row.
+    """
     name, (experts, *shape) = layer.tensors[0]
     tensors: tuple[tuple[str, LayerShape], ...] = ((name, (-(-experts // degrees.ep), *shape)),)
     busy = degrees.imbalance if degrees.ep > 1 else 1.0
     made = layer if busy == 1.0 else _scaled(layer, busy, rows=True)
-    return replace(made, tensors=tensors)
+    if degrees.ep == 1:
+        return replace(made, tensors=tensors)
+    width = made.flops / (2.0 * made.outputs) if made.split == "column" else wide
+    moved = 0.0
+    if degrees.dispatcher == "deepep":
+        moved = _BUFFERED * degrees.received
+    elif tensors[0][1][0] > 1:
+        # What comes is in the order of the ranks: it is put in that of a rank's own experts.
+        moved = 2.0
+    return replace(made, tensors=tensors, permuted=made.permuted + moved * made.rows * width)
+
+
+_BUFFERED = 1.5
+"""Values that each pass moves on either side of the experts for a value that comes to a rank: it
+is written to a buffer and read from it to be put in order, and read once more to be added up (six
+in both passes on both sides; deepseek-ai/DeepEP@94a9f8f6 docs/Hybrid-EP_Implementation.md, section
+7.2: permutation is a kernel of its own by default)."""
+
+
+def copies_sent(layers: Sequence[ModelLayer], places: int) -> float:
+    """Return how many copies of a token are sent, for each of its experts, if one goes to a place.
+
+    A place is a node, or a rank where all are in one node, as DeepEP has it. Of ``E`` experts that
+    stand evenly in ``P`` places, ``k`` are chosen at random: a place has none of them with
+    probability ``C(E - E/P, k) / C(E, k)``.
+
+    Examples
+    --------
+    >>> from perfsim.models import build_model
+    >>> round(copies_sent(build_model("deepseek-v3"), 4), 3)
+    0.453
+    """
+    experts = next(layer for layer in layers if is_expert(layer))
+    tokens = next(layer.rows for layer in layers if layer.kind == "attention")
+    count, chosen = experts.tensors[0][1][0], round(experts.rows / tokens)
+    left = count - count // places
+    none = math.comb(left, chosen) / math.comb(count, chosen)
+    return min(1.0, places * (1.0 - none) / chosen)
 
 
 def _divided(layer: ModelLayer, wide: float, share: float, *, outputs: bool) -> ModelLayer:

@@ -14,13 +14,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from perfsim.compute.kernel_time import RECOMPUTE
-from perfsim.compute.profile import matches_definition
+from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.stages import check_stages
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods.describe import for_method
 from perfsim.model_parallel import parallel_layout
-from perfsim.models import ModelLayer, build_model, takes_tokens
+from perfsim.models import ModelLayer, build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import is_expert
 from perfsim.models.split import Degrees, check_split, stage_blocks
@@ -531,7 +531,7 @@ def _doublings(most: int) -> list[int]:
 
 def tokens_of(setup: Setup) -> int | None:
     """Return the tokens of a sample; None for a model that takes none."""
-    return setup.profile.sequence if takes_tokens(setup.profile.model) else None
+    return defined_tokens(setup.profile)
 
 
 def with_fields_set(scenario: Scenario, names: set[str]) -> Scenario:

@@ -17,6 +17,7 @@ Facts may also fill these columns, which no table needs to have:
 - ``architecture``: what a specification ``transformer:`` needs besides the row's layers, hidden and
   heads (ffn, vocab, ...), so that the model is stated by its numbers.
 - ``data_parallel``: words on how replicas exchange gradients, which end the system's words.
+- ``experts``: words on how tokens reach their experts, which follow these.
 - ``nvlink_domain``: GPUs that one NVLink switch joins, where that is more than a tray.
 - ``virtual_stages``, ``stage_layers``: model chunks and layers of each pipeline stage.
 - ``chunks``: micro-batches into which the pipeline cuts the batch that the row states.
@@ -809,5 +810,5 @@ def _system_words(run: TrainingRun, *, submitted: bool) -> str:
     variant = re.search(r"\+ ?\w+", run.text("throughput_unit"))
     if variant:
         parts.append(variant[0])
-    known = filter(None, [run.text("data_parallel")])
+    known = filter(None, [run.text("data_parallel"), run.text("experts")])
     return ", ".join([*parts, run.text("strategy"), *known])

@@ -12,6 +12,7 @@ from perfsim.models.blocks import block_spans
 from perfsim.models.split import (
     Degrees,
     check_split,
+    copies_sent,
     is_expert,
     split_layers,
     stage_blocks,
@@ -80,6 +81,33 @@ def test_experts_are_divided_and_their_tokens_are_not() -> None:
             assert part.rows == layer.rows
         else:
             assert part == layer
+
+
+def test_tokens_are_put_in_order_once_more_where_ranks_have_several_experts() -> None:
+    """(k + 1) h values a token on either side; an all-to-all puts k h more in order: 2 k h."""
+    tokens, values = 4096, 4096 * 4096
+    for ep, dispatcher, more in ((1, "alltoall", 0), (4, "alltoall", 4), (8, "alltoall", 0)):
+        parts = split_layers(build_model("mixtral-8x7b", tokens), Degrees(ep=ep))
+        found = [part.permuted for part in parts if is_expert(part)]
+        assert found == [pytest.approx((3 + more) * values)] * 64, dispatcher
+    sent = Degrees(ep=4, dispatcher="deepep", received=0.5)
+    parts = split_layers(build_model("mixtral-8x7b", tokens), sent)
+    # Written to a buffer, read from it and read once more to be added up: 1.5 values of k h / 2.
+    assert {part.permuted for part in parts if is_expert(part)} == {(3 + 1.5) * values}
+
+
+def test_a_rank_of_a_tensor_group_moves_its_share_of_the_tokens() -> None:
+    whole = split_layers(build_model("mixtral-8x7b"), Degrees(ep=4))
+    parts = split_layers(build_model("mixtral-8x7b"), Degrees(ep=4, tp=4))
+    pairs = [(one, part) for one, part in zip(whole, parts, strict=True) if is_expert(one)]
+    assert all(part.permuted == pytest.approx(one.permuted / 4) for one, part in pairs)
+
+
+def test_copies_of_tokens_that_are_sent() -> None:
+    """Two of eight experts on four nodes: 4 (1 - C(6,2)/C(8,2)) = 4 (1 - 15/28) of 2 copies."""
+    assert copies_sent(build_model("mixtral-8x7b"), 4) == pytest.approx(4 * (1 - 15 / 28) / 2)
+    assert copies_sent(build_model("mixtral-8x7b"), 8) == pytest.approx(1.0)
+    assert copies_sent(build_model("mixtral-8x7b"), 1) == pytest.approx(0.5)
 
 
 def test_the_fullest_rank_of_experts_has_more_tokens() -> None:

@@ -273,6 +273,20 @@ BY_HAND: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             **dict(stage_layers=(*[4] * 15, 1), batch=1, accumulate=64),
         },
     ),
+    "experts captured in a graph": (
+        BRIDGE_EXPERTS | {"software": "26.08 NeMo Container"},
+        dict(
+            dispatcher="deepep", ep_overlap=True, software="mlperf", method="distributed_optimizer"
+        ),
+    ),
+    "experts of an older container": (
+        BRIDGE_EXPERTS | {"software": "26.04 NeMo Container"},
+        dict(dispatcher="deepep", ep_overlap=False, software="megatron"),
+    ),
+    "experts by NCCL": (
+        BRIDGE_EXPERTS | {"model": "GPT OSS 120B", "software": "26.04.01 NeMo Container"},
+        dict(dispatcher="alltoall", ep_overlap=True, software="megatron"),
+    ),
     "torchtitan": (
         TITAN,
         {
