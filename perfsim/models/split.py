@@ -186,7 +186,7 @@ def copies_sent(layers: Sequence[ModelLayer], places: int) -> float:
     --------
     >>> from perfsim.models import build_model
     >>> round(copies_sent(build_model("deepseek-v3"), 4), 3)
-    0.453
+    0.452
     """
     experts = next(layer for layer in layers if is_expert(layer))
     tokens = next(layer.rows for layer in layers if layer.kind == "attention")
