@@ -135,6 +135,7 @@ def transfer(
     software: str | None = None,
     tokens: int | None = None,
     training: Training = USUAL_TRAINING,
+    catalog: Catalog | None = None,
 ) -> TransferredProfile:
     """Scale ``profile`` to a GPU, batch, precision, software and tokens a sample.
 
@@ -150,11 +151,12 @@ def transfer(
 
     Parameters
     ----------
-    anchors : a catalog, or anchors by GPU name (rates of other GPUs are then the shipped ones)
+    anchors : a catalog, or anchors by GPU name
     software : the era of kernels and launches; None for that of what was measured there, else
         the newest
     tokens : tokens a sample, of a model over text; None for the profile's own
     training : its optimizer, what it computes again, and in what its gradients are sent
+    catalog : has the rates of other GPUs where anchors come by name; None: what ships, read anew
 
     Raises
     ------
@@ -167,7 +169,7 @@ def transfer(
     device.matrix_rate(precision)
     if software is not None:
         software_era(software)
-    inputs = _inputs(profile, device, anchors, tokens, training)
+    inputs = _inputs(profile, device, anchors, tokens, training, catalog)
     plain = inputs._replace(training=training._replace(optimizer=None))
     goal = GpuPrecision(device.name, precision)
     known = known_iterations(plain, goal)
@@ -414,6 +416,7 @@ def _inputs(
     anchors: Catalog | Mapping[str, Sequence[Anchor]],
     tokens: int | None,
     training: Training = USUAL_TRAINING,
+    catalog: Catalog | None = None,
 ) -> TransferInputs:
     defined = matches_definition(profile)
     if tokens is not None and tokens != profile.sequence:
@@ -424,7 +427,8 @@ def _inputs(
     tokens = tokens or profile.sequence
     own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
     if not isinstance(anchors, Catalog):
-        return TransferInputs(profile, device, anchors, Catalog(), own, defined, tokens, training)
+        files = catalog or Catalog()
+        return TransferInputs(profile, device, anchors, files, own, defined, tokens, training)
     total = profile.header.get("source", "").removeprefix("total:").strip()
     own = own and owner_of(total) not in anchors.without
     return TransferInputs(

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.cli.help import EXAMPLES
 from perfsim.errors import RequestError
 from perfsim.memory import memory_use
 from perfsim.planning.capacity import Prices, Target, plan
@@ -312,12 +311,6 @@ def test_wrong_flags_are_one_sentence(
     assert words in err and len(err.splitlines()) == 1
 
 
-def test_the_example_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = [one for one in EXAMPLES["tune"] if "parallelism" in one]
-    left, out, _ = run(example.replace("\\\n", "").removeprefix("perfsim "), capsys)
-    assert left == 0 and "512 samples an iteration" in out
-
-
 def test_the_best_has_a_timeline_and_a_figure() -> None:
     scenario = asked(recompute="none", method="fsdp", tp=2)
     tuning = tune_parallelism(scenario, SHIPPED, global_batch=32)
@@ -336,9 +329,9 @@ TARGET = Target(samples=1_000_000, epochs=1.0)
 
 
 def test_a_plan_searches_what_fits_nowhere_whole() -> None:
-    clusters = [asked("llama3-70b", gpus, seq=8192) for gpus in (8, 64, 128)]
+    clusters = [asked("llama3-70b", gpus, seq=8192) for gpus in (8, 64)]
     found = plan(clusters, TARGET, Prices("", (), SHIPPED.folders[0]), SHIPPED, global_batch=128)
-    assert [one.scenario.gpus for one in found.choices] == [64, 128]
+    assert [one.scenario.gpus for one in found.choices] == [64]
     assert "parallelism on 8 h100 over dgx-h100" in found.left_out
     assert any("fits nowhere with the model whole" in note for note in found.notes)
     for one in found.choices:

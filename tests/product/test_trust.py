@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,16 @@ from perfsim.errors import DataError, PerfsimError
 from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
 from support.paths import PACKAGE
 
-NODES = [
-    (path, node)
-    for path in sorted(PACKAGE.rglob("*.py"))
-    for node in ast.walk(ast.parse(path.read_text()))
-    if isinstance(node, ast.Call | ast.Name | ast.Import | ast.ImportFrom)
-]
+
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """Return the calls, names and imports of the package, each with its file."""
+    return [
+        (path, node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call | ast.Name | ast.Import | ast.ImportFrom)
+    ]
 
 
 # Files are whole or not there
@@ -60,7 +65,7 @@ TRIALS = {
 
 def test_nothing_is_written_but_by_way_of_a_temporary_file() -> None:
     found: dict[str, str] = {}
-    for path, node in NODES:
+    for path, node in nodes():
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -110,7 +115,7 @@ def test_a_file_of_a_newer_schema_is_told_from_a_damaged_one(parser: str, tmp_pa
 def test_nothing_is_executed_or_unpickled() -> None:
     """The one eval is of the source of a method that ships, without any names of its own."""
     found = set()
-    for path, node in NODES:
+    for path, node in nodes():
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {one.name.partition(".")[0] for one in node.names}
             names.add((getattr(node, "module", "") or "").partition(".")[0])
@@ -123,7 +128,7 @@ def test_nothing_is_executed_or_unpickled() -> None:
 
 def test_only_the_command_line_names_modules_to_import() -> None:
     """``import_module`` gets a name that a folder of perfsim lists, but for ``--model``."""
-    for path, node in NODES:
+    for path, node in nodes():
         called = getattr(node, "func", None)
         if getattr(called, "attr", getattr(called, "id", "")) != "import_module":
             continue

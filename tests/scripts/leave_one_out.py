@@ -50,7 +50,9 @@ def errors() -> dict[tuple[str, str, str, int], float]:
         }
         device = load_device(gpu, catalog)
         predicted_s = geometric_mean(
-            transfer(read[model], device, batch, precision, rest, one.software).quantity.value
+            transfer(
+                read[model], device, batch, precision, rest, one.software, catalog=catalog
+            ).quantity.value
             for one in anchors
         )
         results[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
