@@ -356,8 +356,12 @@ def _deepseek(config: _Config, first: int) -> Architecture:
         rope=config.count("qk_rope_head_dim", 64),
     )
     experts = config.count("n_routed_experts")
+    groups = config.count("n_group", 8 if first else 1, 1)
+    some = config.count("topk_group", 4 if first else 1, 1, most=groups)
     return made._replace(
         experts=experts,
+        groups=groups if some < groups else 0,
+        topk_groups=some if some < groups else 0,
         topk=config.count("num_experts_per_tok", 8 if first else None, most=experts),
         expert_ffn=config.count("moe_intermediate_size"),
         shared=config.count("n_shared_experts", 1 if first else 2, 0, least=0),

@@ -36,7 +36,8 @@ class Architecture(NamedTuple):
     are learned ones: 0 for none (rotary, relative), -1 for as many as tokens; ``spare`` ones of
     them no token has. ``seq`` are tokens a sample if nothing else is asked. ``norms`` are
     normalisations a block. Layers from ``dense`` on have ``experts``, of which ``topk`` work for a
-    token, ``expert_ffn`` wide, and ``shared`` ones that work for all. ``window`` is the reach of
+    token, ``expert_ffn`` wide, and ``shared`` ones that work for all; those of a token are in
+    ``topk_groups`` of ``groups`` of experts (0: in any). ``window`` is the reach of
     attention in every ``window_every``-th layer (0: all tokens). ``kv_rank`` and ``q_rank`` are the
     widths to which latent attention projects keys with values, and queries; ``rope`` is the width
     of a head that carries the position there.
@@ -74,6 +75,8 @@ class Architecture(NamedTuple):
     shared_gate: bool = False
     types: int = 2
     spare: int = 0
+    groups: int = 0
+    topk_groups: int = 0
 
     @property
     def active_share(self) -> float:
@@ -267,7 +270,8 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
         first = replace(first, copies=first.outputs / 2)
     else:
         first = product("up_proj", width, inner, activated=True)
-    yield replace(first, permuted=ordered, unfused=clamped, split="column")
+    groups = (shape.groups, shape.topk_groups) if shape.groups else (1, 1)
+    yield replace(first, permuted=ordered, unfused=clamped, split="column", groups=groups)
     last = product("down_proj", inner, width, copies=spread)
     yield replace(last, permuted=ordered, unfused=added, split="row")
     if shape.shared_gate:
@@ -536,6 +540,8 @@ NAMED: dict[str, Architecture] = {
         kv_rank=512,
         q_rank=1536,
         rope=64,
+        groups=8,
+        topk_groups=3,
     ),
     "kimi-k2": Architecture(
         *(61, 7168, 64, 64, 128, 18432, 163840),
@@ -566,6 +572,8 @@ NAMED: dict[str, Architecture] = {
         kv_rank=512,
         q_rank=1536,
         rope=64,
+        groups=8,
+        topk_groups=4,
     ),
     # Raffel et al., arXiv 1910.10683, section 3.7.
     "t5-small": _t5(6, 512, 8, 64, 2048),

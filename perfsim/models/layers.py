@@ -69,6 +69,7 @@ class ModelLayer:
         that no library of kernels fuses
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
+    groups : of experts, and in how many of them those of a token are
     """
 
     name: str
@@ -88,6 +89,7 @@ class ModelLayer:
     unfused: float = 0.0
     split: Split = ""
     parts: int = 0
+    groups: tuple[int, int] = (1, 1)
 
     @property
     def outputs(self) -> float:
@@ -106,7 +108,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
-    *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts"),
+    *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

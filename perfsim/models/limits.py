@@ -34,10 +34,11 @@ _FIXED: dict[str, dict[str, Any]] = {
 }
 """What the layers of a family take for granted."""
 _NEEDS = {
-    **dict.fromkeys(("topk", "expert_ffn", "shared", "dense"), "experts"),
+    **dict.fromkeys(("topk", "expert_ffn", "shared", "dense", "groups"), "experts"),
     **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
     "shared_gate": "shared",
     "spare": "positions",
+    "topk_groups": "groups",
 }
 """Numbers that mean nothing without another."""
 
@@ -77,6 +78,18 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
     yield shape.experts and not shape.expert_ffn, "experts need expert_ffn, the width of one"
     for name, owner in _NEEDS.items():
         yield values[name] and not values[owner], f"{name}={word(values[name])} needs {owner}"
+    yield (
+        shape.groups and shape.experts % shape.groups,
+        f"groups={shape.groups} does not divide experts={shape.experts}",
+    )
+    yield (
+        shape.groups and not 1 <= shape.topk_groups <= shape.groups,
+        f"topk_groups={shape.topk_groups} is not 1 to groups={shape.groups}",
+    )
+    yield (
+        shape.groups and shape.topk > shape.experts // shape.groups * shape.topk_groups,
+        f"topk={shape.topk} is above the experts of topk_groups={shape.topk_groups} groups",
+    )
     yield (
         shape.kv_rank
         and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),

@@ -122,10 +122,16 @@ def canonical_model(model: str) -> str:
 
 
 def _text(shape: Architecture) -> str:
-    """Return the specification of an architecture, in full."""
+    """Return the specification of an architecture, in full, but for what most have none of."""
     return TRANSFORMER + ",".join(
-        f"{name}={word(value)}" for name, value in shape._asdict().items()
+        f"{name}={word(value)}"
+        for name, value in shape._asdict().items()
+        if value or name not in _LATER
     )
+
+
+_LATER = ("groups", "topk_groups")
+"""Numbers that came after files that name models so: left out where they are 0."""
 
 
 @cache
@@ -211,7 +217,7 @@ def _checked(shape: Architecture, text: str) -> Architecture:
 
 _MAY_BE_ZERO = (
     *("positions", "experts", "topk", "expert_ffn", "shared", "dense"),
-    *("window", "kv_rank", "q_rank", "rope", "spare"),
+    *("window", "kv_rank", "q_rank", "rope", "spare", "groups", "topk_groups"),
 )
 
 

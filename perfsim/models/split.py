@@ -180,17 +180,22 @@ def copies_sent(layers: Sequence[ModelLayer], places: int) -> float:
 
     A place is a node, or a rank where all are in one node, as DeepEP has it. Of ``E`` experts that
     stand evenly in ``P`` places, ``k`` are chosen at random: a place has none of them with
-    probability ``C(E - E/P, k) / C(E, k)``.
+    probability ``C(E - E/P, k) / C(E, k)``. Where a token's are in some groups of experts only
+    (DeepSeek-AI, arXiv 2412.19437, section 2.1.2), E and P are those of these groups.
 
     Examples
     --------
     >>> from perfsim.models import build_model
     >>> round(copies_sent(build_model("deepseek-v3"), 4), 3)
-    0.452
+    0.454
     """
     experts = next(layer for layer in layers if is_expert(layer))
     tokens = next(layer.rows for layer in layers if layer.kind == "attention")
     count, chosen = experts.tensors[0][1][0], round(experts.rows / tokens)
+    groups, some = experts.groups
+    if some < groups:
+        count = count * some // groups
+        places = places * some // groups if places >= groups else min(places, some)
     left = count - count // places
     none = math.comb(left, chosen) / math.comb(count, chosen)
     return min(1.0, places * (1.0 - none) / chosen)

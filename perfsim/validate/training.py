@@ -360,9 +360,9 @@ class TrainingRun:
         if printed and self.gpus == int(printed[1]) * int(printed[2]):
             return _whole(printed[3])
         whole = self.number("global_batch")
-        split = (self.replicas or 0) * self.micro_batches
-        ranks = self.gpus if self.is_data_parallel else split
-        return round(whole / ranks) if whole and ranks and whole % ranks == 0 else None
+        replicas = (self.gpus if self.is_data_parallel else self.replicas) or 0
+        parts = replicas * self.micro_batches
+        return round(whole / parts) if whole and parts and whole % parts == 0 else None
 
     @property
     def unit(self) -> str:

@@ -209,6 +209,22 @@ def test_each_kind_has_a_published_model() -> None:
     assert {name.split()[0] for name in SAMPLES} == set(MODEL_TYPES)
 
 
+@pytest.mark.parametrize(
+    ("more", "groups"),
+    [
+        ({}, (8, 4)),  # the defaults of DeepseekV3Config
+        ({"n_group": 16, "topk_group": 2}, (16, 2)),
+        ({"n_group": 1, "topk_group": 1}, (0, 0)),  # Kimi K2
+        ({"n_group": None, "topk_group": None}, (0, 0)),
+    ],
+)
+def test_groups_of_experts(
+    stated: Callable[[object], Architecture], more: Config, groups: tuple[int, int]
+) -> None:
+    found = stated(V3 | more)
+    assert (found.groups, found.topk_groups) == groups
+
+
 @pytest.mark.parametrize("name", AS_NAMED)
 def test_a_published_file_is_the_named_model(
     name: str, stated: Callable[[object], Architecture]

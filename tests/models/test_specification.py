@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.language import NAMED, Architecture, architecture_layers
-from perfsim.models.layers import ModelLayer
+from perfsim.models.layers import ModelLayer, is_expert
 from perfsim.models.specification import (
     architecture_of,
     canonical_model,
@@ -108,6 +108,17 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},experts=8,expert_ffn=9,topk=9", "topk=9 is not 1 to experts=8"),
         (f"{SMALL},experts=8,topk=2", "experts need expert_ffn, the width of one"),
         (f"{SMALL},topk=2", "topk=2 needs experts"),
+        (f"{SMALL},groups=2,topk_groups=1", "needs experts"),
+        (f"{SMALL},experts=8,topk=2,expert_ffn=9,topk_groups=2", "topk_groups=2 needs groups"),
+        (f"{SMALL},experts=8,topk=2,expert_ffn=9,groups=3", "groups=3 does not divide experts=8"),
+        (
+            f"{SMALL},experts=8,topk=2,expert_ffn=9,groups=4,topk_groups=5",
+            "topk_groups=5 is not 1 to groups=4",
+        ),
+        (
+            f"{SMALL},experts=8,topk=3,expert_ffn=9,groups=4,topk_groups=1",
+            "topk=3 is above the experts of topk_groups=1 groups",
+        ),
         (f"{SMALL},shared=2", "shared=2 needs experts"),
         (f"{SMALL},q_rank=2", "q_rank=2 needs kv_rank"),
         (f"{SMALL},kv_rank=8,window=9", "kv_rank goes with bias=none, window=0"),
@@ -236,6 +247,19 @@ def test_a_model_is_stated_or_is_not(
 
 
 NUMBERS = st.integers(-3, 70).map(str) | st.sampled_from(["yes", "no", "all", "layer", "vit", "9k"])
+
+
+def test_groups_of_experts_are_stated_where_there_are_some() -> None:
+    """Names of before stay as they were."""
+    shape = f"{SMALL},experts=8,topk=2,expert_ffn=9"
+    assert "groups" not in canonical_model(shape)
+    grouped = canonical_model(f"{shape},groups=4,topk_groups=2")
+    assert grouped.endswith(",groups=4,topk_groups=2")
+    assert canonical_model(grouped) == grouped
+    first = next(one for one in build_model(grouped) if is_expert(one))
+    assert first.groups == (4, 2)
+
+
 PAIRS = st.tuples(st.sampled_from([*Architecture._fields, "qknorm", "nothing"]), NUMBERS)
 TEXTS = st.text(max_size=40) | st.lists(PAIRS.map("=".join), max_size=8).map(
     lambda pairs: ",".join(["layers=3,hidden=64,heads=4,vocab=90", *pairs])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,6 +110,16 @@ def test_copies_of_tokens_that_are_sent() -> None:
     assert copies_sent(build_model("mixtral-8x7b"), 4) == pytest.approx(4 * (1 - 15 / 28) / 2)
     assert copies_sent(build_model("mixtral-8x7b"), 8) == pytest.approx(1.0)
     assert copies_sent(build_model("mixtral-8x7b"), 1) == pytest.approx(0.5)
+
+
+def test_copies_of_tokens_whose_experts_are_in_some_groups() -> None:
+    """Eight of the 128 experts of 4 of 8 groups: on 8 or 16 nodes they stand on half of them."""
+    left = math.comb(96, 8) / math.comb(128, 8)
+    for nodes in (4, 8):
+        found = copies_sent(build_model("deepseek-v3"), nodes)
+        assert found == pytest.approx(4 * (1 - left) / 8)
+    wide = 8 * (1 - math.comb(112, 8) / math.comb(128, 8)) / 8
+    assert copies_sent(build_model("deepseek-v3"), 16) == pytest.approx(wide)
 
 
 def test_the_fullest_rank_of_experts_has_more_tokens() -> None:

@@ -443,14 +443,29 @@ def test_equal_shares_of_racks_are_nodes() -> None:
     assert run_of(n_gpus="16", gpus_per_node="8").gpus_per_node == 8
 
 
+DEGREES = st.sampled_from([1, 2, 4, 8])
+
+
+@given(DEGREES, DEGREES, st.integers(1, 16), st.integers(1, 8), st.integers(1, 64))
+def test_a_global_batch_is_that_of_all_micro_batches(
+    tp: int, pp: int, replicas: int, micro: int, count: int
+) -> None:
+    run = run_of(
+        n_gpus=str(tp * pp * replicas),
+        tp=str(tp) if tp > 1 else "",
+        strategy=f"PP{pp}" if pp > 1 else "DDP",
+        grad_accum=str(count),
+        micro_batch="",
+        global_batch=str(micro * count * replicas),
+    )
+    assert (run.micro_batches, run.batch_per_gpu) == (count, micro)
+
+
 def test_a_fact_s_numbers_come_before_the_row_s(tmp_path: Path) -> None:
     small = BLOOM | {"params": "20B", "hidden": "14400", "layers": "80", "heads": "96"}
     small |= {"n_gpus": "8", "dp": "1", "pp": "1", "tp": "8", "micro_batch": "1"}
     (case,) = read(tmp_path, small)
     assert f"transformer:layers=8,hidden=14400,heads=32,{ALIBI}, 2048 tokens" in case.model
-
-
-DEGREES = st.sampled_from([1, 2, 4, 8])
 
 
 @given(DEGREES, DEGREES, DEGREES, st.integers(1, 16), st.integers(1, 8), st.integers(1, 64))
