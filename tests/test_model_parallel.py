@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from perfsim import Scenario, predict
 from perfsim.errors import RequestError
 from perfsim.prediction import Prediction
+from perfsim.resolve import resolve
+from perfsim.session import Session
 
 ASKED: dict[str, Any] = {
     "model": "llama3-8b",
@@ -151,6 +153,19 @@ def test_gradients_that_are_sent_each_time_are_not_added_up() -> None:
         sum(found.breakdown_s[name] for name in ("forward", "backward")) for found in (one, four)
     ]
     assert passes_s[1] == pytest.approx(4 * passes_s[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+@pytest.mark.parametrize("each", [1, 2, 4, 8])
+def test_groups_share_the_nics_that_gpus_share(collective: str, each: int) -> None:
+    """Four NICs for eight GPUs give a group what eight of half the rate do, however many groups."""
+    seconds = []
+    for count, rate in ((4, "100Gbit/s"), (8, "50Gbit/s"), (1, "400Gbit/s")):
+        asked = Scenario(model="resnet50", gpus=64, node="dgx-a100", nics_per_node=count, nic=rate)
+        cluster = resolve(asked, Session()).cluster
+        group = cluster.placed((each,) * 8, 8 // each)
+        seconds.append(group.cost(collective, 1e9).seconds)
+    assert seconds == [pytest.approx(seconds[0], rel=0.02)] * 3
 
 
 def test_the_bubble_of_equal_stages() -> None:

@@ -333,8 +333,7 @@ class Cluster:
         """
         if self.nodes == 1 or self.crowd == 1:
             return None
-        crossed = 1 if self._one_rank_sends(collective) else self.nics_in_use
-        met = self.crowd * crossed / self.shared_nics
+        met = self.crowd * self._nics_priced(collective) / self.shared_nics
         if met <= 1.0:
             return None
         part = self.uncrowded()
@@ -349,6 +348,14 @@ class Cluster:
             latency_s=latency_s,
             sent_bytes=crowded.sent_bytes / met,
         )
+
+    def _nics_priced(self, collective: str) -> float:
+        """Return the NICs of a node that a collective of this group alone has in its price."""
+        if self._one_rank_sends(collective):
+            return 1.0
+        if self.derived is not None:
+            return self.derived.nics_of(min(self.placement))
+        return self.nics_in_use
 
     def uncrowded(self) -> Cluster:
         """Return the group as if no other sent out of its nodes."""
