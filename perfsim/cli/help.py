@@ -15,6 +15,8 @@ EXAMPLES = {
         "    --set density=0.01 --timeline",
         "perfsim predict --model llama3-8b --gpus 64 --gpu h100 --gpus-per-node 8 \\\n"
         "    --net ib400 --method fsdp --accumulate 4 --recompute selective",
+        "perfsim predict --model qwen3-30b-a3b --gpus 64 --node dgx-h100 --ep 16 \\\n"
+        "    --accumulate 8 --recompute full --dispatcher deepep --ep-overlap",
         "perfsim predict --gpus 16 --gpu a100 --net ib200 --batch 4 \\\n"
         "    --model transformer:layers=24,hidden=2048,heads=16,vocab=50257",
         "perfsim predict --scenario what_if_dgc_1gbe --gpus 128 --json",

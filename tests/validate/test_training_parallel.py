@@ -299,8 +299,9 @@ BY_HAND: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "InternEvo": (
         INTERNEVO,
         {
-            **dict(model="internlm-7b", gpu="a100", net="ib400", intra_net="nvlink-a100"),
-            **dict(tp=2, pp=1, sequence_parallel=False, batch=4, accumulate=4),
+            **dict(model="internlm-7b", gpu="a100", node="dgx-a100", net="dgx-a100"),
+            **dict(nics_per_node=4, intra_net=None, tp=2, pp=1, sequence_parallel=False),
+            **dict(batch=4, accumulate=4),
         },
     ),
     "nanotron": (
