@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import kernel_rates
-from perfsim.compute.profile import HALF_PRECISIONS, defined_tokens, matches_definition
+from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
 from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.errors import RequestError
@@ -56,7 +56,7 @@ __all__ = [
 _CHUNKED = {"interleaved": 2, "zbv": 2}
 """Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
 _FOLDED = ("zbv",)
-_FP32_BYTES, _HALF_BYTES = 4.0, 2.0
+_FP32_BYTES = 4.0
 
 
 @dataclass(frozen=True)
@@ -309,20 +309,20 @@ def _rank_work(
 
 
 _WAITS = 0.6
-"""Share of what a product writes besides that computation waits for: a gradient added up in fp32 on
-top of one written in bf16 takes 3.7 bytes a parameter of memory's time, of 6, the median of 61
-products on an A100, and 3.2 on a B200 (226; derived from MooreThreads/SimuMax@4dcaae51, Apache-2.0,
-configs/system/a100_pcie.json and b200_bf16_ceperm.json: each weight gradient beside the two other
-products of its layer)."""
+"""Share of the extra memory traffic of adding up that makes a product longer; its operations hide
+the rest. A product that adds to an fp32 sum moves 6 bytes a parameter more than one that writes
+bf16. It takes as long as 3.7 of them do, the median of 61 products on an A100, and 3.2 on a B200
+(226; derived from MooreThreads/SimuMax@4dcaae51, Apache-2.0, configs/system/a100_pcie.json and
+b200_bf16_ceperm.json: each weight gradient beside the two other products of its layer)."""
 
 
 def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
-    """Return the bytes whose time a micro-batch takes to add up the gradient of a parameter.
+    """Return the memory traffic that adds a micro-batch's gradient of one parameter to the sum [B].
 
     Megatron-LM's products add to what is there (gradient_accumulation_fusion): they read the sum
     and write it. Otherwise a kernel of its own reads both and writes the sum.
     """
-    made = _HALF_BYTES if precision in HALF_PRECISIONS else _FP32_BYTES
+    made = precision_bytes(precision)
     kept = REDUCE_BYTES[scenario.reduce_dtype]
     if execution_of(era).adds_in_products:
         return _WAITS * max(0.0, 2.0 * kept - made)

@@ -39,6 +39,10 @@ def sent(found: Prediction) -> float:
     return found.communication["bytes_per_gpu"]
 
 
+def passes_s(found: Prediction) -> float:
+    return found.breakdown_s["forward"] + found.breakdown_s["backward"]
+
+
 def test_degrees_of_one_change_nothing() -> None:
     plain = ask(method="fsdp")
     same = ask(method="fsdp", tp=1, pp=1, cp=1, ep=1, schedule="gpipe", layout="tp-pp-dp")
@@ -138,21 +142,15 @@ def test_gradients_of_micro_batches_are_added_up(more: dict[str, Any], each: flo
     """Megatron's products read and write the sum; else a kernel reads both and writes it."""
     asked: dict[str, Any] = {"tp": 8, "gpus": 8, "precision": "amp-bf16"} | more
     one, four = ask(**asked), ask(**asked, accumulate=4)
-    passes_s = [
-        sum(found.breakdown_s[name] for name in ("forward", "backward")) for found in (one, four)
-    ]
     elements, rate = 8.0303e9 / 8, 2.928e12 * 0.931
-    more_s = passes_s[1] - 4 * passes_s[0]
+    more_s = passes_s(four) - 4 * passes_s(one)
     assert more_s == pytest.approx(4 * each * elements / rate, rel=0.03)
 
 
 def test_gradients_that_are_sent_each_time_are_not_added_up() -> None:
     asked: dict[str, Any] = {"tp": 8, "method": "fsdp"}
     one, four = ask(**asked), ask(**asked, accumulate=4)
-    passes_s = [
-        sum(found.breakdown_s[name] for name in ("forward", "backward")) for found in (one, four)
-    ]
-    assert passes_s[1] == pytest.approx(4 * passes_s[0], rel=1e-6)
+    assert passes_s(four) == pytest.approx(4 * passes_s(one), rel=1e-6)
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
@@ -173,8 +171,7 @@ def test_the_bubble_of_equal_stages() -> None:
     model = "transformer:layers=64,hidden=4096,heads=32,kv=8,ffn=14336,vocab=1024"
     found = ask(model=model, pp=4, gpus=4, accumulate=16, seq=2048)
     assert found.parallel is not None
-    passes = found.breakdown_s["forward"] + found.breakdown_s["backward"]
-    assert found.parallel.bubble_s == pytest.approx(3 / 16 * passes, rel=0.03)
+    assert found.parallel.bubble_s == pytest.approx(3 / 16 * passes_s(found), rel=0.03)
 
 
 @given(st.sampled_from([2, 4, 8]), st.sampled_from([4, 8, 16]))
@@ -227,8 +224,7 @@ def test_a_rank_is_as_late_as_the_slowest_of_its_gpus() -> None:
     Computation, which is all that varies, is 71 % of the iteration.
     """
     calm, shaken = (ask(tp=8, accumulate=8, jitter=jitter) for jitter in (0.0, 0.03))
-    computing = calm.breakdown_s["forward"] + calm.breakdown_s["backward"]
-    later = (shaken.iteration_s - calm.iteration_s) / computing
+    later = (shaken.iteration_s - calm.iteration_s) / passes_s(calm)
     assert later == pytest.approx(0.03 * 2.4, rel=0.35)
 
 

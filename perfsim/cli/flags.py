@@ -14,6 +14,7 @@ from perfsim.scenario import SCENARIO_FIELDS
 
 __all__ = [
     "ChakraFlag",
+    "GlobalBatchFlag",
     "HtmlFlag",
     "JsonFlag",
     "OutFlag",
@@ -55,6 +56,15 @@ ChakraFlag: TypeAlias = Annotated[
         metavar="FILE",
         help="Also write the steady period as an MLCommons Chakra execution trace (JSON): the tasks"
         " of rank 0 and their dependencies.",
+    ),
+]
+GlobalBatchFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Samples of an iteration over all GPUs, where parallelism is searched.",
+        show_default="those of --batch and --accumulate on all replicas",
     ),
 ]
 PngFlag: TypeAlias = Annotated[

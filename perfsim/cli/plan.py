@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfsim.cli.flags import GlobalBatchFlag
 from perfsim.cli.output import print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
@@ -86,15 +87,7 @@ def plan_command(
             show_default="where the state of the training fits nowhere otherwise",
         ),
     ] = None,
-    global_batch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Samples of an iteration over all GPUs, where parallelism is searched.",
-            show_default="those of --batch and --accumulate on all GPUs",
-        ),
-    ] = None,
+    global_batch: GlobalBatchFlag = None,
     ignore_memory: Annotated[
         bool,
         typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),

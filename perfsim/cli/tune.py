@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfsim.cli.flags import GlobalBatchFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
 from perfsim.cli.scenario_flags import ScenarioFlags, command_of, naming, scenario_command
@@ -43,15 +44,7 @@ def tune_command(
             show_default="time",
         ),
     ] = None,
-    global_batch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Samples of an iteration over all GPUs, for parallelism.",
-            show_default="those of --batch and --accumulate on all replicas",
-        ),
-    ] = None,
+    global_batch: GlobalBatchFlag = None,
     gpus_up_to: Annotated[
         int | None,
         typer.Option(

@@ -33,6 +33,7 @@ __all__ = [
     "Profile",
     "defined_tokens",
     "matches_definition",
+    "precision_bytes",
     "precision_named",
     "preconditioned_layers",
     "read_positions",
@@ -43,6 +44,11 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8")
 HALF_PRECISIONS = ("amp-fp16", "amp-bf16", "fp8")
 """Those whose values take 2 bytes; in fp8 the operands of dense products alone are narrower."""
 _TODAYS_WORDS = {"fp16": "amp-fp16", "bf16": "amp-bf16"}
+
+
+def precision_bytes(precision: str) -> float:
+    """Return the bytes of a value in a precision; in fp8 those of what is not an operand."""
+    return 2.0 if precision in HALF_PRECISIONS else 4.0
 
 
 def precision_named(word: str, field: str = "precision") -> str:

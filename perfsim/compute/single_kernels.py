@@ -21,7 +21,7 @@ from perfsim.compute.attention import ATTENTION, BACKWARD_WORK, attention_rate, 
 from perfsim.compute.device import ANY_GPU, Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import FITTED, UPDATE_PASSES
-from perfsim.compute.profile import HALF_PRECISIONS, OPTIMIZER_LAUNCHES, PRECISIONS
+from perfsim.compute.profile import OPTIMIZER_LAUNCHES, PRECISIONS, precision_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table
 from perfsim.errors import DataError, RequestError, shown, unknown
@@ -229,7 +229,7 @@ class KernelTimes(NamedTuple):
         _check(batch=batch, tokens=tokens, heads=heads, head_dim=head_dim, kv_heads=kv_heads)
         architecture = self.device.architecture
         large = self._large(precision)
-        width = _width(precision)
+        width = precision_bytes(precision)
         values = batch * tokens * head_dim * (2.0 * heads + 2.0 * kv_heads)
         flops = 4.0 * batch * heads * float(tokens) ** 2 * head_dim
         name = kernel or usual_kernel(architecture)
@@ -273,7 +273,7 @@ class KernelTimes(NamedTuple):
         _check(rows=rows, width=width)
         if kernel not in NORM_KERNELS:
             raise unknown("kernel", kernel, NORM_KERNELS)
-        moved = _width(precision) * rows * width * (3.0 if backward else 2.0)
+        moved = precision_bytes(precision) * rows * width * (3.0 if backward else 2.0)
         rate = NORM_KERNELS[kernel][backward]
         seconds = moved / (self.device.memory_bandwidth.value * rate.share) + rate.least_s
         return KernelTime(seconds, NORM_SPREADS[kernel], self._memory_known())
@@ -366,7 +366,7 @@ class KernelTimes(NamedTuple):
     ) -> KernelTime:
         """Return the time of two batched products, or four, and the passes over the scores."""
         passes = execution_of("torch2").passes.scores[backward]
-        width, products = _width(precision), 4 if backward else 2
+        width, products = precision_bytes(precision), 4 if backward else 2
         moved = width * (products * (values / 2 + scores) + passes * scores)
         compute_s = flops * (2.0 if backward else 1.0) / (self._large(precision) * FITTED.batched)
         seconds = compute_s + moved / self.device.memory_bandwidth.value
@@ -391,7 +391,7 @@ def product_roofline(device: Device, m: int, n: int, k: int, precision: str) -> 
     if precision == "fp8":
         moved = float(m * k + k * n) + 2.0 * m * n
     else:
-        moved = _width(precision) * float(m * k + k * n + m * n)
+        moved = precision_bytes(precision) * float(m * k + k * n + m * n)
     seconds: float = (compute_s**_POWER + (moved / bandwidth) ** _POWER) ** (1 / _POWER) + _GAP_S
     return seconds + (3.0 * m * k / bandwidth + _GAP_S if precision == "fp8" else 0.0)
 
@@ -466,10 +466,6 @@ def _grid(
 
 def _table_of(precision: str) -> str:
     return "amp-bf16" if precision in ("amp-fp16", "tf32") else precision
-
-
-def _width(precision: str) -> float:
-    return 2.0 if precision in HALF_PRECISIONS else 4.0
 
 
 def _check(**numbers: float) -> None:

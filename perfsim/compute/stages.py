@@ -23,7 +23,7 @@ from operator import add
 from typing import Any, Literal, NamedTuple
 
 from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
-from perfsim.compute.profile import HALF_PRECISIONS, Gradient, Layer, Profile
+from perfsim.compute.profile import Gradient, Layer, Profile, precision_bytes
 from perfsim.compute.work import ModelWork, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
@@ -45,7 +45,6 @@ __all__ = [
     "divide_layers",
 ]
 
-_HALF_BYTES, _FULL_BYTES = 2.0, 4.0
 _BY_OUTPUTS = ("column", "vocabulary")
 """How layers are split whose ranks each have some of the outputs, of all of the input."""
 _SENDS_EACH_WAY = 2
@@ -304,8 +303,7 @@ class RankWork:
         belong to (TransformerEngine's user buffers)
     experts_overlapped : whether tokens go to their experts and back beside another micro-batch's
         computation (Megatron-LM's overlap_moe_expert_parallel_comm)
-    added_bytes : whose time on the memory a micro-batch takes to add up the gradient of a
-        parameter
+    added_bytes : memory traffic that adds a micro-batch's gradient of one parameter to the sum
     """
 
     def __init__(
@@ -325,7 +323,7 @@ class RankWork:
         of_parts = times_of_layers(divided.part_work, batch, rates, recompute)
         whole_s = [of_whole[kind] for kind in divided.whole_kinds]
         part_s = [of_parts[kind] for kind in divided.part_kinds]
-        self._width = _HALF_BYTES if profile.precision in HALF_PRECISIONS else _FULL_BYTES
+        self._width = precision_bytes(profile.precision)
         self._messages = _Messages(
             divided, part_s, batch * self._width, recompute, overlapped, experts_overlapped
         )

@@ -27,6 +27,7 @@ from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
     GatherType,
     gathered_width,
+    in_forward_order,
     in_half,
     streamed,
 )
@@ -149,9 +150,8 @@ class DistributedOptimizer(Method):
 
         They bring what the iteration before has updated.
         """
-        starts, width = LayerStarts.of(world), gathered_width(self.gather, world)
-        ordered = sorted(reversed(buckets), key=starts.forward_start_s)
-        starts_s = [starts.forward_start_s(bucket) for bucket in ordered]
+        ordered, starts_s = in_forward_order(buckets, LayerStarts.of(world))
+        width = gathered_width(self.gather, world)
         sends = [
             Send("all_gather", width * bucket.elements, group=self._group(world))
             for bucket in ordered

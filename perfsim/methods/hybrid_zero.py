@@ -10,6 +10,7 @@ from pydantic import Field
 
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import HYBRID_ZERO_BUCKET_BYTES
 from perfsim.methods.base import (
     Compute,
     Group,
@@ -134,7 +135,7 @@ class HybridZero(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of two buckets, no more than all gradients, in fp32."""
         elements = sum(gradient.elements for gradient in gradients)
-        return 4.0 * min(2 * 512 * 2**20, elements)
+        return min(2 * HYBRID_ZERO_BUCKET_BYTES, 4.0 * elements)
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of two buckets, no more than all gradients."""

@@ -350,11 +350,15 @@ class Cluster:
         )
 
     def _nics_priced(self, collective: str) -> float:
-        """Return the NICs of a node that a collective of this group alone has in its price."""
+        """Return the NICs of a node that a collective of this group alone has in its price.
+
+        Those that one GPU drives count as one, as everywhere here.
+        """
         if self._one_rank_sends(collective):
             return 1.0
         if self.derived is not None:
-            return self.derived.nics_of(min(self.placement))
+            facts = self.derived.facts
+            return facts.nics_of(min(self.placement)) / max(1.0, facts.nics / facts.gpus)
         return self.nics_in_use
 
     def uncrowded(self) -> Cluster:

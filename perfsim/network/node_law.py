@@ -137,6 +137,10 @@ class NodeFacts(NamedTuple):
     gpus_per_switch: int = 1
     virtual: bool = False
 
+    def nics_of(self, gpus: float) -> float:
+        """Return the NICs that so many GPUs of a node drive: their share of them, at least one."""
+        return max(1.0, self.nics * min(1.0, gpus / self.gpus))
+
     @property
     def nvls(self) -> bool:
         """Whether the switches inside a node add."""
@@ -396,8 +400,7 @@ class NodeLaw:
         senders : processes of a node that send at once, each through TCP sockets of its own
         """
         numbers, wire = self.constants, facts.wire
-        owned = facts.nics * min(1.0, per_node / facts.gpus)
-        nics = max(1.0, owned) * facts.nic_rate
+        nics = facts.nics_of(per_node) * facts.nic_rate
         if wire == "tcp":
             line, most = _TCP_SHARE * nics, numbers["tcp_most"] * _GB
             most *= senders ** numbers["tcp_senders"]
@@ -559,7 +562,7 @@ class NodeLaw:
         """Yield a send beside a receive; between nodes by the NICs of one rank alone."""
         rate, step_s, share = seen.inside, seen.step_s, seen.low_latency
         if seen.nodes > 1:
-            own = max(1.0, facts.nics / facts.gpus) * facts.nic_rate
+            own = facts.nics_of(1) * facts.nic_rate
             rate, step_s, share = seen.net / seen.nics * own, seen.hop_s, seen.net_low_latency
         latency_s = seen.start_s + step_s
         simple_s = self.constants["pairs_simple"] * (seen.simple_s + seen.net_simple_s)

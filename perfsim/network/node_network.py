@@ -35,11 +35,6 @@ class DerivedCollectives(NamedTuple):
     name: str
     facts: NodeFacts
 
-    def nics_of(self, gpus: int) -> float:
-        """Return the NICs that so many GPUs of a node drive: of those that GPUs share, a share."""
-        driven = min(self.facts.nics, self.facts.gpus)
-        return max(1.0, driven * min(1.0, gpus / self.facts.gpus))
-
     def cost(
         self,
         collective: str,

@@ -43,6 +43,7 @@ __all__ = [
     "divisor",
     "forward_gathers",
     "gathered_width",
+    "in_forward_order",
     "in_half",
     "made_bytes",
     "scattered",
@@ -133,7 +134,7 @@ def forward_gathers(
     From the third unit on, a gather begins when the unit two before it has run. ``value_bytes`` is
     the width of a gathered parameter.
     """
-    ordered, starts_s = _in_forward_order(units, starts)
+    ordered, starts_s = in_forward_order(units, starts)
     return [
         Job(
             f"unit {number}",
@@ -241,7 +242,7 @@ def copied_forward_gathers(
     The stream of gathers waits for the copy of the unit two before: a gather may lead the
     computation by up to two units.
     """
-    ordered, starts_s = _in_forward_order(units, starts)
+    ordered, starts_s = in_forward_order(units, starts)
     return [
         _copied_gather(
             f"unit {number}",
@@ -335,7 +336,7 @@ def made_bytes(value_bytes: float) -> float:
 # Both
 
 
-def _in_forward_order(
+def in_forward_order(
     units: Sequence[Bucket], starts: LayerStarts
 ) -> tuple[list[Bucket], list[float]]:
     """Return units in the order of the forward pass, and where each starts there [s]."""
