@@ -334,7 +334,7 @@ def _kept(setup: Setup, world: MethodContext) -> MethodState:
     return method.state(world, each=each and world.stages == 1)
 
 
-_HALF = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp8": "bf16"}
+_HALF = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp8": "bf16", "nvfp4": "bf16"}
 """Precision of a profile -> that of parameters which have 16 bits themselves."""
 
 

@@ -332,7 +332,7 @@ class ScenarioFields:
     precision: Annotated[
         str | None,
         ScenarioField(
-            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8.",
+            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8, nvfp4.",
             read_by=("compute",),
             metavar="WORD",
             default="that of the profile; bf16 for models without one, where the GPU has it",
@@ -464,7 +464,7 @@ class ScenarioFields:
             "Blocks of each stage (of each chunk, in the order of the model), such as 7,8,8,7.",
             metavar="N,N,...",
             default="as equal as can be, the first and last stage the smallest",
-            read=_read_placement,
+            read=_read_stage_layers,
             lists=True,
         ),
     ] = None
@@ -727,17 +727,25 @@ class ScenarioFields:
 
 def _read_placement(value: Any, field: str) -> Any:
     """Return a placement such as "3,5" as whole numbers; refuse what is no such list."""
+    return _whole_numbers(value, field, "GPUs on each node", "3,5", least=1)
+
+
+def _read_stage_layers(value: Any, field: str) -> Any:
+    """Return blocks of stages as whole numbers; a stage of none has the embedding or the head."""
+    return _whole_numbers(value, field, "blocks of each stage", "7,8,8,7", least=0)
+
+
+def _whole_numbers(value: Any, field: str, what: str, example: str, *, least: int) -> Any:
+    """Return numbers separated by commas as a tuple; refuse what is no such list."""
     if isinstance(value, str):
         parts = value.split(",")
-        if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-            raise RequestError(
-                field,
-                f"{shown(value)} is not a list of GPUs on each node such as 3,5.",
-                value=value,
-            )
+        if not all(part.strip().isdecimal() and int(part) >= least for part in parts):
+            why = f"{shown(value)} is not a list of {what} such as {example}."
+            raise RequestError(field, why, value=value)
         return tuple(int(part) for part in parts)
     if isinstance(value, list | tuple) and any(isinstance(part, bool) for part in value):
-        raise RequestError(field, "a list of whole numbers such as [3, 5] is needed.", value=value)
+        why = f"a list of whole numbers such as [{example.replace(',', ', ')}] is needed."
+        raise RequestError(field, why, value=value)
     return value
 
 

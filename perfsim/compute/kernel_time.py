@@ -16,7 +16,7 @@ from typing import NamedTuple
 from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
-from perfsim.compute.profile import HALF_PRECISIONS
+from perfsim.compute.profile import HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.compute.work import ModelWork, Work, model_work
 
 __all__ = [
@@ -71,11 +71,13 @@ class Constants(NamedTuple):
 
 FITTED = Constants()
 
-_FP8_CAST_BYTES = 4.0 / 3.0
-"""Bytes that a product in fp8 moves besides, for a value of its input and its output: both are read
-in 16 bits and written twice in 8, as they are and transposed, once for three products (the input in
-the forward pass, the gradient of the output in the backward pass: NVIDIA/TransformerEngine@d0067d0d
-pytorch/module/linear.py). Weights are cast once for all micro-batches, which is left out."""
+_OPERAND_CAST_BYTES = {"fp8": 4.0 / 3.0, "nvfp4": (4.0 + 2 * OPERAND_BYTES["nvfp4"]) / 3.0}
+"""Bytes that a product of narrow operands moves besides, for a value of its input and its output:
+both are read in 16 bits and written twice, as they are and transposed, once for three products (the
+input in the forward pass, the gradient of the output in the backward pass:
+NVIDIA/TransformerEngine@d0067d0d pytorch/module/linear.py). In nvfp4 they are read once more before
+it, for their largest value (there, pytorch/csrc/quantizer.cpp, NVFP4Quantizer::quantize_impl).
+Weights are cast once for all micro-batches, which is left out."""
 _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
@@ -128,12 +130,12 @@ _PADDING_POWER = 0.337
 class KernelRates(NamedTuple):
     """What prices the kernels of one era on a GPU at a precision.
 
-    ``flops_per_s`` is what each kind of kernel reaches; in fp8, dense products alone have its
-    rate, all else computes in bf16. ``casts`` is how often element-wise kernels of transformers
-    move their values, ``conversions`` how often those of a convolution change their layout;
-    ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision that
-    libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for a
-    value of its operands and outputs, where these are cast to another type first.
+    ``flops_per_s`` is what each kind of kernel reaches; in fp8 and nvfp4, dense products alone have
+    their rate, all else computes in bf16. ``casts`` is how often element-wise kernels of
+    transformers move their values, ``conversions`` how often those of a convolution change their
+    layout; ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision
+    that libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for
+    a value of its operands and outputs, where these are cast to another type first.
     """
 
     flops_per_s: Mapping[str, float]
@@ -218,8 +220,8 @@ def kernel_rates(
         If the GPU does not compute at that precision or there is no such era.
     """
     execution = execution_of(era)
-    half, eight = precision in HALF_PRECISIONS, precision == "fp8"
-    plain = "amp-bf16" if eight else precision
+    half, narrow = precision in HALF_PRECISIONS, precision in OPERAND_BYTES
+    plain = "amp-bf16" if narrow else precision
     large = device.matrix_rate(plain).value
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
@@ -234,14 +236,15 @@ def kernel_rates(
     reached = {
         "product": large * constants.product * device.sustained.get(precision, 1.0),
         "batched": large * constants.batched,
-        # What a product takes beside its operations was measured in bf16: fp8 makes it no shorter.
+        # What a product takes beside its operations was measured in bf16: no narrower operand makes
+        # it shorter.
         "fixed": large * constants.product * device.sustained.get(plain, 1.0),
         "attention": large * constants.attention * attention.both,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
     }
-    if eight:
+    if narrow:
         reached["product"] = device.matrix_rate(precision).value * constants.product
     tensor_cores = half or precision == "tf32"
     converted = tensor_cores and not (half and execution.channels_last)
@@ -260,7 +263,7 @@ def kernel_rates(
         constants.layout if converted else 0.0,
         attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
-        _FP8_CAST_BYTES if eight else 0.0,
+        _OPERAND_CAST_BYTES.get(precision, 0.0),
     )
 
 

@@ -92,7 +92,8 @@ def _value_bytes(precision: str, execution: Execution) -> _Bytes:
     Autocast (``amp-``) normalises and adds in fp32, as the list of its fp32 operations says
     (PyTorch, Automatic Mixed Precision package). Code that is compiled or that vendors tuned, and
     16-bit parameters (``fp16``, ``bf16``, FSDP's mixed precision), keep 16 bits throughout. fp8
-    keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412).
+    keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412). So does
+    nvfp4: what Transformer Engine saves in it is not counted.
     """
     fused = execution.fused or execution.tuned
     if precision in ("fp32", "tf32"):
@@ -119,7 +120,8 @@ def activation_bytes(
     ----------
     layers : the network in forward order, for one sample
     batch : samples of one pass through the network on one GPU (a micro-batch)
-    precision : fp32, tf32, amp-fp16, amp-bf16 (autocast), fp16, bf16 (16-bit parameters) or fp8
+    precision : fp32, tf32, amp-fp16, amp-bf16 (autocast), fp16, bf16 (16-bit parameters), fp8 or
+        nvfp4
     execution : how the software runs the network
     recompute : ``full`` keeps the input of each block only. ``selective`` recomputes the scores
         of attention where they are stored (Korthikanti et al., arXiv 2205.05198); where attention

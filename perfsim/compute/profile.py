@@ -22,6 +22,7 @@ from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
     "HALF_PRECISIONS",
+    "OPERAND_BYTES",
     "POSITIONS_COLUMNS",
     "POSITIONS_SCHEMA",
     "POSITIONS_SUFFIX",
@@ -40,14 +41,17 @@ __all__ = [
     "read_profile",
 ]
 
-PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8")
-HALF_PRECISIONS = ("amp-fp16", "amp-bf16", "fp8")
-"""Those whose values take 2 bytes; in fp8 the operands of dense products alone are narrower."""
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8", "nvfp4")
+OPERAND_BYTES = {"fp8": 1.0, "nvfp4": 0.5 + 1 / 16}
+"""Precision -> bytes of an operand of a dense product, where it is narrower than all other values.
+NVFP4 has a scale of one byte for 16 values (arXiv 2509.25149)."""
+HALF_PRECISIONS = ("amp-fp16", "amp-bf16", *OPERAND_BYTES)
+"""Those whose values take 2 bytes; in fp8 and nvfp4 operands of dense products are narrower."""
 _TODAYS_WORDS = {"fp16": "amp-fp16", "bf16": "amp-bf16"}
 
 
 def precision_bytes(precision: str) -> float:
-    """Return the bytes of a value in a precision; in fp8 those of what is not an operand."""
+    """Return the bytes of a value in a precision; of operands see ``OPERAND_BYTES``."""
     return 2.0 if precision in HALF_PRECISIONS else 4.0
 
 

@@ -21,7 +21,12 @@ from perfsim.compute.attention import ATTENTION, BACKWARD_WORK, attention_rate, 
 from perfsim.compute.device import ANY_GPU, Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import FITTED, UPDATE_PASSES
-from perfsim.compute.profile import OPTIMIZER_LAUNCHES, PRECISIONS, precision_bytes
+from perfsim.compute.profile import (
+    OPERAND_BYTES,
+    OPTIMIZER_LAUNCHES,
+    PRECISIONS,
+    precision_bytes,
+)
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table
 from perfsim.errors import DataError, RequestError, shown, unknown
@@ -46,6 +51,7 @@ Known = Literal["table", "rate", "data sheet"]
 PRODUCT_SPREADS: dict[str, dict[Known, float]] = {
     "amp-bf16": {"table": 0.12, "rate": 0.15, "data sheet": 0.23},
     "fp8": {"table": 0.11, "rate": 0.30, "data sheet": 0.31},
+    "nvfp4": {"table": 0.13, "rate": 0.29, "data sheet": 0.29},
     "fp32": {"table": 0.15, "rate": 0.26, "data sheet": 0.41},
 }
 ATTENTION_SPREADS: dict[Known, float] = {"table": 0.15, "rate": 0.26, "data sheet": 0.26}
@@ -168,7 +174,7 @@ class KernelTimes(NamedTuple):
     def product(self, m: int, n: int, k: int, precision: str = "amp-bf16") -> KernelTime:
         """Return the time of a product of m x k by k x n values, its result written once.
 
-        fp8 includes the quantisation of the m x k values. fp16 is as fast as bf16; tf32
+        fp8 and nvfp4 include the quantisation of the m x k values. fp16 is as fast as bf16; tf32
         has bf16's ratios.
 
         Raises
@@ -356,7 +362,8 @@ class KernelTimes(NamedTuple):
         return "data sheet" if rate.kind == "derived" else "rate", self.shared.get(table)
 
     def _large(self, precision: str) -> float:
-        return self.device.matrix_rate("amp-bf16" if precision == "fp8" else precision).value
+        plain = "amp-bf16" if precision in OPERAND_BYTES else precision
+        return self.device.matrix_rate(plain).value
 
     def _memory_known(self) -> Known:
         return "data sheet" if self.device.memory_bandwidth.kind == "derived" else "rate"
@@ -379,7 +386,7 @@ class KernelTimes(NamedTuple):
 def product_roofline(device: Device, m: int, n: int, k: int, precision: str) -> float:
     """Return what a product takes by the GPU's rate of large products and its bandwidth [s].
 
-    In fp8 a kernel before it reads m x k values of two bytes and writes them in one.
+    With narrower operands a kernel before it reads m x k values of two bytes and writes them so.
 
     Raises
     ------
@@ -388,12 +395,11 @@ def product_roofline(device: Device, m: int, n: int, k: int, precision: str) -> 
     """
     bandwidth = device.memory_bandwidth.value
     compute_s = 2.0 * m * n * k / device.matrix_rate(precision).value
-    if precision == "fp8":
-        moved = float(m * k + k * n) + 2.0 * m * n
-    else:
-        moved = precision_bytes(precision) * float(m * k + k * n + m * n)
+    width = precision_bytes(precision)
+    narrow = OPERAND_BYTES.get(precision)
+    moved = (narrow or width) * float(m * k + k * n) + width * m * n
     seconds: float = (compute_s**_POWER + (moved / bandwidth) ** _POWER) ** (1 / _POWER) + _GAP_S
-    return seconds + (3.0 * m * k / bandwidth + _GAP_S if precision == "fp8" else 0.0)
+    return seconds + ((width + narrow) * m * k / bandwidth + _GAP_S if narrow else 0.0)
 
 
 def kernel_times(gpu: str, catalog: Catalog) -> KernelTimes:

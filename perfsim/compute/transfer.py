@@ -643,6 +643,7 @@ def _slower_places(inputs: TransferInputs, goal: GpuPrecision) -> list[GpuPrecis
 
 
 _WIDER = {
+    "nvfp4": ("fp8", "amp-bf16"),
     "fp8": ("amp-bf16",),
     "amp-bf16": ("tf32", "fp32"),
     "amp-fp16": ("tf32", "fp32"),

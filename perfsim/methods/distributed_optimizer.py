@@ -29,7 +29,6 @@ from perfsim.methods.building.sharded_parameters import (
     gathered_width,
     in_forward_order,
     in_half,
-    streamed,
 )
 
 
@@ -40,9 +39,11 @@ class DistributedOptimizer(Method):
     by 1/P (2 passes, not with ``average_in_collective``), its norm is taken to find NaNs (1 pass,
     ``check_nan``) and it is reduce-scattered. With ``overlap_grad_reduce`` it is cut into buckets
     of max(4e7, 1e6 x P) values (`fusion` megatron), and each goes as soon as its gradients are
-    there, the two kernels before it on the compute stream. Each rank updates its share of an fp32
-    copy and casts it to the parameters' type (1.5 passes of 4 bytes over a share, in half
-    precision).
+    there, the two kernels before it on the compute stream. Each rank takes the norm of its share
+    and clips it (3 passes over a share, ``clip``), updates its share of an fp32 copy and casts it
+    to the parameters' type (1.5 passes of 4 bytes over a share, in half precision). The buffer is
+    filled with zeros for the next iteration (1 pass). All but the update is priced together behind
+    it.
 
     All parameters are gathered before the next forward pass. With ``overlap_param_gather`` each
     bucket is gathered when the forward pass reaches the bucket before it, the first at its start.
@@ -59,8 +60,8 @@ class DistributedOptimizer(Method):
     k instances and S = P/k (4 + w) (S-1)/S + 2 x 4/S (k-1)/k; not sharded 8 (P-1)/P.
     Memory: gradients of 4 bytes (those of `reduce_dtype`) beside 16-bit parameters; 1/S of the
     optimizer's state with the fp32 copy.
-    Left out: the gradients' norm and clipping; the host, which waits for the check; tensors that
-    tensor or pipeline parallelism shares.
+    Left out: the host, which waits for the check; adding norms up over ranks; tensors that tensor
+    or pipeline parallelism shares.
     """
 
     summary: ClassVar[str] = "fp32 gradients scattered once a step, optimizer sharded (Megatron-LM)"
@@ -68,7 +69,7 @@ class DistributedOptimizer(Method):
         "Narayanan et al. 2021, Efficient Large-Scale Language Model Training on GPU Clusters Using"
         " Megatron-LM, SC (arXiv 2104.04473); code NVIDIA/Megatron-LM@d98e8a64"
         " megatron/core/distributed/param_and_grad_buffer.py, distributed_data_parallel.py,"
-        " megatron/training/arguments.py"
+        " megatron/core/optimizer/clip_grads.py, megatron/training/arguments.py"
     )
     family: ClassVar[str] = "dense"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
@@ -88,6 +89,7 @@ class DistributedOptimizer(Method):
     )
     average_in_collective: bool = Field(False, description="NCCL averages: no scaling before")
     check_nan: bool = Field(True, description="take the norm of gradients before they are sent")
+    clip: bool = Field(True, description="clip gradients by their norm (--clip-grad)")
     gather: Annotated[GatherType, OnlyWith(sharded=True)] = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
@@ -105,17 +107,15 @@ class DistributedOptimizer(Method):
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a reduction of each bucket, and the gathers of the parameters."""
         reductions = super().jobs(buckets, world, iteration)
-        cast = self._cast(buckets, world)
+        step = self._step(buckets, world)
         if self.overlap_param_gather:
-            return reductions + self._gathers_ahead(buckets, world, cast)
-        stages: list[JobStage] = [one._replace(earliest="update") for one in cast]
+            return reductions + self._gathers_ahead(buckets, world, step)
+        stages: list[JobStage] = [step._replace(earliest="update")]
         if self.sharded:
             width = gathered_width(self.gather, world)
             size_bytes = width * sum(bucket.elements for bucket in buckets)
             gather = Send("all_gather", size_bytes, "update", group=self._group(world))
             stages.append(gather)
-        if not stages:
-            return reductions
         after = Job("parameters", tuple(stages), PassPoint("backward"), PassPoint("next"))
         return [*reductions, after]
 
@@ -144,7 +144,7 @@ class DistributedOptimizer(Method):
         return [*passes, *sends]
 
     def _gathers_ahead(
-        self, buckets: Sequence[Bucket], world: MethodContext, cast: list[Compute]
+        self, buckets: Sequence[Bucket], world: MethodContext, step: Compute
     ) -> list[Job]:
         """Return the gathers of buckets in the order of the forward pass that needs them.
 
@@ -159,7 +159,7 @@ class DistributedOptimizer(Method):
         return [
             Job(
                 f"parameters {number}",
-                (*cast, send) if number == 0 else (send,),
+                (step, send) if number == 0 else (send,),
                 PassPoint("forward", starts_s[number - 1], behind=True)
                 if number
                 else PassPoint("forward"),
@@ -169,13 +169,21 @@ class DistributedOptimizer(Method):
             for number, send in enumerate(sends)
         ]
 
-    def _cast(self, buckets: Sequence[Bucket], world: MethodContext) -> list[Compute]:
-        """Return the cast of the updated share from fp32; nothing where parameters are fp32."""
-        if not in_half(world):
-            return []
+    def _step(self, buckets: Sequence[Bucket], world: MethodContext) -> Compute:
+        """Return what the optimizer's step runs beside the update of its share.
+
+        Gradients' norm and clipping, the cast of what it updated (nothing where parameters are
+        fp32), and zeros in the whole buffer.
+        """
         elements = sum(bucket.elements for bucket in buckets)
         share = -(-elements // self._shards(world)) if self.sharded else elements
-        return [streamed(share, FLOAT + 2.0)._replace(kind="decompress")]
+        width = buckets[0].gradients[0].value_bytes
+        kernels = [elementwise(elements, width / FLOAT)]
+        if self.clip:
+            kernels += [elementwise(share, width / FLOAT), elementwise(share, 2 * width / FLOAT)]
+        if in_half(world):
+            kernels.append(elementwise(share, (FLOAT + 2.0) / FLOAT))
+        return Compute(tuple(kernels), "decompress")
 
     def _shards(self, world: MethodContext) -> int:
         """Return S, the ranks that share one copy of the optimizer."""

@@ -84,7 +84,7 @@ _BEST_NAMES = {
     "gb200": "NVIDIA GB200 SXM",
 }
 """The accelerator whose best rate is a GPU's ("H200 is the same", says the H100's row)."""
-_PRECISIONS = {"bfloat16": "amp-bf16", "fp8": "fp8"}
+_PRECISIONS = {"bfloat16": "amp-bf16", "fp8": "fp8", "nvfp4": "nvfp4"}
 _NODES = {
     "m": (512.0, 4096.0, 32768.0),
     "n": (1024.0, 8192.0, 65536.0),
@@ -99,6 +99,7 @@ _NEUSIGHT_ERA = "torch1.12"
 _SOURCES = {
     "amp-bf16": "ai-dynamo/aiconfigurator@095f58a gemm_perf (Apache-2.0), TensorRT-LLM",
     "fp8": "ai-dynamo/aiconfigurator@095f58a gemm_perf (Apache-2.0), TensorRT-LLM",
+    "nvfp4": "ai-dynamo/aiconfigurator@095f58a gemm_perf (Apache-2.0), TensorRT-LLM",
     "fp32": "sitar-lab/NeuSight@6945927 scripts/asplos/data/dataset/test/linear.csv (MIT)",
 }
 

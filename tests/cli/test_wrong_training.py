@@ -51,7 +51,7 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
             "--recompute: only transformers have blocks to compute again; leave --recompute out.",
         ),
         (f"{NAMED} --reduce-dtype fp4", 2, "--reduce-dtype: no 'fp4'; did you mean 'fp32'?"),
-        (f"{NAMED} --precision fp4", 2, "--precision: no 'fp4'; did you mean 'fp8'?"),
+        (f"{NAMED} --precision fp4", 2, "--precision: no 'fp4'; did you mean 'nvfp4'?"),
         (f"{NAMED} --gpu v100 --precision fp8", 2, "--precision: v100 has no 'fp8' rate"),
         (
             f"{NAMED} --method dear --accumulate 4 --exchange-each",

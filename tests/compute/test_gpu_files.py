@@ -37,12 +37,13 @@ def test_every_gpu_that_was_asked_for_ships() -> None:
 
 @pytest.mark.parametrize("name", GPUS)
 def test_a_lower_precision_is_never_slower(name: str) -> None:
-    """On tensor or matrix cores: fp32 <= tf32 <= half precision <= fp8."""
+    """On tensor or matrix cores: fp32 <= tf32 <= half precision <= fp8 <= nvfp4."""
     known = rates(GPUS[name])
     for half in known.keys() & {"amp-fp16", "amp-bf16"}:
         assert known[half] >= known.get("tf32", 0.0)
         assert known[half] > known["fp32"]
         assert known.get("fp8", known[half]) >= known[half]
+    assert known.get("nvfp4", known.get("fp8", 0.0)) >= known.get("fp8", 0.0)
     assert known.get("tf32", known["fp32"]) >= known["fp32"]
 
 
@@ -76,6 +77,7 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("h100-pcie", "amp-bf16", 756.5),
         ("b200", "amp-bf16", 2250),
         ("gb200", "fp8", 5000),
+        ("b200", "nvfp4", 9000),
         ("l40s", "amp-bf16", 362.05),
         ("rtx3090", "amp-fp16", 71),  # summed in fp32; twice that in fp16
         ("rtx4090", "amp-fp16", 165.2),

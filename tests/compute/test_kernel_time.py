@@ -100,9 +100,10 @@ def test_libraries_take_fp32_where_tf32_would_take_longer() -> None:
     assert rates.seconds(work._replace(kind="product"), 1, False) == pytest.approx(1.6e-3)
 
 
-def test_only_dense_products_have_the_rate_of_fp8() -> None:
-    gpu = device(amp_bf16=1e14, fp8=2e14)
-    rates = kernel_rates(gpu, "fp8", "torch2", PLAIN).flops_per_s
+@pytest.mark.parametrize("precision", ["fp8", "nvfp4"])
+def test_only_dense_products_have_the_rate_of_narrow_operands(precision: str) -> None:
+    gpu = device(amp_bf16=1e14, **{precision: 2e14})
+    rates = kernel_rates(gpu, precision, "torch2", PLAIN).flops_per_s
     assert rates["product"] == 2e14
     assert {rates[kind] for kind in ("batched", "conv", "winograd")} == {1e14}
     assert rates["attention"] < 1e14

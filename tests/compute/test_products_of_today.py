@@ -1,4 +1,4 @@
-"""Products in fp8 and of several experts, by hand: what they cost beside their operations."""
+"""Products in fp8 and nvfp4, and of several experts: what they cost beside their operations."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def test_an_fp8_product_casts_what_it_reads_and_writes() -> None:
     plain = eight._replace(cast_bytes=0.0)
     more_s = eight.seconds(WIDE, 1, True) - plain.seconds(WIDE, 1, True)
     assert more_s == pytest.approx(4 / 3 * 2 * 8192**2 / eight.bytes_per_s)
+
+
+def test_an_nvfp4_product_reads_once_more_and_writes_less() -> None:
+    """Read twice in 16 bits, written twice in 4 with a byte for 16 values: a third of 5.125."""
+    four = kernel_rates(load_device("gb300", Catalog()), "nvfp4", "megatron")
+    plain = four._replace(cast_bytes=0.0)
+    more_s = four.seconds(WIDE, 1, True) - plain.seconds(WIDE, 1, True)
+    assert more_s == pytest.approx(5.125 / 3 * 2 * 8192**2 / four.bytes_per_s)
 
 
 def test_fp8_gains_more_on_wide_products_than_on_narrow_ones() -> None:

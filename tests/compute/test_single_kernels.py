@@ -64,7 +64,7 @@ def test_a_thin_product_takes_its_bytes_over_the_bandwidth() -> None:
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100", "b200", "l40s", "v100", "mi300x"])
-@pytest.mark.parametrize("precision", ["fp32", "amp-bf16", "fp8"])
+@pytest.mark.parametrize("precision", ["fp32", "amp-bf16", "fp8", "nvfp4"])
 def test_a_larger_product_takes_no_less(gpu: str, precision: str) -> None:
     """Twice a side: no less by the formula; by measured ratios at most 5 % less.
 
@@ -108,6 +108,7 @@ def test_ratios_are_those_of_the_file_at_its_nodes() -> None:
         ("h100", "amp-fp16", "table"),
         ("h100", "tf32", "data sheet"),
         ("mi210", "fp32", "rate"),
+        ("gb300", "nvfp4", "table"),
         ("mi300x", "amp-bf16", "data sheet"),
     ],
 )
@@ -129,7 +130,9 @@ def test_spreads_are_those_of_the_record() -> None:
         name = f"product {precision}"
         assert spreads["table"] == pytest.approx(ninth[name, "random 20 %", "table"], abs=0.0051)
         assert spreads["data sheet"] == pytest.approx(ninth[name, "GPU", "sheet"], abs=0.0055)
-        rate = ninth.get((name, "GPU", "rate"), ninth[name, "random 20 %", "plateau alone"])
+        # Where no second rate was measured, a known rate is no worse than the data sheet's.
+        alone = ninth[name, "random 20 %", "plateau alone"]
+        rate = ninth.get((name, "GPU", "rate"), min(alone, ninth[name, "GPU", "sheet"]))
         assert spreads["rate"] == pytest.approx(rate, abs=0.016)
     serving = "attention serving forward"
     assert ATTENTION_SPREADS["table"] == pytest.approx(ninth[serving, shipped, "table"], abs=0.0051)
@@ -162,7 +165,7 @@ def test_tables_lower_the_error_of_shapes_left_out() -> None:
         if known == "table" and alone is not None:
             compared += 1
             assert float(row["median"]) < float(alone["median"])
-    assert compared == 12
+    assert compared == 16
 
 
 def test_attention_by_hand() -> None:

@@ -21,6 +21,10 @@ from support.layered import MS, milliseconds, model, names, plan, start_ms
 NAME = "distributed_optimizer"
 # Two layers of 1 MB on 4 GPUs: 10 ms forward, 30 backward, an update of 2. A pass over 1 MB takes 1
 # us, a launch 10; a scatter or gather of 1 MB 3.75 ms, of 2 MB 4.5.
+ZEROS_MS = 0.012
+# A quarter's norm, and its scaling: half a megabyte read, read and written.
+CLIP_MS = 0.0105 + 0.011
+STEP_MS = ZEROS_MS + CLIP_MS
 
 
 @pytest.mark.parametrize(
@@ -37,16 +41,23 @@ def test_one_buffer_is_scaled_checked_and_scattered(
     options: dict[str, object], passes_ms: float
 ) -> None:
     found = plan(load_method(NAME, options), policy="whole")
-    assert milliseconds(found) == pytest.approx(40 + passes_ms + 4.5 + 0.5 + 4.5)
+    assert milliseconds(found) == pytest.approx(40 + passes_ms + 4.5 + 0.5 + STEP_MS + 4.5)
     assert [task.name.split()[0] for task in found.graph.tasks if task.kind == "communicate"] == [
         "reduce_scatter",
         "all_gather",
     ]
 
 
+def test_gradients_are_not_clipped_where_asked() -> None:
+    method = load_method(NAME, {"clip": False})
+    found = plan(method, policy="whole")
+    assert milliseconds(found) == pytest.approx(40 + 0.026 + 4.5 + 0.5 + ZEROS_MS + 4.5)
+
+
 def test_plain_data_parallelism_reduces_all_and_updates_all() -> None:
     found = plan(load_method(NAME, {"sharded": False}), policy="whole")
-    assert milliseconds(found) == pytest.approx(40 + 0.026 + 9.0 + 2)
+    whole_ms = ZEROS_MS + 0.012 + 0.014
+    assert milliseconds(found) == pytest.approx(40 + 0.026 + 9.0 + 2 + whole_ms)
     assert names(found, "all_gather") == []
 
 
@@ -54,11 +65,11 @@ def test_buckets_go_beside_backward_and_come_beside_forward() -> None:
     options = {"overlap_grad_reduce": True, "overlap_param_gather": True}
     found = plan(load_method(NAME, options), policy="none")
     # The first layer's gather is exposed, the second's begins behind it, beside that layer's 5 ms.
-    forward_ms = 3.75 + 5 + 5
+    forward_ms = STEP_MS + 3.75 + 5 + 5
     # Each bucket's passes, 12 + 11 us, hold up the backward pass; the last scatter is exposed.
     backward_ms = 15 + 0.023 + 15 + 0.023 + 3.75
     assert milliseconds(found) == pytest.approx(forward_ms + backward_ms + 0.5)
-    assert start_ms(found, "all_gather 0.parameters 1") == pytest.approx(3.75)
+    assert start_ms(found, "all_gather 0.parameters 1") == pytest.approx(STEP_MS + 3.75)
 
 
 def test_micro_batches_multiply_no_traffic() -> None:
@@ -78,7 +89,7 @@ def test_half_precision_gathers_half_and_casts_the_share() -> None:
     assert found.sent_bytes == pytest.approx(0.75 * 500_000 * (4 + 2))
     # 125,000 values of 6 bytes; gathered 1 MB.
     cast_ms = 0.01075
-    assert milliseconds(found) == pytest.approx(40 + 0.026 + 4.5 + 0.5 + cast_ms + 3.75)
+    assert milliseconds(found) == pytest.approx(40 + 0.026 + 4.5 + 0.5 + STEP_MS + cast_ms + 3.75)
 
 
 @given(instances=st.integers(1, 4), shards=st.integers(2, 8))
@@ -98,7 +109,11 @@ def test_instances_are_neighbours() -> None:
     found = plan(load_method(NAME, {"instances": 2}), cluster=cluster, policy="whole")
     # In a node 1 us + 0.1 ms for 2 MB; half of it across.
     across_ms = cluster.of((2, 2), "all_reduce", 1e6).seconds / MS
-    assert milliseconds(found) == pytest.approx(40 + 0.026 + 0.101 + across_ms + 1 + 0.101)
+    # A half's norm and scaling.
+    step_ms = ZEROS_MS + 0.011 + 0.012
+    assert milliseconds(found) == pytest.approx(
+        40 + 0.026 + 0.101 + across_ms + 1 + step_ms + 0.101
+    )
 
 
 @pytest.mark.parametrize("instances", [3, 4])

@@ -6,7 +6,7 @@ violations:
 
 - batch: samples/s does not fall with the batch, and a larger batch does not take less time;
 - precision: tf32 is not slower than fp32, and from batch 64 mixed precision not slower than
-  either, nor fp8 than bf16;
+  either, nor fp8 than bf16, nor nvfp4 than fp8;
 - generation: a board is not slower than the one that its file says it succeeds.
 
 A violation is backed if an iteration of that model was measured at either of its two places. The
@@ -36,7 +36,12 @@ BATCHES = tuple(2**power for power in range(10))
 FULL_BATCH = 64
 """Smallest batch at which products fill tensor cores, so that mixed precision must pay."""
 _TOLERANCE = 1e-9
-_WIDER = {"amp-fp16": ("tf32", "fp32"), "amp-bf16": ("tf32", "fp32"), "fp8": ("amp-bf16",)}
+_WIDER = {
+    "amp-fp16": ("tf32", "fp32"),
+    "amp-bf16": ("tf32", "fp32"),
+    "fp8": ("amp-bf16",),
+    "nvfp4": ("fp8", "amp-bf16"),
+}
 _SHOWN = 5
 """How many violations of a family are printed."""
 

@@ -261,6 +261,9 @@ DIVIDED = [
     "model=mixtral-8x7b gpus=64 node=dgx-h100 batch=1 accumulate=8 ep=8 ep_overlap=true",
     "model=deepseek-v3 gpus=256 node=dgx-b200 precision=fp8 batch=1 accumulate=64 pp=8 ep=32"
     " dispatcher=deepep method=distributed_optimizer",
+    "model=llama3-405b gpus=256 node=gb300-nvl72 precision=nvfp4 batch=1 accumulate=48 tp=4 pp=8"
+    " method=distributed_optimizer",
+    "model=llama3-8b gpus=8 node=dgx-h100 precision=nvfp4 batch=1",
     "model=gpt-oss-120b gpus=64 node=dgx-h100 batch=1 ep=8 dispatcher=depep",
     "model=mixtral-8x7b gpus=128 node=dgx-h100 batch=1 tp=2 ep=8 pp=4 accumulate=16"
     " method=distributed_optimizer imbalance=1.3",

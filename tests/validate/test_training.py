@@ -256,7 +256,6 @@ MISSING = {
         "throughput_unit": "(tok/s)",
     },
     "batch not stated": {"micro_batch": ""},
-    "precision fp4": {"precision": "FP4"},
     "precision not stated": {"precision": ""},
     "how gradients are exchanged is not stated": {"strategy": "", "model": "resnet50"},
 }
@@ -323,6 +322,7 @@ def test_what_is_asked_of_runs(tmp_path: Path) -> None:
     found = fields(tmp_path, gpu="A100-80GB", strategy="ZeRO-2", precision="BF16")
     assert (found["method"], found["options"]) == ("zero", {"stage": 2})
     assert found["precision"] == "amp-bf16"
+    assert fields(tmp_path, gpu="DGX-GB300", precision="NVFP4")["precision"] == "nvfp4"
     assert fields(tmp_path, gpu="h100_80gb", strategy="FSDP FULL_SHARD")["method"] == "fsdp"
     squad = {"model": "TensorFlow/LanguageModeling/BERT", "notes": "section: SQuAD v1.1"}
     found = fields(tmp_path, **squad)
