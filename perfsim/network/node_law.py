@@ -94,6 +94,10 @@ _ALL_PAIRS_BYTES = 2.0**24
 STEP_BYTES = 4096.0
 """Message size around which a hop gets dearer: NCCL uses more channels, transports leave the eager
 path. Slingshot and TCP double there (TRIALS of 2026: curves of Alps, Polaris, AWS)."""
+_CHAIN_STEP_BYTES = 2.0**19
+"""Bytes that a channel of a broadcast or reduce sends on at once under Simple, between nodes: one of
+NCCL's 8 steps of a buffer of 4 MiB (NVIDIA/nccl src/include/collectives.h, BROADCAST_CHUNKSTEPS and
+REDUCE_CHUNKSTEPS 1; device.h, NCCL_STEPS; init.cc, DEFAULT_BUFFSIZE). A channel a NIC is assumed."""
 _TCP_SHARE = 0.95
 """Share of an Ethernet line that carries TCP's payload: 1448 of 1538 bytes a frame of 1500."""
 _OLD_EFA = 100 * _GB
@@ -535,6 +539,11 @@ class NodeLaw:
         latency_s = seen.simple_start_s
         latency_s += inside_s * self.constants["simple_step"] / 2.0
         latency_s += net_s * self.constants["simple_hop"]
+        if seen.nodes > 1:
+            # A NIC sends whole steps: the first of them takes its time at each hop, one by one.
+            lines = facts.nics_of(seen.per_node)
+            step_s = min(lines * _CHAIN_STEP_BYTES, size_bytes) / seen.net
+            latency_s += (seen.hops - 1) * step_s
         # The last GPU of a chain sends nothing: where all share one link, one fewer does.
         sharers = _sharers(facts, seen.ranks) if seen.nodes == 1 else 1.0
         fewer = (sharers - 1.0) / sharers if sharers == seen.ranks else 1.0

@@ -104,6 +104,26 @@ def test_a_hop_of_a_ring_grows_with_what_it_carries() -> None:
     assert cast.latency_s == pytest.approx((1 + 63 * (1 + 3 / 2)) * 1e-6)
 
 
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize(
+    ("size_bytes", "step_bytes"),
+    [(1e9, 2**19), (2.0**19, 2**17)],  # whole steps of four NICs, or all that there is
+)
+def test_a_chain_s_first_step_takes_its_time_at_each_hop_between_nodes(
+    collective: str, size_bytes: float, step_bytes: float
+) -> None:
+    """32 nodes of four NICs of 10 GB/s: 30 times a step at one NIC, and the bytes; no start."""
+    numbers = dict.fromkeys(node_law().constants, 1e-9) | {"nic_share.rdma": 1.0}
+    of = NodeFacts("ampere", "nvlink3", 1e15, False, 8, 4, 10e9, "infiniband")
+    numbers |= {key: 1.0 for key in numbers if key.startswith(("inside", "nic_share"))}
+    call = NodeLaw(numbers).call(of, collective, 256, 32, size_bytes, protocol="simple")
+    assert call is not None
+    by_hand = 30 * step_bytes / 10e9 + size_bytes / 40e9
+    assert call.seconds == pytest.approx(by_hand, rel=1e-3)
+    two = NodeLaw(numbers).call(of, collective, 16, 2, size_bytes, protocol="simple")
+    assert two is not None and two.seconds == pytest.approx(size_bytes / 40e9, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("shared", "gpus", "reduced", "cast"),
     [
