@@ -95,9 +95,9 @@ STEP_BYTES = 4096.0
 """Message size around which a hop gets dearer: NCCL uses more channels, transports leave the eager
 path. Slingshot and TCP double there (TRIALS of 2026: curves of Alps, Polaris, AWS)."""
 _CHAIN_STEP_BYTES = 2.0**19
-"""Bytes that a channel of a broadcast or reduce sends on at once under Simple, between nodes: one of
-NCCL's 8 steps of a buffer of 4 MiB (NVIDIA/nccl src/include/collectives.h, BROADCAST_CHUNKSTEPS and
-REDUCE_CHUNKSTEPS 1; device.h, NCCL_STEPS; init.cc, DEFAULT_BUFFSIZE). A channel a NIC is assumed."""
+"""Bytes that a channel of a broadcast or reduce hands on at once under Simple between nodes, one of
+8 steps of a buffer of 4 MiB (NVIDIA/nccl src/include/collectives.h, BROADCAST_CHUNKSTEPS and
+REDUCE_CHUNKSTEPS; device.h, NCCL_STEPS; init.cc, DEFAULT_BUFFSIZE). A channel a NIC is assumed."""
 _TCP_SHARE = 0.95
 """Share of an Ethernet line that carries TCP's payload: 1448 of 1538 bytes a frame of 1500."""
 _OLD_EFA = 100 * _GB
