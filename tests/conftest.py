@@ -14,7 +14,7 @@ from support.installation import installed, wheel
 __all__ = ["installed", "wheel"]
 
 os.environ.pop("PERFSIM_PATH", None)
-settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("perfsim")
 
 MOST_WORKERS = 4

@@ -15,6 +15,7 @@ from perfsim.cli.main import app
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import DataError, RequestError
+from perfsim.session import Session
 from perfsim.validate.cases import (
     CASE_COLUMNS,
     fields_text,
@@ -153,7 +154,7 @@ def test_a_table_made_of_training_runs_keeps_micro_batches_and_division(tmp_path
     rows[3]["activation_checkpointing"] = "full"
     made = tmp_path / "made.csv"
     path = table_of_runs(tmp_path, *(TRAINED | row for row in rows))
-    catalog = Catalog()
+    catalog = Session()
     cases, rules = read_cases(path), rules_of(catalog)
     told = dict.fromkeys(TABLE_SOURCES_COLUMNS, "") | {"source": "T", "licence": "MIT"}
     made.write_text(table_text(told, cases, rules))
@@ -311,7 +312,11 @@ def test_a_target_missed_is_shown_and_no_error(table: Path) -> None:
 
 
 def test_the_command_leaves_with_4_where_it_is_worse_than_stored(tmp_path: Path) -> None:
-    """What ships, held to a record that says it was better; only then."""
+    """What ships, held to its record with one group said to have been better: that one is told.
+
+    Every other group, predicted anew, may not have worsened by more than a point.
+    """
+    assert len(read_validation_record(FOLDER / RECORD_FILE)) > 20
     own = tmp_path / "measurements"
     own.mkdir()
     text = (FOLDER / RECORD_FILE).read_text()
@@ -369,13 +374,6 @@ def test_a_stored_record_is_read_back(table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_group_is_worse_than_stored() -> None:
-    """What ships, predicted: a group may not worsen by more than one point."""
-    stored = read_validation_record(FOLDER / RECORD_FILE)
-    assert len(stored) > 20
-    assert worse(validate_measurements(), stored) == []
-
-
 def test_names_change_no_prediction(tmp_path: Path) -> None:
     """Ids are names: exchanged within a source, the predictions stay where they are."""
     cases = [case for case in read_cases(FOLDER / "shi2020.csv")]

@@ -61,7 +61,7 @@ LADDER = tuple(f"{rate}gbe" for rate in (1, 10, 25, 40, 50, 100))
 def test_no_time_grows_with_the_rate_of_ethernet(collective: str, inside: int) -> None:
     """By law, 2 to 256 ranks and 1 B to 1 GB: one latency for the rungs, so that none is slower."""
     pcie = NETWORKS["pcie3"].links["intra"]
-    sizes = [*(2.0**power for power in range(30)), 3.5e6, 6e6, 1e9]
+    sizes = [*(2.0**power for power in range(0, 30, 3)), 3.5e6, 6e6, 1e9]
     for ranks in (ranks for ranks in (2, 3, 8, 16, 24, 32, 64, 256) if ranks > inside):
         if ranks % inside:
             continue
@@ -120,18 +120,19 @@ def seconds(there: Cluster, collective: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("inside", [1, 4, 8])
+@pytest.mark.parametrize("inside", [1, 8])
 def test_more_gpus_take_no_less(name: str, inside: int) -> None:
     """By law, at fixed GPUs a node up to 4096 GPUs: no step where the measured range ends."""
     net = NETWORKS[name]
+    few = SIZES[1::2]
     inter = net.links.get("inter")
     inner = net.links.get("intra") or NETWORKS["nvlink-a100"].links["intra"]
     shapes = [(inside,) * (gpus // inside) for gpus in GPUS] if inter else [(n,) for n in GPUS[:6]]
     for collective in ("all_reduce", "all_gather", "reduce_scatter"):
-        before = [0.0] * len(SIZES)
+        before = [0.0] * len(few)
         for nodes in shapes:
             there = Cluster(sum(nodes), nodes, inter, inner, net.nics_per_node)
-            after = seconds(there, collective)
+            after = [there.cost(collective, size_bytes).seconds for size_bytes in few]
             assert all(b <= a * (1 + 1e-9) for b, a in zip(before, after, strict=True)), nodes
             assert after == sorted(after)
             before = after
