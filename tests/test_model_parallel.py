@@ -265,6 +265,11 @@ def test_impossible_layouts_are_one_sentence(more: dict[str, Any], words: str) -
         ask(**more)
 
 
+def test_a_stage_of_the_output_layer_alone_may_be_asked_for() -> None:
+    found = ask(pp=4, accumulate=8, stage_layers=(11, 11, 10, 0))
+    assert found.parallel is not None and found.parallel.blocks == (11, 11, 10, 0)
+
+
 def test_stages_of_embedding_and_output_alone_compute_nothing_again() -> None:
     asked = {"gpus": 34, "gpus_per_node": 2, "node": None, "gpu": "h100", "net": "ib400"}
     found = ask(**asked, pp=34, accumulate=68, recompute="full")

@@ -67,6 +67,12 @@ def test_a_scenario_is_one_class_that_can_be_sent_to_other_processes() -> None:
         perfsim.scenario.Scenery  # noqa: B018
 
 
+def test_a_stage_may_have_no_block() -> None:
+    """The embedding or the output layer stands alone there."""
+    asked = make_scenario({"model": "m", "gpus": 8, "stage_layers": "6,5,5,0"})
+    assert asked.stage_layers == (6, 5, 5, 0)
+
+
 @pytest.mark.parametrize("given", ["3,5", [3, 5], (3, 5)])
 def test_placement_as_text_or_list(given: object) -> None:
     assert make_scenario({"model": "m", "gpus": 8, "placement": given}).placement == (3, 5)
@@ -81,6 +87,8 @@ def test_placement_as_text_or_list(given: object) -> None:
         ({"model": "m", "gpus": "x"}, ["gpus", "'x'"]),
         ({"model": "m", "gpus": -1}, ["gpus", "-1"]),
         ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["placement", "3,5"]),
+        ({"model": "m", "gpus": 8, "placement": "8,0"}, ["placement", "GPUs on each node"]),
+        ({"model": "m", "gpus": 8, "stage_layers": "9,x"}, ["blocks of each stage", "7,8,8,7"]),
         ({"model": "m", "gpus": True}, ["gpus: true", "it must be a number"]),
         ({"model": "m", "gpus": 8, "oversubscription": True}, ["oversubscription: true"]),
         ({"model": "m", "gpus": 8, "placement": [True, 7]}, ["placement", "whole numbers"]),
