@@ -281,7 +281,7 @@ def _tokens(throughput: Throughput) -> list[str]:
         return []
     each = rate_words(tokens / throughput.gpus)
     line = f"tokens               {rate_words(tokens)} tokens/s, {each} a GPU"
-    line += f"   {flops / 1e12:.3g} TFLOP/s a GPU"
+    line += f"   {rate_words(flops / 1e12)} TFLOP/s a GPU"
     return [f"{line}, MFU {share:.1%}" if share else line]
 
 
