@@ -71,7 +71,10 @@ class Constants(NamedTuple):
 
 FITTED = Constants()
 
-_OPERAND_CAST_BYTES = {"fp8": 4.0 / 3.0, "nvfp4": (4.0 + 2 * OPERAND_BYTES["nvfp4"]) / 3.0}
+_OPERAND_CAST_BYTES = {
+    "fp8": (2.0 + 2 * OPERAND_BYTES["fp8"]) / 3.0,
+    "nvfp4": (2 * 2.0 + 2 * OPERAND_BYTES["nvfp4"]) / 3.0,
+}
 """Bytes that a product of narrow operands moves besides, for a value of its input and its output:
 both are read in 16 bits and written twice, as they are and transposed, once for three products (the
 input in the forward pass, the gradient of the output in the backward pass:
@@ -220,8 +223,8 @@ def kernel_rates(
         If the GPU does not compute at that precision or there is no such era.
     """
     execution = execution_of(era)
-    half, narrow = precision in HALF_PRECISIONS, precision in OPERAND_BYTES
-    plain = "amp-bf16" if narrow else precision
+    half = precision in HALF_PRECISIONS
+    plain = "amp-bf16" if precision in OPERAND_BYTES else precision
     large = device.matrix_rate(plain).value
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
@@ -234,7 +237,9 @@ def kernel_rates(
         conv = min(conv / device.fp32_accumulation, constants.product)
         winograd /= device.fp32_accumulation
     reached = {
-        "product": large * constants.product * device.sustained.get(precision, 1.0),
+        "product": device.matrix_rate(precision).value
+        * constants.product
+        * device.sustained.get(precision, 1.0),
         "batched": large * constants.batched,
         # What a product takes beside its operations was measured in bf16: no narrower operand makes
         # it shorter.
@@ -244,8 +249,6 @@ def kernel_rates(
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
     }
-    if narrow:
-        reached["product"] = device.matrix_rate(precision).value * constants.product
     tensor_cores = half or precision == "tf32"
     converted = tensor_cores and not (half and execution.channels_last)
     eager = 1.0 if execution.fused else constants.eager
