@@ -19,7 +19,7 @@ from support.what_ships import SHIPPED
 GPUS = sorted(SHIPPED.files("devices"))
 
 
-@pytest.mark.parametrize("model", ["resnet50", "bert-large", "resnet20-cifar", "gpt2", "lstm-ptb"])
+@pytest.mark.parametrize("model", ["resnet50", "bert-large", "lstm-ptb"])
 def test_no_law_is_broken_on_any_gpu_without_a_measured_row(model: str) -> None:
     found = list(violations(SHIPPED, [model], GPUS, batches=(1, 64, 512)))
     print(report(found))
