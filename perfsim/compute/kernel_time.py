@@ -81,6 +81,8 @@ input in the forward pass, the gradient of the output in the backward pass:
 NVIDIA/TransformerEngine@d0067d0d pytorch/module/linear.py). In nvfp4 they are read once more before
 it, for their largest value (there, pytorch/csrc/quantizer.cpp, NVFP4Quantizer::quantize_impl).
 Weights are cast once for all micro-batches, which is left out."""
+_COPY_BYTES = 4.0
+"""Bytes that copying a 16-bit value reads and writes."""
 _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
@@ -138,7 +140,8 @@ class KernelRates(NamedTuple):
     transformers move their values, ``conversions`` how often those of a convolution change their
     layout; ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision
     that libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for
-    a value of its operands and outputs, where these are cast to another type first.
+    a value of its operands and outputs, where these are cast to another type first. ``expert_s`` is
+    the least that the product of one expert takes, ``expert_cast_s`` what its own cast adds.
     """
 
     flops_per_s: Mapping[str, float]
@@ -153,6 +156,17 @@ class KernelRates(NamedTuple):
     attention: AttentionRate
     or_else: KernelRates | None = None
     cast_bytes: float = 0.0
+    expert_s: float = 0.0
+    expert_cast_s: float = 0.0
+
+    def one_by_one(self) -> KernelRates:
+        """Return the same for a rank's own experts, each of which has its product and its cast.
+
+        Transformer Engine casts the tokens of one expert after the other, and so it multiplies them
+        (NVIDIA/TransformerEngine@d0067d0d pytorch/csrc/extensions/cast.cpp, split_quantize).
+        """
+        cast_s = self.constants.gap_s if self.cast_bytes and not self.execution.captured else 0.0
+        return self._replace(expert_s=self.execution.expert_s, expert_cast_s=cast_s)
 
     def seconds(self, work: Work, batch: int, transformer: bool) -> float:
         """Return how long one kernel takes for a batch [s]."""
@@ -183,6 +197,10 @@ class KernelRates(NamedTuple):
             together_s += self.conversions * memory_s
         elif work.kind == "product":
             together_s += self.cast_bytes * work.values * batch / self.bytes_per_s
+            if self.cast_bytes and not self.execution.captured:
+                together_s += _COPY_BYTES * work.padded * batch / self.bytes_per_s
+            together_s += work.casts * self.expert_cast_s
+            together_s = max(together_s, work.experts * self.expert_s)
         wave_s = 2.0 * _TILE**2 * work.inner * self.multiprocessors / rate
         return together_s + constants.wave * wave_s + constants.gap_s
 

@@ -320,7 +320,7 @@ class RankWork:
         self.profile, self.divided = profile, divided
         batch = profile.batch
         of_whole = times_of_layers(divided.whole_work, batch, rates, recompute)
-        of_parts = times_of_layers(divided.part_work, batch, rates, recompute)
+        of_parts = times_of_layers(divided.part_work, batch, rates.one_by_one(), recompute)
         whole_s = [of_whole[kind] for kind in divided.whole_kinds]
         part_s = [of_parts[kind] for kind in divided.part_kinds]
         self._width = precision_bytes(profile.precision)

@@ -28,7 +28,10 @@ class Work(NamedTuple):
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, ``causal`` whether it is masked. ``wide`` says that the values are fp32
-    whatever the precision. ``fixed`` are operations that do not grow with the batch.
+    whatever the precision. ``fixed`` are operations that do not grow with the batch. ``experts``
+    are those that a product is done for, ``casts`` those whose tokens are cast before it in fp8 and
+    nvfp4, ``padded`` the values that are copied then, as an expert's rows must be a multiple of 16
+    or 32 (NVIDIA/TransformerEngine@d0067d0d pytorch/module/fp8_padding.py).
     """
 
     kind: WorkKind
@@ -40,6 +43,9 @@ class Work(NamedTuple):
     wide: bool = False
     causal: bool = False
     fixed: float = 0.0
+    experts: int = 0
+    casts: int = 0
+    padded: float = 0.0
 
 
 class LayerWork(NamedTuple):
@@ -260,15 +266,20 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     experts = is_expert(layer)
     weights = float(layer.elements) if experts else inner * layer.outputs / rows
     work = Work("product", share * layer.flops, values, weights, inner)
-    again = work
+    first = again = work
     if experts:
-        row = layer.flops / max(layer.rows, 1) * layer.tensors[0][1][0]
-        work = work._replace(fixed=_GROUPED_ROWS[0] * row)
-        again = work._replace(fixed=_GROUPED_ROWS[1] * row)
+        count = layer.tensors[0][1][0]
+        row = layer.flops / max(layer.rows, 1) * count
+        padded = rows * inner if layer.split == "column" else layer.outputs
+        work = work._replace(
+            fixed=_GROUPED_ROWS[0] * row, experts=count, casts=count, padded=padded
+        )
+        again = again._replace(fixed=_GROUPED_ROWS[1] * row, experts=count)
+        first = again._replace(casts=count, padded=padded)
     biased = len(layer.tensors) > 1
     passes = [era.passes.feedforward] if layer.activated else []
     more = _streams(share * layer.outputs, *passes, *([(0.0, 1.0)] if biased else []))
-    return [work, *more[0]], [again, again, *more[1]]
+    return [work, *more[0]], [first, again, *more[1]]
 
 
 _GROUPED_ROWS = (174.0, 242.0)

@@ -95,3 +95,43 @@ def test_casts_are_those_of_half_precision() -> None:
     assert cast_time(1e9, kernel_rates(H100, "fp32", "megatron")) == 0.0
     half = kernel_rates(H100, "amp-bf16", "megatron")
     assert cast_time(1e9, half) == pytest.approx(12e9 / half.bytes_per_s)
+
+
+def test_narrow_experts_copy_their_rows_to_a_multiple_and_cast_one_by_one() -> None:
+    """4 bytes a value that comes in, once a pass, and a launch an expert where each is launched."""
+    layer = _experts(8, 8 * 512)
+    made = work_of([layer, layer], "megatron").layers[0]
+    eight = kernel_rates(H100, "fp8", "megatron")
+    copied_s = 4 * 4096 * 4096 / eight.bytes_per_s
+    for work, copies in ((made.forward[0], 1), (made.backward[0], 1), (made.backward[1], 0)):
+        plain = work._replace(padded=0.0)
+        more_s = eight.seconds(work, 1, True) - eight.seconds(plain, 1, True)
+        assert more_s == pytest.approx(copies * copied_s)
+        each = eight.one_by_one()
+        more_s = each.seconds(work, 1, True) - eight.seconds(work, 1, True)
+        assert more_s == pytest.approx(copies * 8 * each.constants.gap_s)
+    half = kernel_rates(H100, "amp-bf16", "megatron")
+    tuned = kernel_rates(H100, "fp8", "mlperf")
+    for rates in (half, tuned):  # nothing is cast, or all is captured in one kernel
+        bare = made.forward[0]._replace(padded=0.0, casts=0)
+        assert rates.one_by_one().seconds(made.forward[0], 1, True) == rates.seconds(bare, 1, True)
+
+
+def test_what_leaves_experts_is_copied_back() -> None:
+    """Rows are padded as they come to the first product and cut again behind the last one."""
+    block = [layer for layer in build_model("mixtral-8x7b", 1024) if is_expert(layer)][:2]
+    padded = [one.forward[0].padded for one in work_of([*block, block[1]], "megatron").layers[:2]]
+    assert padded == [2 * 1024 * 4096] * 2
+
+
+@pytest.mark.parametrize(("tokens", "launches_bind"), [(16, True), (4096, False)])
+def test_a_product_an_expert_takes_its_launch_at_least(tokens: int, launches_bind: bool) -> None:
+    """33 us, which TransformerEngine's pull request 3134 has for 128 tokens of 8 experts."""
+    layer = _experts(8, 8 * tokens)
+    work = work_of([layer, layer], "megatron").layers[0].forward[0]._replace(weights=0.0, fixed=0.0)
+    rates = kernel_rates(H100, "amp-bf16", "megatron")
+    beside_s = rates.seconds(work._replace(flops=0.0, values=0.0), 1, True)
+    alone_s, each_s = rates.seconds(work, 1, True), rates.one_by_one().seconds(work, 1, True)
+    assert (each_s == alone_s) != launches_bind
+    if launches_bind:
+        assert each_s == pytest.approx(8 * 33e-6 + beside_s)
