@@ -8,8 +8,9 @@ and quantises again, and an all-to-all between the ranks with the same place on 
 References
 ----------
 Wang et al., "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", 2023
-(arXiv 2306.10209). Code: deepspeedai/DeepSpeed at edaa7221, deepspeed/runtime/comm/
-coalesced_collectives.py; hpdps-group/SDP4Bit at 25e219d, megatron/quantization_helper.py.
+(arXiv 2306.10209); Jia et al., "SDP4Bit", NeurIPS 2024 (arXiv 2410.15526). Code: deepspeedai/
+DeepSpeed at edaa7221, deepspeed/runtime/comm/coalesced_collectives.py; hpdps-group/SDP4Bit at
+25e219d, megatron/quantization_helper.py.
 """
 
 from __future__ import annotations
