@@ -53,8 +53,12 @@ Moment = Literal["ready", "backward", "update"]
 Phase = Literal["forward", "backward", "update", "next"]
 """A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
-Repeats = Literal["exchange", "every", "first"]
-"""Micro-batches that a job runs in: those that exchange gradients, every one, or the first."""
+Repeats = Literal["exchange", "every", "first", "once", "later"]
+"""Micro-batches that a job runs in: those that exchange gradients, every one, or the first.
+
+Where each exchanges, all three are every one. "once" is the first alone even there, and "later" all
+others, as of weights that are nearer once they have been gathered.
+"""
 
 Axis = Literal["tp", "cp", "ep", "pp", "experts", "ends"]
 """A group beside that of the data-parallel ranks: tensor, context, expert parallelism, two
@@ -175,8 +179,7 @@ class Job:
         the next forward pass; the rest runs at the end of the iteration
     after : kernels that run on the compute stream where it waits for the job, after the wait:
         before the job's part of the update, or before the update that waits
-    repeats : where an iteration exchanges gradients in its last micro-batch only, the
-        micro-batches that it runs in; where it exchanges in each, the job runs in each
+    repeats : the micro-batches that it runs in (see ``Repeats``)
 
     Raises
     ------
@@ -422,6 +425,8 @@ class Method(BaseModel):
       next forward pass
     - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
     - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs
+    - ``gathers_parameters``: whether its all-gathers bring parameters, not ranks' messages that are
+      held until all are decoded
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
 
@@ -447,6 +452,7 @@ class Method(BaseModel):
     first_needed_first: ClassVar[bool] = False
     works_alone: ClassVar[bool] = False
     shards_parameters: ClassVar[bool] = False
+    gathers_parameters: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
 
     @model_validator(mode="before")

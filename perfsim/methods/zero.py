@@ -26,6 +26,10 @@ from perfsim.methods.base import (
 )
 from perfsim.methods.building.leaf_gathers import (
     GatherLimits,
+    MaxLive,
+    MaxReuseDistance,
+    PersistenceThreshold,
+    PrefetchBucket,
     leaf_gathers,
     leaf_modules,
     persistent_elements,
@@ -111,25 +115,20 @@ class Zero(Method):
     ] = Field(
         "all_reduce", description="DeepSpeed's all-reduce or reduces, or the paper's reduce-scatter"
     )
-    prefetch_bucket: Annotated[int, OnlyWith(stage=3)] = Field(
-        GatherLimits().prefetch, ge=0, le=10**12, description="values gathered ahead in one hook"
+    prefetch_bucket: Annotated[PrefetchBucket, OnlyWith(stage=3)] = GatherLimits().prefetch
+    persistence_threshold: Annotated[PersistenceThreshold, OnlyWith(stage=3)] = (
+        GatherLimits().persistence
     )
-    persistence_threshold: Annotated[int, OnlyWith(stage=3)] = Field(
-        GatherLimits().persistence, ge=0, le=10**12, description="largest tensor never sharded"
-    )
-    max_live: Annotated[int, OnlyWith(stage=3)] = Field(
-        GatherLimits().live, ge=0, le=10**12, description="gathered values that stop gathers ahead"
-    )
-    max_reuse_distance: Annotated[int, OnlyWith(stage=3)] = Field(
-        GatherLimits().reuse, ge=0, le=10**12, description="values until reuse that keep a layer"
-    )
+    max_live: Annotated[MaxLive, OnlyWith(stage=3)] = GatherLimits().live
+    max_reuse_distance: Annotated[MaxReuseDistance, OnlyWith(stage=3)] = GatherLimits().reuse
 
     @property
     def overlaps(self) -> bool:
         """Whether gradients are reduced while the backward pass goes on."""
         return self.stage == 3 if self.overlap_comm is None else self.overlap_comm
 
-    def _limits(self) -> GatherLimits:
+    def limits(self) -> GatherLimits:
+        """Return the limits of stage 3's gathers."""
         return GatherLimits(
             self.prefetch_bucket, self.persistence_threshold, self.max_live, self.max_reuse_distance
         )
@@ -154,15 +153,16 @@ class Zero(Method):
         width = gathered_width(self.gather, world)
         jobs = super().jobs(buckets, world, iteration)
         if self.stage == 3:
-            return [*leaf_gathers(world, self._limits(), width), *jobs, *self._kept(world, width)]
+            kept = self.kept_gathers(world, width)
+            return [*leaf_gathers(world, self.limits(), width), *jobs, *kept]
         # A bucket's kernels wait for the reduction before them.
         jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
         size_bytes = width * sum(bucket.elements for bucket in buckets)
         return [*jobs, _gathers_all(size_bytes)]
 
-    def _kept(self, world: MethodContext, width: float) -> list[Job]:
+    def kept_gathers(self, world: MethodContext, width: float) -> list[Job]:
         """Return the gather of the tensors that are never sharded, whose shares were updated."""
-        kept = persistent_elements(leaf_modules(world), self._limits())
+        kept = persistent_elements(leaf_modules(world), self.limits())
         return [_gathers_all(width * kept)] if kept else []
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[Compute | Send]:

@@ -263,23 +263,21 @@ def issue(
         If jobs share a name, wait for each other, or are waited for before they can be issued.
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
+    steps = 1
     if exchange_each:
         steps = micro_batches
-        before = [[job for job in one if not _follows_update(job)] for one in asked]
         if steps > 1:
+            before = [[job for job in one if not _follows_update(job)] for one in asked]
             _check_each(asked, before, method)
-        repeated = [
-            each
-            for one, early in zip(asked, before, strict=True)
-            for each in [early] * (steps - 1) + [one]
-        ]
     elif micro_batches > 1 and any(job.repeats != "exchange" for one in asked for job in one):
         # Micro-batches between the first and the last that only compute are issued together.
-        every = any(job.repeats == "every" for one in asked for job in one)
-        steps = micro_batches if every else 2
-        repeated = [each for one in asked for each in _exchanging_last(one, steps)]
-    else:
-        steps, repeated = 1, asked
+        between = any(job.repeats in ("every", "later") for one in asked for job in one)
+        steps = micro_batches if between else 2
+    repeated = [
+        [job for job in one if _runs_in(job, number, steps, each=exchange_each)]
+        for one in asked
+        for number in range(steps)
+    ]
     builder = _RoundBuilder(
         profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps, stage
     )
@@ -289,12 +287,17 @@ def issue(
     return builder.costed
 
 
-def _exchanging_last(jobs: Sequence[Job], micro_batches: int) -> list[list[Job]]:
-    """Return the jobs of each micro-batch of an iteration whose last one exchanges gradients."""
-    every = [job for job in jobs if job.repeats == "every"]
-    first = [job for job in jobs if job.repeats != "exchange"]
-    last = [job for job in jobs if job.repeats != "first"]
-    return [first, *[every] * (micro_batches - 2), last]
+def _runs_in(job: Job, number: int, micro_batches: int, *, each: bool) -> bool:
+    """Tell whether a job runs in a micro-batch of an iteration.
+
+    ``each`` says whether gradients are exchanged in each of them, or in the last alone.
+    """
+    first, last = number == 0, number == micro_batches - 1
+    if job.repeats in ("once", "later"):
+        return first == (job.repeats == "once")
+    if each:
+        return last or not _follows_update(job)
+    return {"every": True, "first": first, "exchange": last}[job.repeats]
 
 
 def _follows_update(job: Job) -> bool:

@@ -67,7 +67,8 @@ class Costs:
         RequestError
             If the jobs run no kernel.
         """
-        parts = [part for job in jobs for part in (*job.stages, *job.after)]
+        first = [job for job in jobs if job.repeats != "later"]
+        parts = [part for job in first for part in (*job.stages, *job.after)]
         kernels = [one for part in parts if isinstance(part, Compute) for one in part.kernels]
         modelled_s = sum(self.kernel(kernel).seconds for kernel in kernels)
         if modelled_s <= 0:

@@ -336,6 +336,18 @@ class _Repeats(_Toy):
         ]
 
 
+class _Nearer(_Toy):
+    """A send of the first micro-batch alone, another of all after it, and one of gradients."""
+
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        start = PassPoint("forward")
+        return [
+            Job("far", (SEND,), start, start, repeats="once"),
+            Job("near", (SEND,), start, start, repeats="later"),
+            Job("sum", (SEND,), PassPoint("backward")),
+        ]
+
+
 @pytest.mark.parametrize(
     ("count", "each", "expected"),
     [
@@ -349,6 +361,23 @@ def test_a_job_repeats_in_the_micro_batches_that_it_says(
     count: int, each: bool, expected: list[str]
 ) -> None:
     [plan] = plans(_Repeats(), micro_batches=count, exchange_each=each)
+    sent = [task.name.split(".")[1] for task in plan.graph.tasks if task.kind == "communicate"]
+    assert sent == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "expected"),
+    [
+        (1, False, ["far", "sum"]),
+        (1, True, ["far", "sum"]),
+        (3, False, ["far", "near", "near", "sum"]),
+        (3, True, ["far", "sum", "near", "sum", "near", "sum"]),
+    ],
+)
+def test_a_job_runs_in_the_first_micro_batch_or_in_those_after_it(
+    count: int, each: bool, expected: list[str]
+) -> None:
+    [plan] = plans(_Nearer(), micro_batches=count, exchange_each=each)
     sent = [task.name.split(".")[1] for task in plan.graph.tasks if task.kind == "communicate"]
     assert sent == expected
 

@@ -15,14 +15,28 @@ partitioned_param_coordinator.py, fetch_sub_module, release_sub_module and __par
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from perfsim.methods.base import Job, MethodContext, PassPoint, Send
+from pydantic import Field
+
+from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Repeats, Send
 from perfsim.methods.building.layerwise import LayerStarts
 
-__all__ = ["GatherLimits", "LeafFetch", "leaf_fetches", "leaf_gathers", "persistent_elements"]
+__all__ = [
+    "GatherLimits",
+    "LeafFetch",
+    "MaxLive",
+    "MaxReuseDistance",
+    "PersistenceThreshold",
+    "PrefetchBucket",
+    "fetch_jobs",
+    "leaf_fetches",
+    "leaf_gathers",
+    "leaf_modules",
+    "persistent_elements",
+]
 
 
 class GatherLimits(NamedTuple):
@@ -40,28 +54,47 @@ class GatherLimits(NamedTuple):
     reuse: int = 1_000_000_000
 
 
+_Values = Annotated[int, Field(ge=0, le=10**12)]
+PrefetchBucket = Annotated[_Values, Field(description="values gathered ahead in one hook")]
+PersistenceThreshold = Annotated[_Values, Field(description="largest tensor never sharded")]
+MaxLive = Annotated[_Values, Field(description="gathered values that stop gathers ahead")]
+MaxReuseDistance = Annotated[_Values, Field(description="values until reuse that keep a layer")]
+"""Options of methods that give these limits; each has the default of `GatherLimits`."""
+
+
 class LeafFetch(NamedTuple):
-    """One message: the hook that issues it, the first one that needs it, and how many values.
+    """One message: the hook that issues it, the first one that needs it, and what it brings.
 
     Hooks count the modules of the forward pass, then those of the backward pass.
+
+    Parameters
+    ----------
+    elements, tensors : how many values, of how many tensors
+    again : whether this iteration has gathered them before; where messages are not kept apart by
+        that, False
     """
 
     hook: int
     first_use: int
     elements: int
+    tensors: int = 1
+    again: bool = False
 
 
-def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list[LeafFetch]:
+def leaf_fetches(
+    modules: Sequence[Sequence[int]], limits: GatherLimits, *, apart: bool = False
+) -> list[LeafFetch]:
     """Return the gathers of one forward and backward pass, in order of issue.
 
     Parameters
     ----------
     modules : sizes of the tensors of each leaf module, in forward order
+    apart : whether a hook sends what was gathered before in a message of its own, which goes first
 
     Examples
     --------
     >>> for fetch in leaf_fetches([[400], [300], [200]], GatherLimits(250, 10, 10**9, 500)):
-    ...     print(*fetch)
+    ...     print(fetch.hook, fetch.first_use, fetch.elements)
     0 0 400
     0 1 300
     1 2 600
@@ -75,16 +108,27 @@ def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list
     kept = {tensor for tensor, elements in size.items() if elements <= limits.persistence}
     queue = deque((tensor, step) for step, module in enumerate(trace) for tensor in tensors[module])
     whole, fetched_for = set(kept), dict.fromkeys(size, -1)
+    before = set[tuple[int, int]]()
     # Values of the modules after each.
     after = [*accumulate(map(sum, reversed(modules)), initial=0)][-2::-1]
     live, found = 0, list[LeafFetch]()
+
+    def fetch(step: int, needed: dict[tuple[int, int], int]) -> int:
+        """Gather tensors, each for the step that needs it; return how many values they have."""
+        for again in (True, False) if apart else (False,):
+            some = [tensor for tensor in needed if not apart or (tensor in before) == again]
+            if some:
+                elements = sum(size[tensor] for tensor in some)
+                first_use = min(needed[tensor] for tensor in some)
+                found.append(LeafFetch(step, first_use, elements, len(some), again))
+        whole.update(needed)
+        before.update(needed)
+        return sum(size[tensor] for tensor in needed)
+
     for step, module in enumerate(trace):
         own = tensors[module]
         missing = [tensor for tensor in own if tensor not in whole]
-        if missing:
-            found.append(LeafFetch(step, step, sum(size[tensor] for tensor in missing)))
-            live += found[-1].elements
-            whole.update(missing)
+        live += fetch(step, dict.fromkeys(missing, step))
         for _ in [tensor for tensor in own if fetched_for[tensor] < step]:
             tensor, at = queue.popleft()
             fetched_for[tensor] = at
@@ -96,10 +140,7 @@ def leaf_fetches(modules: Sequence[Sequence[int]], limits: GatherLimits) -> list
             if tensor not in whole and tensor not in ahead:
                 ahead[tensor] = at
                 elements += size[tensor]
-        if ahead:
-            found.append(LeafFetch(step, min(ahead.values()), elements))
-            live += elements
-            whole.update(ahead)
+        live += fetch(step, ahead)
         # Between both uses of a module, the later ones run forward and backward.
         again = step < len(modules) and 2 * after[step] < limits.reuse
         for tensor in own:
@@ -122,8 +163,35 @@ def leaf_gathers(world: MethodContext, limits: GatherLimits, value_bytes: float)
     ValueError
         If the context has no profile.
     """
-    starts, modules = LayerStarts.of(world), leaf_modules(world)
-    last = len(modules) - 1
+
+    def gather(fetch: LeafFetch) -> list[JobStage]:
+        return [Send("all_gather", value_bytes * fetch.elements)]
+
+    return fetch_jobs(world, leaf_fetches(leaf_modules(world), limits), gather)
+
+
+def fetch_jobs(
+    world: MethodContext,
+    fetches: Sequence[LeafFetch],
+    gather: Callable[[LeafFetch], Sequence[JobStage]],
+    name: str = "fetch",
+    repeats: Repeats = "exchange",
+) -> list[Job]:
+    """Return a job for each message: it begins at its hook, and its first module waits for it.
+
+    Parameters
+    ----------
+    gather : makes the stages of one message
+    name : begins the names of the jobs
+    repeats : the micro-batches in which they run
+
+    Raises
+    ------
+    ValueError
+        If the context has no profile.
+    """
+    starts = LayerStarts.of(world)
+    last = len(starts.forward_s) - 1
 
     def point(step: int) -> PassPoint:
         if step <= last:
@@ -132,12 +200,13 @@ def leaf_gathers(world: MethodContext, limits: GatherLimits, value_bytes: float)
 
     return [
         Job(
-            f"fetch {number}",
-            (Send("all_gather", value_bytes * fetch.elements),),
+            f"{name} {number}",
+            tuple(gather(fetch)),
             point(fetch.hook),
             point(fetch.first_use),
+            repeats=repeats,
         )
-        for number, fetch in enumerate(leaf_fetches(modules, limits))
+        for number, fetch in enumerate(fetches)
     ]
 
 

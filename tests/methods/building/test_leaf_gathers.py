@@ -21,7 +21,12 @@ NOTHING_AHEAD = GatherLimits(prefetch=0, persistence=0, reuse=0)
 
 def test_without_looking_ahead_each_module_is_gathered_at_its_hook() -> None:
     found = leaf_fetches([[4, 1], [3]], NOTHING_AHEAD)
-    assert found == [LeafFetch(0, 0, 5), LeafFetch(1, 1, 3), LeafFetch(2, 2, 3), LeafFetch(3, 3, 5)]
+    assert found == [
+        LeafFetch(0, 0, 5, 2),
+        LeafFetch(1, 1, 3),
+        LeafFetch(2, 2, 3),
+        LeafFetch(3, 3, 5, 2),
+    ]
 
 
 def test_what_is_used_again_soon_stays() -> None:
@@ -39,7 +44,7 @@ def test_what_is_used_again_soon_stays() -> None:
 
 def test_a_hook_gathers_ahead_until_it_has_enough_in_one_message() -> None:
     found = leaf_fetches([[10], [20], [20], [20]], GatherLimits(30, 0, 10**9, 10**9))
-    assert found == [LeafFetch(0, 0, 10), LeafFetch(0, 1, 40), LeafFetch(1, 3, 20)]
+    assert found == [LeafFetch(0, 0, 10), LeafFetch(0, 1, 40, 2), LeafFetch(1, 3, 20)]
 
 
 def test_gathered_values_stop_gathers_ahead() -> None:
@@ -53,6 +58,17 @@ def test_small_tensors_are_never_gathered() -> None:
     limits = GatherLimits(0, 3, 10**9, 10**9)
     assert persistent_elements(modules, limits) == 7
     assert [fetch.elements for fetch in leaf_fetches(modules, limits)] == [10, 20]
+
+
+def test_what_was_gathered_before_may_go_apart() -> None:
+    # As in the example of leaf_fetches: the last message holds the first module again.
+    found = leaf_fetches([[400], [300], [200]], GatherLimits(250, 10, 10**9, 500), apart=True)
+    assert found == [
+        LeafFetch(0, 0, 400),
+        LeafFetch(0, 1, 300),
+        LeafFetch(1, 5, 400, again=True),
+        LeafFetch(1, 2, 200),
+    ]
 
 
 @given(
@@ -80,6 +96,11 @@ def test_every_module_finds_its_tensors_gathered(
     assert all(
         fetch.elements <= sum(steps[fetch.hook]) for fetch in found if fetch.hook == fetch.first_use
     )
+    # Apart, each tensor comes for the first time once, and as much comes in all.
+    apart = leaf_fetches(modules, limits, apart=True)
+    assert sum(fetch.elements for fetch in apart if not fetch.again) == sharded
+    assert sum(fetch.elements for fetch in apart) == sum(fetch.elements for fetch in found)
+    assert sum(fetch.tensors for fetch in apart) == sum(fetch.tensors for fetch in found)
 
 
 def test_gathers_begin_at_their_hook_and_hold_up_their_first_use() -> None:
