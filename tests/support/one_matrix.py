@@ -37,7 +37,7 @@ def mean(plans: list[CostedGraph], what: str) -> float:
 
 def by_formula(method: Method, ranks: int) -> float:
     """Return what the method's documented expression gives for the one matrix."""
-    options: dict[str, Any] = method.model_dump()
+    options: dict[str, Any] = method.model_dump() | method.wire_names()
     n = ROWS * COLUMNS
     names = {"P": ranks, "n": n, "rows": ROWS, "columns": COLUMNS} | options
     names["k"] = kept(n, options.get("density", 1.0))

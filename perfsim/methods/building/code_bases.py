@@ -20,6 +20,7 @@ __all__ = [
     "BLUEFOG",
     "BYTEPS",
     "DDP",
+    "DEEPSPEED_LAMB",
     "GTOPK",
     "HOROVOD",
     "HOROVOD_FORK",
@@ -73,4 +74,11 @@ BLUEFOG = CodeBase(
     "Bluefog's optimizer",
     True,
     "Bluefog-Lib/bluefog@9ee376a7 bluefog/torch/optimizers.py, step",
+)
+
+DEEPSPEED_LAMB = CodeBase(
+    "DeepSpeed's 1-bit LAMB",
+    True,
+    "deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/fp16/onebit/lamb.py, step: the host reads"
+    " the coefficients of each tensor (item)",
 )
