@@ -157,11 +157,3 @@ def test_bytes_are_a_quarter_of_fp32_and_integers_of_32_bits_as_many(ranks: int)
     found = sent("intsgd", options, ranks)
     assert found == pytest.approx(dense / 4 + 2 * (ranks - 1) / ranks * 4)
     assert found == pytest.approx(by_formula(load_method("intsgd", options), ranks))
-
-
-def test_8_bits_hold_no_sum_of_more_than_127_ranks() -> None:
-    """127 / 127 is 1; 127 / 128 is cut to 0."""
-    method = load_method("intsgd", {})
-    assert method.refusal(MethodContext(127)) == ""
-    assert "leaves no positive integer beyond 127 ranks" in method.refusal(MethodContext(128))
-    assert load_method("intsgd", {"bits": "32"}).refusal(MethodContext(4096)) == ""
