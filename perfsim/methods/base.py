@@ -427,7 +427,8 @@ class Method(BaseModel):
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
-    side), the method's options by name, what `wire_names` adds, and log2, ceil, min and max.
+    side), the method's options by name, what `wire_names` adds, and log2, ceil, lcm, min
+    and max.
 
     An option that has an effect only with certain values of others is marked with ``OnlyWith``. It
     is refused where it is given without these values.

@@ -89,8 +89,9 @@ class ZeroOneAdam(OneBitOptimizer):
     DeepSpeed's own var_freeze_step is 100000. Messages: one, or a tensor each in fp32, as
     `onebit_adam` says.
 
-    Bytes a rank: 2 (P-1)/P x 4 a parameter in dense steps (half of it in half precision), 2 (P-1)/P
-    x 1/8 a parameter and 8 (P-1) in compressed and synchronised ones, none in local ones.
+    Bytes a rank: 2 (P-1)/P x 4 a parameter in dense steps (``dense_share`` of all; half of it in
+    half precision), 2 (P-1)/P x 1/8 a parameter and 8 (P-1) in compressed and synchronised ones
+    (``one_bit_share``), none in local ones.
     Memory: the worker's error and the accumulated update, 4 bytes a parameter each, and the
     server's error, 1/P of one.
     Left out: what `onebit_adam` leaves out; errors cleared once when the variance is frozen.

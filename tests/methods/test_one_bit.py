@@ -283,3 +283,10 @@ def test_the_volume_falls_as_published(name: str, times_less: float, within: flo
 def test_a_share_is_between_0_and_1(share: float) -> None:
     with pytest.raises(RequestError, match="dense_share"):
         load_method("onebit_adam", {"dense_share": share})
+
+
+def test_the_step_exchanges_once_an_iteration() -> None:
+    method = load_method("onebit_adam", {})
+    assert [method.exchanges_each(asked) for asked in (None, False)] == [False, False]
+    with pytest.raises(RequestError, match="exchange in their step, behind the last micro-batch"):
+        method.exchanges_each(True)

@@ -24,6 +24,7 @@ from typing import ClassVar, Literal
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
+from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, fill_up
 from perfsim.methods.base import (
     Compute,
@@ -36,6 +37,7 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.methods.building.code_bases import DEEPSPEED, CodeBase
 from perfsim.methods.building.quantise import two_step
 from perfsim.methods.building.sharded_parameters import in_half
 
@@ -57,10 +59,8 @@ DENSE, ONE_BIT = 1, 0
 DENSE_WIRE = "2 * (P - 1) / P * 4 * n"
 """What a dense iteration sends for a matrix, as part of a method's ``wire``."""
 
-_BLOCK = "(P * P * (1 if P % 8 == 0 else 2 if P % 4 == 0 else 4 if P % 2 == 0 else 8))"
-ONE_BIT_WIRE = f"2 * (P - 1) / P * ceil(n / {_BLOCK}) * {_BLOCK} / 8 + 8 * (P - 1)"
-"""``one_bit_all_reduce`` as part of a method's ``wire``: P * P * 8 / gcd(P, 8) is the block that
-`padded` fills."""
+ONE_BIT_WIRE = "2 * (P - 1) / P * ceil(n / (P * lcm(P, 8))) * P * lcm(P, 8) / 8 + 8 * (P - 1)"
+"""``one_bit_all_reduce`` as part of a method's ``wire``, with its padding."""
 
 _BUFFER = 500_000_000
 """Values that end a dense message (MEMORY_OPT_ALLREDUCE_SIZE)."""
@@ -177,6 +177,8 @@ class OneBitOptimizer(Method):
 
     family: ClassVar[str] = "quantisation"
     fusion: ClassVar[str] = "whole"
+    needs: ClassVar[str] = "DeepSpeed with cupy"
+    runs_in: ClassVar[CodeBase] = DEEPSPEED
     buffers: ClassVar[int] = 0
     """Buffers of the model's size besides those of Adam and the errors."""
 
@@ -193,6 +195,22 @@ class OneBitOptimizer(Method):
             for bucket in buckets
             for stage in one_bit_all_reduce(bucket.elements, world.ranks, pad=pad)
         ]
+
+    def exchanges_each(self, asked: bool | None) -> bool:
+        """Return False: the optimizer's step exchanges, once an iteration.
+
+        Raises
+        ------
+        RequestError
+            If an exchange after each micro-batch is asked for.
+        """
+        if asked:
+            raise RequestError(
+                "exchange_each",
+                "DeepSpeed's 1-bit optimizers exchange in their step, behind the last micro-batch;"
+                " leave it out.",
+            )
+        return False
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit parameters and gradients."""
