@@ -26,6 +26,7 @@ __all__ = [
     "fuse_by_block",
     "fuse_by_compressed_size",
     "fuse_by_cycle",
+    "fuse_by_sent_size",
     "fuse_by_size",
     "fuse_in_groups",
     "fuse_nothing",
@@ -223,6 +224,24 @@ def fuse_by_compressed_size(gradients: Sequence[Gradient], context: FusionContex
     sent_bytes = sum(map(context.message_bytes, gradients))
     full_bytes = sum(gradient.size_bytes for gradient in gradients)
     return fill(gradients, context.message_bytes, limit * sent_bytes / full_bytes)
+
+
+@policy(
+    "sent",
+    summary="MS-AMP: a bucket closes with the tensor that takes what is sent to 25 MiB",
+    limit_bytes=DDP_BUCKET_BYTES,
+)
+def fuse_by_sent_size(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Fill buckets in ready order by what the method sends, closed at the limit as DDP's are.
+
+    A value that is sent in one byte takes one byte of the limit, DDP's bucket_cap_mb, so that
+    buckets hold more values than those of the policy size. The first has no limit of its own.
+
+    References
+    ----------
+    Code: Azure/MS-AMP at 9746ea85, msamp/nn/distributed.py, ``_build_buckets``.
+    """
+    return fill_up(gradients, context.message_bytes, _limit(context, DDP_BUCKET_BYTES))
 
 
 DEAR_GROUP_BYTES = 25 * 2.0**20

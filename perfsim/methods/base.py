@@ -432,7 +432,8 @@ class Method(BaseModel):
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
-    side), the method's options by name, and log2, ceil, min and max.
+    side), the method's options by name, what `wire_names` adds, and log2, ceil, lcm, min
+    and max.
 
     An option that has an effect only with certain values of others is marked with ``OnlyWith``. It
     is refused where it is given without these values.
@@ -510,6 +511,10 @@ class Method(BaseModel):
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""
         return ""
+
+    def wire_names(self) -> dict[str, float]:
+        """Return names that ``wire`` uses besides the options, with their values."""
+        return {}
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes that a rank puts into the bucket's message for one gradient."""

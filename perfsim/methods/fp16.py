@@ -6,14 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
-
-HALF = 2
-"""Bytes of an fp16 element."""
+from perfsim.methods.building.ddp_hooks import HALF, cast, half_hook, uncast
 
 
 class Fp16(Method):
@@ -53,20 +50,13 @@ class Fp16(Method):
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return cast, all-reduce and cast back."""
-        send = Send("all_reduce", float(HALF * bucket.elements))
         if self.library == "ddp":
-            cast = (_cast(bucket.elements), elementwise(bucket.elements, 1))
-            back = (_uncast(bucket.elements),)
-            return [
-                Compute(cast, "compress"),
-                send,
-                Compute(back, "decompress", stream="callback"),
-            ]
+            return half_hook(bucket.elements)
         sizes = [gradient.elements for gradient in bucket.gradients]
         return [
-            Compute(tuple(map(_cast, sizes)), "compress"),
-            send,
-            Compute(tuple(map(_uncast, sizes)), "decompress", earliest="backward"),
+            Compute(tuple(map(cast, sizes)), "compress"),
+            Send("all_reduce", float(HALF * bucket.elements)),
+            Compute(tuple(map(uncast, sizes)), "decompress", earliest="backward"),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
@@ -80,11 +70,3 @@ class Fp16(Method):
     def default_fusion(self) -> str:
         """Return the fusion policy of the library."""
         return "size" if self.library == "ddp" else "threshold"
-
-
-def _cast(elements: int) -> Kernel:
-    return method_code("fp16_cast", elements, elementwise(elements, 1.5))
-
-
-def _uncast(elements: int) -> Kernel:
-    return method_code("fp16_uncast", elements, elementwise(elements, 1.5))

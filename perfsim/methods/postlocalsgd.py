@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
-from perfsim.methods.building.averaging import averages, merged_bucket
+from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint, Round
+from perfsim.methods.building.averaging import averages, by_share, merged_bucket
+from perfsim.methods.building.ddp_hooks import dense_hook
 
 DENSE, LOCAL, AVERAGED = 0, 1, 2
 """Iterations: gradients reduced by all ranks; not; not, and models averaged after the update."""
@@ -55,10 +55,7 @@ class Postlocalsgd(Method):
         reduced = [
             Job(
                 f"{number}",
-                (
-                    Compute((elementwise(bucket.elements, 2),), "compress"),
-                    Send("all_reduce", bucket.size_bytes, group=group),
-                ),
+                tuple(dense_hook(bucket, group)),
                 PassPoint("backward", bucket.ready_s),
             )
             for number, bucket in enumerate(buckets)
@@ -69,9 +66,10 @@ class Postlocalsgd(Method):
     def rounds(self) -> list[Round]:
         """Return the iterations of both phases, weighted by their share."""
         local = 1 - self.dense_share
-        rounds = [
-            Round((DENSE,), self.dense_share),
-            Round((LOCAL,), local * (self.interval - 1) / self.interval),
-            Round((AVERAGED,), local / self.interval),
-        ]
-        return [each for each in rounds if each.count > 0]
+        return by_share(
+            {
+                DENSE: self.dense_share,
+                LOCAL: local * (self.interval - 1) / self.interval,
+                AVERAGED: local / self.interval,
+            }
+        )

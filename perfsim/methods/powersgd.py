@@ -12,6 +12,8 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, OptionError, Round
+from perfsim.methods.building.averaging import by_share
+from perfsim.methods.building.ddp_hooks import dense_hook
 from perfsim.methods.building.low_rank import (
     Orthogonaliser,
     batched_powersgd_hook,
@@ -24,7 +26,11 @@ from perfsim.methods.building.low_rank import (
 
 HOOKS = ("hook", "batched_hook")
 
+DENSE = 2
+"""An iteration before a hook compresses; others are numbered 0 and 1."""
+
 ONLY = {
+    "dense_share": HOOKS,
     "min_compression_rate": ("hook", "package"),
     "same_shape": ("hook",),
     "warm_start": ("after_backward",),
@@ -43,7 +49,9 @@ class Powersgd(Method):
     P. Q of the last iteration is orthonormalised before P = M Q. A matrix is compressed only if
     that shrinks it more than ``min_compression_rate`` times. The hook's last callback synchronises
     the device: the host waits in every bucket's hook, and nothing of it overlaps the backward pass.
-    PyTorch's default is rank 1. Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion,
+    PyTorch's default is rank 1. ``dense_share`` of the iterations come before its hooks compress
+    (start_powerSGD_iter, 1000 of them): buckets are divided by P (2 passes) and all-reduced, and
+    the host does not wait. Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion,
     which ACP-SGD's authors run beside theirs as Power-SGD (buckets of 25 MB). They call it
     "Power-SGD*" where "Power-SGD" is the paper's code. ``same_shape``
     (batch_tensors_with_same_shape, off in PyTorch too) stacks matrices of one shape in a bucket.
@@ -57,10 +65,9 @@ class Powersgd(Method):
     Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix ("package": half of it on average;
     "batched_hook": the bucket's square). Memory: residual of every gradient, P and Q of every
     matrix ("after_backward": a send buffer too; "package" keeps residuals in the gradients;
-    "batched_hook": factors of a square a tensor, more than of a bucket's). Left out: the dense
-    start-up iterations (start_powerSGD_iter, 1000 in PyTorch), the GPU idling while launches catch
-    up after each synchronisation, the Q that a hook without warm start draws on the CPU,
-    half-precision gradients (Gram-Schmidt at any rank).
+    "batched_hook": factors of a square a tensor, more than of a bucket's). Left out: the GPU idling
+    while launches catch up after each synchronisation, the Q that a hook without warm start draws
+    on the CPU, half-precision gradients (Gram-Schmidt at any rank).
     """
 
     summary: ClassVar[str] = "rank-r factors P and Q, two all-reduces in sequence (Power-SGD)"
@@ -71,7 +78,9 @@ class Powersgd(Method):
         " and pulls 72043, 75157; as a rival: lzhangbv/acpsgd@ec75a2a9 README.md and benckmark/"
     )
     family: ClassVar[str] = "low rank"
-    wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (rows + columns) * r"
+    wire: ClassVar[str] = (
+        "2 * (P - 1) / P * 4 * (dense_share * n + (1 - dense_share) * (rows + columns) * r)"
+    )
 
     rank: int = Field(4, ge=1, description="rank of the factors")
     variant: Literal["hook", "batched_hook", "after_backward", "package"] = Field(
@@ -87,6 +96,9 @@ class Powersgd(Method):
     )
     warm_start: bool = Field(True, description="after_backward: start from Q of the last step")
     same_shape: bool = Field(False, description="hook: matrices of one shape in one product")
+    dense_share: float = Field(
+        0.0, ge=0, le=1, description="hooks: share of iterations before they compress"
+    )
 
     @model_validator(mode="after")
     def _known_in_the_variant(self) -> Self:
@@ -102,8 +114,13 @@ class Powersgd(Method):
         return "size" if self.variant in HOOKS else "whole"
 
     def rounds(self) -> list[Round]:
-        """Return one iteration; for the package one that sends Q and one that sends P."""
-        return [Round((0, 1))] if self.variant == "package" else [Round()]
+        """Return one iteration; for the package one that sends Q and one that sends P.
+
+        Where hooks start dense, both kinds of iterations are weighted by their share.
+        """
+        if self.variant == "package":
+            return [Round((0, 1))]
+        return by_share({DENSE: self.dense_share, 0: 1 - self.dense_share})
 
     def compressed(self, gradient: Gradient) -> bool:
         """Tell whether a gradient is factored."""
@@ -116,6 +133,8 @@ class Powersgd(Method):
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the exchanges of the factors and of the rest, and their products."""
+        if iteration == DENSE:
+            return dense_hook(bucket)
         kernel = self.orthogonalisation
         if self.variant == "batched_hook":
             return batched_powersgd_hook(bucket.elements, self.rank, kernel)
@@ -133,6 +152,8 @@ class Powersgd(Method):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of a matrix's factors in this iteration, or those of the vector."""
+        if iteration == DENSE:
+            return gradient.size_bytes
         if self.variant == "batched_hook":
             side = ceil(sqrt(gradient.elements))
             return float(FLOAT * 2 * side * min(self.rank, side))

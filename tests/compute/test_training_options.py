@@ -281,7 +281,7 @@ def test_half_as_wide_gradients_halve_what_dense_methods_send() -> None:
     # fp16 sends two bytes by itself; FSDP, ZeRO and Megatron-LM gather parameters too, in fp32, all
     # but the last layer twice with FSDP; InternEvo's owners broadcast them.
     gathered = 2 - HEAD / PARAMETERS
-    shares = {"fp16": 1.0, "fsdp": (gathered + 0.5) / (gathered + 1), "zero": 2 / 3}
+    shares = {"bf16": 1.0, "fp16": 1.0, "fsdp": (gathered + 0.5) / (gathered + 1), "zero": 2 / 3}
     shares |= {"distributed_optimizer": 3 / 4, "hybrid_zero": 2 / 3}
     dense = [name for name in method_names() if method_class(name).family == "dense"]
     assert {"ssgd", "dear", "p3", "bytescheduler", "byteps", *shares} <= set(dense)

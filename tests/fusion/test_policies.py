@@ -71,7 +71,7 @@ def test_what_is_no_policy_is_listed_nowhere() -> None:
         fusion.load_policy("asx")
     assert str(error.value) == (
         "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear,"
-        " dear_tuned, groups, hybrid_zero, megatron, mgwfbp, none, optimal, size, threshold,"
+        " dear_tuned, groups, hybrid_zero, megatron, mgwfbp, none, optimal, sent, size, threshold,"
         " whole, zero."
     )
 

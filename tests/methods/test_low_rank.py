@@ -285,3 +285,27 @@ def test_bytes_on_the_wire_by_variant(rows: int, columns: int, rank: int, ranks:
     assert plan(square, (rows, columns), ranks=ranks).sent_bytes == pytest.approx(
         share * 2 * side * min(rank, side)
     )
+
+
+def test_the_hooks_start_dense() -> None:
+    """Each bucket is divided (2 passes) and all-reduced; weights are those of the shares."""
+    dense, both, compressed = (
+        schedule(
+            profile([(64, 128)], [0.01]),
+            load_method("powersgd", {"rank": 1, "dense_share": share}),
+            fusion.load_policy("size").fuse,
+            hand_device(),
+            ring_cluster(4, "1GB/s,1ms"),
+        )
+        for share in (1, 0.25, 0)
+    )
+    assert [one.count for one in both] == [0.25, 0.75]
+    assert [one.graph.tasks for one in both] == [one.graph.tasks for one in (*dense, *compressed)]
+    assert [one.sent_bytes for one in dense] == [pytest.approx(2 * 3 / 4 * 4 * 8192)]
+    method = load_method("powersgd", {"dense_share": 1})
+    assert (kernels(method, 2), sends(method, 2)) == ([[elementwise(8256, 2)]], [4 * 8256])
+
+
+def test_only_hooks_start_dense() -> None:
+    with pytest.raises(RequestError, match="is only for variant hook or batched_hook"):
+        load_method("powersgd", {"variant": "package", "dense_share": 0.1})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, lcm, log2
 from typing import Any
 
 from perfsim import fusion
@@ -37,10 +37,10 @@ def mean(plans: list[CostedGraph], what: str) -> float:
 
 def by_formula(method: Method, ranks: int) -> float:
     """Return what the method's documented expression gives for the one matrix."""
-    options: dict[str, Any] = method.model_dump()
+    options: dict[str, Any] = method.model_dump() | method.wire_names()
     n = ROWS * COLUMNS
     names = {"P": ranks, "n": n, "rows": ROWS, "columns": COLUMNS} | options
     names["k"] = kept(n, options.get("density", 1.0))
     names["r"] = min(options.get("rank", ROWS), ROWS, COLUMNS)
-    functions = {"log2": log2, "ceil": ceil, "min": min, "max": max}
+    functions = {"log2": log2, "ceil": ceil, "lcm": lcm, "min": min, "max": max}
     return float(eval(method.wire, {"__builtins__": {}}, names | functions))

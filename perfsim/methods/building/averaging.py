@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError, shown
@@ -22,6 +22,7 @@ from perfsim.methods.base import (
 __all__ = [
     "averages",
     "by_schedule",
+    "by_share",
     "from_first_ranks",
     "merged_bucket",
     "neighbours",
@@ -40,6 +41,17 @@ def periodic(interval: int) -> list[Round]:
     """
     exchange = Round((0,), 1)
     return [Round((LOCAL_ITERATION,), interval - 1), exchange] if interval > 1 else [exchange]
+
+
+def by_share(shares: Mapping[int, float]) -> list[Round]:
+    """Return a round for each kind of iteration that occurs, weighted by its share or number.
+
+    Examples
+    --------
+    >>> [(one.iterations, one.count) for one in by_share({1: 0.25, 2: 0.0, 0: 0.75})]
+    [((1,), 0.25), ((0,), 0.75)]
+    """
+    return [Round((kind,), share) for kind, share in shares.items() if share > 0]
 
 
 def by_schedule(schedule: str) -> list[Round]:

@@ -20,6 +20,8 @@ __all__ = [
     "BLUEFOG",
     "BYTEPS",
     "DDP",
+    "DEEPSPEED",
+    "DEEPSPEED_LAMB",
     "GTOPK",
     "HOROVOD",
     "HOROVOD_FORK",
@@ -73,4 +75,18 @@ BLUEFOG = CodeBase(
     "Bluefog's optimizer",
     True,
     "Bluefog-Lib/bluefog@9ee376a7 bluefog/torch/optimizers.py, step",
+)
+
+DEEPSPEED = CodeBase(
+    "DeepSpeed's engine and FP16_Optimizer",
+    False,
+    "deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/fp16/fused_optimizer.py: a group of"
+    " parameters is one tensor, so that the update has few launches",
+)
+
+DEEPSPEED_LAMB = CodeBase(
+    "DeepSpeed's 1-bit LAMB",
+    True,
+    "deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/fp16/onebit/lamb.py, step: the host reads"
+    " the coefficients of each tensor (item)",
 )

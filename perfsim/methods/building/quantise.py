@@ -26,7 +26,7 @@ from math import ceil
 from typing import Literal
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
-from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Moment, Send
 from perfsim.methods.building.queued_kernels import in_turn
 
 __all__ = [
@@ -171,6 +171,7 @@ def two_step(
     middle: Sequence[Kernel],
     decode: Sequence[Kernel],
     ranks: int,
+    earliest: Moment = "backward",
 ) -> list[JobStage]:
     """Return the two-step exchange, in which each rank adds up 1/P of every message.
 
@@ -178,7 +179,7 @@ def two_step(
     all-gather sends the scales to all. ``middle`` decodes the P pieces, adds them up and encodes
     the sum. All-gathers of the sums give every rank the whole, which ``decode`` unpacks. Each rank
     sends 2 (P-1)/P of a message in all, however many ranks there are. All of this runs after the
-    backward pass, where the implementations call it.
+    backward pass, where the implementations call it, or after the update (``earliest``).
 
     Examples
     --------
@@ -190,15 +191,15 @@ def two_step(
     scales = [scales_bytes * ranks] if scales_bytes else []
 
     def sends(collective: str, sizes: Sequence[float]) -> list[JobStage]:
-        return [Send(collective, float(size), earliest="backward") for size in sizes]
+        return [Send(collective, float(size), earliest=earliest) for size in sizes]
 
     return [
-        Compute(tuple(encode), "compress", earliest="backward"),
+        Compute(tuple(encode), "compress", earliest=earliest),
         *sends("all_to_all", shared_bytes),
         *sends("all_gather", scales),
-        Compute(tuple(middle), "compress", earliest="backward"),
+        Compute(tuple(middle), "compress", earliest=earliest),
         *sends("all_gather", [*shared_bytes, *scales]),
-        Compute(tuple(decode), "decompress", earliest="backward"),
+        Compute(tuple(decode), "decompress", earliest=earliest),
     ]
 
 
