@@ -90,8 +90,8 @@ class Diloco(OuterSteps):
     The defaults are those of OpenDiLoCo's train_diloco_torch.py, but for the worker, which is a
     rank there (``worker`` rank). OpenDiLoCo over the internet (train_fsdp.py with hivemind):
     ``inner`` whole, ``outer_device`` cpu, ``compression`` none or fp16. INTELLECT-1 (prime):
-    ``inner`` fsdp, ``outer_device`` cpu, ``compression`` int8, ``interval`` 100, and `fusion`
-    block, as prime sends a block at a time.
+    ``inner`` fsdp, ``outer_device`` cpu, ``compression`` int8, ``interval`` 100, `fusion` block, as
+    prime sends a block at a time, and `reduce_dtype` bf16.
 
     Bytes a rank: 2 (N-1)/N x 4 / interval a parameter among N workers, half of it as fp16; as int8
     a quarter and the tables; and what stays in a node. Memory: fp32 copies of old parameters and of

@@ -1,4 +1,8 @@
-"""SparseLoCo: workers train by themselves and exchange the largest parts of their changes."""
+"""SparseLoCo: workers train by themselves and exchange the largest parts of their changes.
+
+Launches are the operations of templar's code, counted while it ran on PyTorch 2.13; passes are
+counted from what each of them reads and writes.
+"""
 
 from __future__ import annotations
 
@@ -100,9 +104,9 @@ class Sparseloco(OuterSteps):
 
     ``value_bits`` 8: a byte a value, as both codes send the 4 bins. 2 is the paper's count, 32
     leaves rounding out. ``index_bits`` 64 is what CCLoco sends, without packing. The defaults are
-    those of templar's hparams.json, but for its exchange (``exchange`` object_store), ``inner``
-    (fsdp) and ``offload``, which a user of it sets. Its authors' experiments, CCLoco: ``worker``
-    rank, ``index_bits`` 64, and 15 iterations; they keep as many values of a vector as of a matrix.
+    those of templar's hparams.json. Templar as a whole is ``inner`` fsdp, ``exchange`` object_store
+    and ``offload`` yes. Its authors' experiments (CCLoco) are ``worker`` rank, ``index_bits`` 64
+    and ``interval`` 15; they keep as large a share of a vector as of a matrix, templar all of it.
 
     Bytes a rank: (N-1) x ((12 + 8) / 8 k + 20 a tensor) / interval among N workers, with k values
     kept, n topk / chunk^2 of matrices that chunks divide; with the object store once in place of

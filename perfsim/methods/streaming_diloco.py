@@ -71,8 +71,8 @@ class StreamingDiloco(OuterSteps):
     ``wire_bits`` 8 is torchft's should_quantize. Each row of a tensor is scaled and rounded to 8
     bits, with a scale of 4 bytes; a vector's values are rows (8 bytes each), and so are those of
     tensors that `fusion` puts in one buffer. Rows are shared out by an all-to-all, added up and
-    rounded again, and gathered. 4 is the paper's width, in the same exchange without scales: its
-    own exchange was not read.
+    rounded again, and gathered. 4 is the paper's width by a summary of it (emergentmind.com), in
+    the same exchange without scales: the paper's own exchange was not read.
 
     The defaults are those of torchft's train_diloco.py for streaming, but for the backup, which it
     keeps on the GPU. torchtitan's are ``interval`` 5, ``fragments`` 1 and ``sync_delay`` 0. Peak

@@ -14,7 +14,8 @@ References
 PrimeIntellect-ai/OpenDiloco@a5b7236b open_diloco/train_diloco_torch.py (a rank),
 open_diloco/train_fsdp.py (a node: FSDP's NO_SHARD around the whole model; its first rank sends);
 PrimeIntellect-ai/prime@01baf166 src/zeroband/train.py and comms.py (a node: fully_shard; a process
-group of its own for each place in a node).
+group of its own for each place in a node). Outer optimizer: PyTorch 2.13 torch/optim/sgd.py,
+_multi_tensor_sgd.
 """
 
 from __future__ import annotations
