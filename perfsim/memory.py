@@ -251,7 +251,7 @@ def _stage_state(
         for name in ("parameters", "gradients", "optimizer")
     )
     sharding = Sharding(parameters, gradients, optimizer)
-    if setup.method.shards_parameters:
+    if setup.method.gathers_units():
         known, key = split.parts.divided.answers, ("units", part.content)
         if key not in known:
             known[key] = fsdp_sharding(part.layers, 1, whole=part.whole)
@@ -345,7 +345,7 @@ def _regime(setup: Setup, kept: MethodState) -> str:
     that divide models keep parameters in 16 bits.
     """
     precision = setup.profile.precision
-    divided = setup.method.shards_parameters or setup.split is not None
+    divided = setup.method.gathers_units() or setup.split is not None
     if divided and precision.startswith("amp-"):
         return precision.removeprefix("amp-")
     return _HALF.get(precision, precision) if kept.half else precision
@@ -359,7 +359,7 @@ def _state(
     shares = method.kept_share(world)
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
     sharding = Sharding(*each)
-    if method.shards_parameters and defined:
+    if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
@@ -405,7 +405,7 @@ def memory_note(
     if batch == 0:
         costs = Costs(setup.device, setup.cluster)
         share = setup.method.kept_share(costs.context(setup.profile))["parameters"]
-        shared = setup.method.shards_parameters or share < 1.0
+        shared = setup.method.gathers_units() or share < 1.0
         ways = [] if shared else ["`method` fsdp"]
         ways += [] if setup.scenario.recompute == "full" else ["`recompute` full"]
         ways += ["more GPUs"] if shared else []

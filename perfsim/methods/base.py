@@ -424,7 +424,8 @@ class Method(BaseModel):
     - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
       next forward pass
     - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
-    - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs
+    - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs, so that
+      what ``memory_in`` says of gathered units is counted by the units of the model
     - ``gathers_parameters``: whether its all-gathers bring parameters, not ranks' messages that are
       held until all are decoded
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
@@ -551,6 +552,10 @@ class Method(BaseModel):
         The update runs on the optimizer's share.
         """
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
+
+    def gathers_units(self) -> bool:
+        """Tell whether parameters are gathered unit by unit with these options."""
+        return self.shards_parameters
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps its state, where gradients are exchanged ``each`` time.

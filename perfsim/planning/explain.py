@@ -327,7 +327,7 @@ def waiting_times(
     buckets : exposed communication, as `exposed` returns it
     """
     parallel, scenario = prediction.parallel, setup.scenario
-    if parallel is None and not setup.method.shards_parameters:
+    if parallel is None and not setup.method.gathers_units():
         return []
     axes = set(AXIS_WORDS.values())
     found = [("pipeline bubble", parallel.bubble_s if parallel else 0.0)]

@@ -31,8 +31,10 @@ __all__ = [
 ]
 
 
-def periodic(interval: int) -> list[Round]:
-    """Return ``interval`` - 1 local iterations and one exchanging iteration, numbered 0.
+def periodic(interval: int, between: int = LOCAL_ITERATION) -> list[Round]:
+    """Return ``interval`` - 1 iterations between two exchanges and one that exchanges, numbered 0.
+
+    ``between`` is the number of the former, where something is exchanged in them too.
 
     Examples
     --------
@@ -40,7 +42,7 @@ def periodic(interval: int) -> list[Round]:
     [((-1,), 3), ((0,), 1)]
     """
     exchange = Round((0,), 1)
-    return [Round((LOCAL_ITERATION,), interval - 1), exchange] if interval > 1 else [exchange]
+    return [Round((between,), interval - 1), exchange] if interval > 1 else [exchange]
 
 
 def by_share(shares: Mapping[int, float]) -> list[Round]:

@@ -12,7 +12,10 @@ from perfsim.collectives.hops import Hops
 from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.kernel import FLOAT, Kernel
 
-__all__ = ["busiest_server", "cpu_sum", "received", "to_gpu", "to_host"]
+__all__ = ["busiest_server", "cpu_passes", "cpu_sum", "received", "to_gpu", "to_host"]
+
+_SUM_PASSES = 3
+"""Passes of a sum: both terms are read, one is written."""
 
 
 def to_host(elements: int) -> Kernel:
@@ -46,6 +49,19 @@ def cpu_sum(elements: int) -> Kernel:
     ('cpu_sum', 0)
     """
     return Kernel("cpu_sum", elements, float(FLOAT * elements), launches=0)
+
+
+def cpu_passes(elements: int, passes: float) -> Kernel:
+    """Return the host's work that reads and writes fp32 values ``passes`` times in all.
+
+    It takes as long as sums that move as many bytes.
+
+    Examples
+    --------
+    >>> cpu_passes(250, 3) == cpu_sum(250), cpu_passes(250, 6) == cpu_sum(500)
+    (True, True)
+    """
+    return cpu_sum(round(elements * passes / _SUM_PASSES))
 
 
 def received(elements: int) -> Kernel:
