@@ -535,11 +535,12 @@ class Method(BaseModel):
         return bool(asked)
 
     def kept_share(self, world: MethodContext) -> dict[str, float]:
-        """Return the share of parameters, gradients and optimizer state that a rank keeps.
-
-        The update runs on the optimizer's share.
-        """
+        """Return the share of parameters, gradients and optimizer state that a rank keeps."""
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
+
+    def update_share(self, world: MethodContext) -> float:
+        """Return the share of the update's time that a rank takes: that of the state it keeps."""
+        return self.kept_share(world)["optimizer"]
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps its state, where gradients are exchanged ``each`` time.

@@ -19,6 +19,7 @@ from typing import NamedTuple
 __all__ = [
     "BLUEFOG",
     "BYTEPS",
+    "COCKTAILSGD",
     "DDP",
     "GTOPK",
     "HOROVOD",
@@ -73,4 +74,11 @@ BLUEFOG = CodeBase(
     "Bluefog's optimizer",
     True,
     "Bluefog-Lib/bluefog@9ee376a7 bluefog/torch/optimizers.py, step",
+)
+
+COCKTAILSGD = CodeBase(
+    "CocktailSGD's trainer",
+    True,
+    "DS3Lab/CocktailSGD@4819ed75 data_parallel/dist_dp_cocktail_sgd.py, optimizer_step: it joins"
+    " the thread that exchanges",
 )
