@@ -421,6 +421,8 @@ class Method(BaseModel):
     - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
       next forward pass
     - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
+    - ``holds_gathers``: whether it decodes nothing of what a compressing method gathers in an
+      iteration before all of it is there; else ``memory_bytes`` counts what it holds at once
     - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
@@ -446,6 +448,7 @@ class Method(BaseModel):
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
     works_alone: ClassVar[bool] = False
+    holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
 

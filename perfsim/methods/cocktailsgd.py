@@ -171,7 +171,7 @@ class Cocktailsgd(InStep):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the global model, the masks and the owner's error."""
         elements = sum(gradient.elements for gradient in gradients)
-        return (_HALF + _MASK) * elements + _HALF * -(-elements // ranks)
+        return float((_HALF + _MASK) * elements + _HALF * -(-elements // ranks))
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that parameters have 16 bits, and gradients 16 and fp32 ones beside them."""

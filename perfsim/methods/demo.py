@@ -38,7 +38,8 @@ class Demo(InStep):
     Bytes a rank: (P-1) topk (index_bytes + 4) for each chunk, 0.094 (P-1) a parameter by default
     where 64 divides both sides of all matrices. A rank receives as much: with 16-bit values it is
     more than a ring all-reduce of 16-bit gradients from 52 ranks on.
-    Memory: the momentum, one value a parameter.
+    Memory: the momentum, one value a parameter; of the largest tensor what all ranks send, twice
+    (the lists, and what they are concatenated into).
     Left out: weight decay (off by default); casts of indices narrower than 8 bytes. Products of
     16-bit values are priced as of fp32, top-k of many short chunks as of one long vector. A tensor
     of more than two axes counts as a matrix of its first axis and the rest: the code takes vectors
@@ -56,6 +57,7 @@ class Demo(InStep):
     wire: ClassVar[str] = "(P - 1) * n / chunk**2 * min(topk, chunk**2) * (index_bytes + 4)"
     fusion: ClassVar[str] = "none"
     works_alone: ClassVar[bool] = True
+    holds_gathers: ClassVar[bool] = False
 
     chunk: int = Field(64, ge=1, le=4096, description="largest side of a chunk")
     topk: int = Field(32, ge=1, le=4096**2, description="coefficients sent of each chunk")
@@ -116,8 +118,9 @@ class Demo(InStep):
         return (self.index_bytes + gradient.value_bytes) * self.sent_values(gradient)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the momentum, which is as wide as the gradients."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        """Return the bytes of the momentum, and of the lists of the tensor with most values."""
+        lists = max((self.message_bytes(one, 0) for one in gradients), default=0.0)
+        return sum(one.size_bytes for one in gradients) + 2 * ranks * lists
 
 
 _INDEX = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from perfsim.methods.building.tensor_lists import gathered_in_list
 from perfsim.methods.cocktailsgd import Cocktailsgd
 from perfsim.methods.demo import Demo
 from perfsim.methods.thc import Thc
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
@@ -195,6 +198,18 @@ def test_demo_goes_tensor_by_tensor_whatever_the_fusion() -> None:
 def test_demo_on_one_gpu_runs_its_kernels_and_sends_nothing() -> None:
     alone = plan(demo(), model([4096], [5.0]), cluster=ring_cluster(1, "1GB/s,1us"))
     assert alone.calls == 0 and names(alone, "compress") and names(alone, "decompress")
+
+
+def test_demo_holds_the_lists_of_one_tensor_at_a_time() -> None:
+    """Momentum of 512 x 256 and 64 x 64 values; 32 x 32 pairs of 12 bytes from 8 ranks, twice."""
+    gradients = [matrix(512, 256), matrix(64, 64)]
+    assert demo().memory_bytes(gradients, 8) == 4 * (512 * 256 + 4096) + 2 * 8 * 12 * 1024
+    asked = {"model": "gpt2", "gpu": "a100", "gpus": 64, "net": "ib100"}
+    messages = [
+        predict(make_scenario(asked | {"method": name})).memory_bytes["messages"]
+        for name in ("demo", "topk")
+    ]
+    assert messages[0] == 0.0 < messages[1]
 
 
 # CocktailSGD.
@@ -444,7 +459,7 @@ def test_more_workers_never_send_less(name: str) -> None:
     sent = [sent_bytes(load_method(name, {}), ranks, gradient((1024, 1024))) for ranks in (2, 4, 8)]
     # Cocktail rounds each owner's chunk down to whole buckets: up to 128 sampled values an owner.
     slack = 2 * 8 * (128 / 8 + 128 * 4 / 8) if name == "cocktailsgd" else 0.0
-    assert all(more >= less - slack for less, more in zip(sent, sent[1:], strict=False))
+    assert all(more >= less - slack for less, more in pairwise(sent))
     assert sent[0] < n * 4  # less than a ring all-reduce of fp32 values
 
 
