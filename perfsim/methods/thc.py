@@ -49,8 +49,8 @@ class Thc(InStep):
     become the gradients. Slices overlap among each other, compression with messages too.
 
     Inside a node the code adds nothing up: each GPU sends indices for its share of the slice, made
-    with its own norm, and the pulled shares are all-gathered. On one node only that runs. Each node
-    has a server; ``servers`` are further ones on machines without GPUs.
+    with its own norm, and the pulled shares are all-gathered. One node runs that gather alone. Each
+    node has a server; ``servers`` are further ones on machines without GPUs.
 
     Bytes a rank, one GPU a node: (P-1)/P x (0.5 + 1) a padded value, and 0.0005 for the norms.
     Memory: error and rotated gradient in fp32, a buffer of one byte a value, random signs.
