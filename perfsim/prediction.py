@@ -372,7 +372,7 @@ def memory_of(setup: Setup, rounds: Sequence[CostedGraph]) -> dict[str, float]:
 
 def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> float:
     """Return the bytes that a compressing method gathers from all ranks before it decodes them."""
-    if setup.method.family not in _DECODED or setup.method.gathers_parameters:
+    if setup.method.family not in _DECODED or not setup.method.holds_gathers:
         return 0.0
     return max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
 

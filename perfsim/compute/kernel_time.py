@@ -9,7 +9,7 @@ GPUs, models and sources left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = [
     "cast_time",
     "kernel_shares",
     "model_time",
+    "newton_schulz_flops",
     "work_time",
 ]
 
@@ -393,13 +394,22 @@ def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompu
     return 0.0 if one.kind == "attention" else _PRODUCTS_AGAIN * _seconds(one, batch, rates, work)
 
 
+def newton_schulz_flops(shape: Sequence[int]) -> float:
+    """Return the operations that orthogonalise a matrix in Muon, or each of a stack of matrices.
+
+    Examples
+    --------
+    >>> newton_schulz_flops((2, 3)), newton_schulz_flops((4, 3, 2))
+    (320.0, 1280.0)
+    """
+    short, long = sorted(shape[-2:])
+    each = 4.0 * short**2 * long + 2.0 * short**3
+    return prod(shape[:-2]) * _NEWTON_SCHULZ_STEPS * each
+
+
 def _newton_schulz_s(work: ModelWork, rates: KernelRates) -> float:
     """Return how long Muon's products take, on one GPU and in the precision of the passes [s]."""
-    flops = 0.0
-    for shape, count in work.matrices:
-        short, long = sorted(shape[-2:])
-        each = 4.0 * short**2 * long + 2.0 * short**3
-        flops += count * prod(shape[:-2]) * _NEWTON_SCHULZ_STEPS * each
+    flops = sum(count * newton_schulz_flops(shape) for shape, count in work.matrices)
     return flops / rates.flops_per_s["product"]
 
 

@@ -424,10 +424,10 @@ class Method(BaseModel):
     - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
       next forward pass
     - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
+    - ``holds_gathers``: whether it decodes nothing of what a compressing method gathers in an
+      iteration before all of it is there; else ``memory_bytes`` counts what it holds at once
     - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs, so that
       what ``memory_in`` says of gathered units is counted by the units of the model
-    - ``gathers_parameters``: whether its all-gathers bring parameters, not ranks' messages that are
-      held until all are decoded
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
 
@@ -453,8 +453,8 @@ class Method(BaseModel):
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
     works_alone: ClassVar[bool] = False
+    holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
-    gathers_parameters: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
 
     @model_validator(mode="before")
@@ -547,15 +547,16 @@ class Method(BaseModel):
         return bool(asked)
 
     def kept_share(self, world: MethodContext) -> dict[str, float]:
-        """Return the share of parameters, gradients and optimizer state that a rank keeps.
-
-        The update runs on the optimizer's share.
-        """
+        """Return the share of parameters, gradients and optimizer state that a rank keeps."""
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
 
     def gathers_units(self) -> bool:
         """Tell whether parameters are gathered unit by unit with these options."""
         return self.shards_parameters
+
+    def update_share(self, world: MethodContext) -> float:
+        """Return the share of the update's time that a rank takes: that of the state it keeps."""
+        return self.kept_share(world)["optimizer"]
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps its state, where gradients are exchanged ``each`` time.

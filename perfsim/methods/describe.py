@@ -89,7 +89,7 @@ def fidelity(cls: type[Method]) -> str:
     method = cls()
     kept = method.in_effect()
     stated = [f"{name} {kept[name]:g}" for name in _FIDELITY if name in kept]
-    quantises = cls.family in ("dense", "quantisation") and not cls.gathers_parameters
+    quantises = cls.family in ("dense", "quantisation") and cls.holds_gathers
     if stated or not cls.lossy or not quantises:
         return ", ".join(stated)
     bits = round(8 * method.message_bytes(_LARGE, 0) / _LARGE.elements, 1)

@@ -89,7 +89,7 @@ class Sdp4bit(Method):
         " + (outer_bits / 8 * n + 4 * max(ceil(n / gradient_block), P)"
         " if quantise_gradients else 4 * n))"
     )
-    gathers_parameters: ClassVar[bool] = True
+    holds_gathers: ClassVar[bool] = False
 
     quantise_weights: bool = Field(True, description="gather quantised differences of weights")
     weight_bits: Annotated[Literal[4, 8], OnlyWith(quantise_weights=True)] = Field(

@@ -149,7 +149,7 @@ class Zeropp(Method):
         " if quantise_gradients else 4 * n))"
     )
     fusion: ClassVar[str] = "zero"
-    gathers_parameters: ClassVar[bool] = True
+    holds_gathers: ClassVar[bool] = False
 
     quantise_weights: bool = Field(True, description="gather parameters in a byte a value (qwZ)")
     partition: int = Field(

@@ -630,11 +630,11 @@ def _optimizer_share(
 
     Experts are shared by those ranks alone that have the same.
     """
-    share = method.kept_share(costs.context(profile))["optimizer"]
+    share = method.update_share(costs.context(profile))
     if not stage.experts or "experts" not in costs.axes:
         return share
     among = replace(costs, cluster=costs.axes["experts"])
-    own = method.kept_share(among.context(profile))["optimizer"]
+    own = method.update_share(among.context(profile))
     experts = sum(one.elements for one in profile.gradients if one.name in stage.experts)
     return share + (own - share) * experts / profile.elements
 

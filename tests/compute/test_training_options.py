@@ -279,10 +279,13 @@ def sent_bytes(method: str, reduce_dtype: str) -> float:
 
 def test_half_as_wide_gradients_halve_what_dense_methods_send() -> None:
     # fp16 sends two bytes by itself; FSDP, ZeRO and Megatron-LM gather parameters too, in fp32, all
-    # but the last layer twice with FSDP; InternEvo's owners broadcast them.
+    # but the last layer twice with FSDP; InternEvo's owners broadcast them. Muon's owners bring the
+    # convolutions (all but the last layer and 53,120 values of normalisations), 3 more for 53.
     gathered = 2 - HEAD / PARAMETERS
     shares = {"bf16": 1.0, "fp16": 1.0, "fsdp": (gathered + 0.5) / (gathered + 1), "zero": 2 / 3}
     shares |= {"distributed_optimizer": 3 / 4, "hybrid_zero": 2 / 3}
+    brought = (PARAMETERS - HEAD - 53_120 + 3 * 64 * 3 * 7 * 7) / (2 * PARAMETERS)
+    shares["distributed_muon"] = (brought + 0.5) / (brought + 1)
     dense = [name for name in method_names() if method_class(name).family == "dense"]
     assert {"ssgd", "dear", "p3", "bytescheduler", "byteps", *shares} <= set(dense)
     for name in dense:

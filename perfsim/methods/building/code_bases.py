@@ -19,6 +19,7 @@ from typing import NamedTuple
 __all__ = [
     "BLUEFOG",
     "BYTEPS",
+    "COCKTAILSGD",
     "DDP",
     "DEEPSPEED",
     "DEEPSPEED_LAMB",
@@ -89,4 +90,11 @@ DEEPSPEED_LAMB = CodeBase(
     True,
     "deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/fp16/onebit/lamb.py, step: the host reads"
     " the coefficients of each tensor (item)",
+)
+
+COCKTAILSGD = CodeBase(
+    "CocktailSGD's trainer",
+    True,
+    "DS3Lab/CocktailSGD@4819ed75 data_parallel/dist_dp_cocktail_sgd.py, optimizer_step: it joins"
+    " the thread that exchanges",
 )
