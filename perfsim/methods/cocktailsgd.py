@@ -14,9 +14,9 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, MethodState, PassPoint, Send
 from perfsim.methods.building.code_bases import COCKTAILSGD, CodeBase
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
+from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.quantise import STREAM
 from perfsim.methods.building.sparsify import exact
-from perfsim.methods.building.tensor_lists import InStep
 
 _SAMPLED = "(ceil(ceil(n / P) / (1 / random_ratio // 1)) // bucket * bucket)"
 _OF_SAMPLED = f"(topk_ratio * {_SAMPLED} // 1)"

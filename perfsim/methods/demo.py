@@ -12,8 +12,9 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise, gemm
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint
+from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.sparsify import exact
-from perfsim.methods.building.tensor_lists import InStep, gathered_in_list
+from perfsim.methods.building.tensor_lists import gathered_in_list
 
 
 class Demo(InStep):

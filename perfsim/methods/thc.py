@@ -14,7 +14,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, OptionError, PassPoint, Send
 from perfsim.methods.building.code_bases import BYTEPS, CodeBase
 from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, to_gpu, to_host
-from perfsim.methods.building.tensor_lists import InStep
+from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.tensor_slices import split_whole, too_many
 from perfsim.methods.byteps import Byteps
 

@@ -288,5 +288,5 @@ def test_a_share_is_between_0_and_1(share: float) -> None:
 def test_the_step_exchanges_once_an_iteration() -> None:
     method = load_method("onebit_adam", {})
     assert [method.exchanges_each(asked) for asked in (None, False)] == [False, False]
-    with pytest.raises(RequestError, match="exchange in their step, behind the last micro-batch"):
+    with pytest.raises(RequestError, match="after the last micro-batch"):
         method.exchanges_each(True)

@@ -24,13 +24,11 @@ from typing import ClassVar, Literal
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, fill_up
 from perfsim.methods.base import (
     Compute,
     Job,
     JobStage,
-    Method,
     MethodContext,
     MethodState,
     Moment,
@@ -38,6 +36,7 @@ from perfsim.methods.base import (
     Send,
 )
 from perfsim.methods.building.code_bases import DEEPSPEED, CodeBase
+from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.quantise import two_step
 from perfsim.methods.building.sharded_parameters import in_half
 
@@ -168,7 +167,7 @@ def on_compute(
     return Compute((kernel,), kind, earliest=earliest)
 
 
-class OneBitOptimizer(Method):
+class OneBitOptimizer(InStep):
     """An optimizer of DeepSpeed that exchanges one bit a value in most of its steps.
 
     In half precision a group of parameters is one fp32 tensor (FP16_Optimizer), so that all
@@ -195,22 +194,6 @@ class OneBitOptimizer(Method):
             for bucket in buckets
             for stage in one_bit_all_reduce(bucket.elements, world.ranks, pad=pad)
         ]
-
-    def exchanges_each(self, asked: bool | None) -> bool:
-        """Return False: the optimizer's step exchanges, once an iteration.
-
-        Raises
-        ------
-        RequestError
-            If an exchange after each micro-batch is asked for.
-        """
-        if asked:
-            raise RequestError(
-                "exchange_each",
-                "DeepSpeed's 1-bit optimizers exchange in their step, behind the last micro-batch;"
-                " leave it out.",
-            )
-        return False
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit parameters and gradients."""

@@ -1,4 +1,4 @@
-"""All-gathers into lists of tensors, and methods that exchange in the optimizer's step.
+"""All-gathers into lists of tensors.
 
 ``torch.distributed.all_gather`` fills one tensor a rank. With NCCL the gather lands in a buffer of
 its own, which is then copied out tensor by tensor, all on the stream of the sends.
@@ -12,11 +12,10 @@ whose tensors differ in size go as one broadcast a tensor, grouped, without thes
 from __future__ import annotations
 
 from perfsim.compute.kernel import FLOAT, elementwise
-from perfsim.errors import RequestError
-from perfsim.methods.base import Compute, JobStage, Method, Moment, Send
+from perfsim.methods.base import Compute, JobStage, Moment, Send
 from perfsim.methods.building.quantise import STREAM
 
-__all__ = ["InStep", "gathered_in_list"]
+__all__ = ["gathered_in_list"]
 
 
 def gathered_in_list(own_bytes: float, ranks: int, earliest: Moment) -> list[JobStage]:
@@ -34,23 +33,3 @@ def gathered_in_list(own_bytes: float, ranks: int, earliest: Moment) -> list[Job
         Send("all_gather", whole, earliest),
         Compute((copies,), "decompress", STREAM, earliest),
     ]
-
-
-class InStep(Method):
-    """A method whose code exchanges in the optimizer's step, so once an iteration."""
-
-    def exchanges_each(self, asked: bool | None) -> bool:
-        """Return False: the step comes after the last micro-batch.
-
-        Raises
-        ------
-        RequestError
-            If an exchange after each micro-batch is asked for.
-        """
-        if asked:
-            raise RequestError(
-                "exchange_each",
-                f"{type(self).__module__.rpartition('.')[2]} exchanges in the optimizer's step,"
-                " after the last micro-batch (leave `exchange_each` out).",
-            )
-        return False
