@@ -978,6 +978,8 @@ class MethodDescription(InventoryItem):
     also_called : other names that are taken for it
     fidelity : how much of a gradient it keeps by default: density, rank or bits
     code_base, update : the code it runs in, and how that launches the update
+    learning : what is known of how it learns, a sentence for each source and measure
+    evidence : the rows of `profiles/learning/evidence.csv` behind these sentences
     accuracy_record : how wrong its predictions have been
     """
 
@@ -1000,6 +1002,8 @@ class MethodDescription(InventoryItem):
     update: str
     family: str
     learns_as_ssgd: bool
+    learning: list[str]
+    evidence: list[dict[str, Any]]
     needs: str
     source: str
     accuracy_record: str

@@ -17,6 +17,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import unknown_option
 from perfsim.methods import ALIASES, load_method, method_class, method_name, method_names
 from perfsim.methods.base import Method
+from perfsim.methods.learning import LEARNING_FILE, read_evidence, summaries
 from perfsim.scenario import Scenario
 from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
@@ -57,6 +58,8 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
     cls, own = method_class(name), method_name(name)
     path = catalog.beside("methods", "", ACCURACY_FILE)
     lines = [line.words() for line in read_accuracy(path) if line.method == own] if path else []
+    table = catalog.beside("learning", "", LEARNING_FILE)
+    learnt = [one for one in read_evidence(table) if one.method == own] if table else []
     return {
         "method": own,
         "summary": cls.summary,
@@ -72,6 +75,8 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         "update": _UPDATE[cls().code_base().waits],
         "family": cls.family,
         "learns_as_ssgd": not cls.lossy,
+        "learning": summaries(learnt),
+        "evidence": [one._asdict() for one in learnt],
         "needs": cls.needs or "nothing besides GPUs and a network",
         "source": cls.citation,
         "accuracy_record": lines[0] if lines else "no measured row",

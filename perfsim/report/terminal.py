@@ -362,6 +362,8 @@ def print_method(method: MethodDescription) -> None:
             [text for text in (option.what, only) if text], "      ", "      ", PAGE_COLUMNS
         )
     _section("paper and code", *method.source.split("; "))
+    if method.learning or not method.learns_as_ssgd:
+        _section("what is known of its learning", *(method.learning or ["nothing is collected"]))
     _section("accuracy record", method.accuracy_record)
 
 

@@ -1,0 +1,147 @@
+"""What is known of how methods learn: a table of published and logged training runs.
+
+perfsim predicts how long an iteration takes. How many iterations a method needs for the same model
+is known from measurements only: `profiles/learning/evidence.csv` has them with their sources.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from perfsim.data.tables import cell_number, check_kind, check_word, read_table
+from perfsim.errors import DataError
+from perfsim.quantity import Kind
+
+__all__ = ["LEARNING_FILE", "Evidence", "Measure", "read_evidence", "summaries"]
+
+LEARNING_FILE = "evidence.csv"
+_SCHEMA = "perfsim/learning/1"
+_COLUMNS = (
+    *("method", "setting", "task", "model", "data", "workers", "measure", "unit", "baseline"),
+    *("baseline_value", "value", "spread", "runs", "kind", "source", "locator", "licence"),
+    *("date", "notes"),
+)
+_TEXTS = (
+    *("method", "setting", "task", "model", "data", "unit", "baseline", "spread", "source"),
+    *("locator", "licence", "date", "notes"),
+)
+_NEVER = "never"
+
+Measure = Literal["epochs_to_quality", "final_accuracy", "final_loss", "final_perplexity"]
+"""What was measured: the epochs until the model is as good, or how good it is in the end."""
+
+_UNITS: dict[Measure, str] = {
+    "epochs_to_quality": "epochs",
+    "final_accuracy": "percent",
+    "final_loss": "nats",
+    "final_perplexity": "perplexity",
+}
+
+
+class Evidence(NamedTuple):
+    """One run, or several alike, with a method and without.
+
+    ``value`` is that with the method in ``unit``, None where the quality was never reached;
+    ``baseline`` says what ``baseline_value`` was measured with.
+    """
+
+    method: str
+    setting: str
+    task: str
+    model: str
+    data: str
+    workers: int | None
+    measure: Measure
+    unit: str
+    baseline: str
+    baseline_value: float
+    value: float | None
+    spread: str
+    runs: int | None
+    kind: Kind
+    source: str
+    locator: str
+    licence: str
+    date: str
+    notes: str
+
+
+def read_evidence(path: Path) -> list[Evidence]:
+    """Read the table of what is known of learning.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a cell is not what its column needs.
+    """
+    return [_evidence(path, row, cells) for row, cells in read_table(path, _SCHEMA, _COLUMNS)]
+
+
+def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
+    check_word(cells["measure"], get_args(Measure), "measure", path, row)
+    measure: Measure = next(one for one in get_args(Measure) if one == cells["measure"])
+    check_word(cells["unit"], (_UNITS[measure],), "unit", path, row)
+    for column in ("method", "setting", "model", "data", "baseline", "source", "locator"):
+        if not cells[column]:
+            raise DataError("is empty", path=path, row=row, column=column)
+
+    def number(column: str) -> float:
+        return cell_number(cells[column], column, path, row, positive=True)
+
+    def count(column: str) -> int | None:
+        if not cells[column]:
+            return None
+        return int(cell_number(cells[column], column, path, row, positive=True, whole=True))
+
+    never = cells["value"] == _NEVER and measure == "epochs_to_quality"
+    return Evidence(
+        **{column: cells[column] for column in _TEXTS},
+        measure=measure,
+        kind=check_kind(cells["kind"], path, row),
+        baseline_value=number("baseline_value"),
+        value=None if never else number("value"),
+        workers=count("workers"),
+        runs=count("runs"),
+    )
+
+
+def summaries(evidence: list[Evidence]) -> list[str]:
+    """Say in a sentence for each source, measure and baseline how a method does beside it.
+
+    Examples
+    --------
+    >>> one = Evidence("dgc", "density=0.001", "images", "ResNet-50", "ImageNet", 8,
+    ...     "final_accuracy", "percent", "dense", 76.2, 76.6, "", None, "published", "a", "b",
+    ...     "MIT", "2020", "")
+    >>> summaries([one, one._replace(value=75.9)])
+    ['final accuracy -0.3 to +0.4 points against dense (2 settings; ResNet-50 on ImageNet): a']
+    """
+    groups: dict[tuple[str, Measure, str], list[Evidence]] = {}
+    for one in evidence:
+        groups.setdefault((one.source, one.measure, one.baseline), []).append(one)
+    return [f"{_range(rows)}: {source}" for (source, *_), rows in groups.items()]
+
+
+def _range(rows: list[Evidence]) -> str:
+    """Say how far from their baselines several values of one measure are."""
+    measure = rows[0].measure
+    reached = [(one.value, one.baseline_value) for one in rows if one.value is not None]
+    if measure == "epochs_to_quality":
+        found = [f"{value / base:.2f}" for value, base in reached]
+        what, unit = "epochs to its quality", "times those of"
+    elif measure == "final_accuracy":
+        found = [f"{value - base:+.1f}" for value, base in reached]
+        what, unit = "final accuracy", "points against"
+    else:
+        found = [f"{100 * (value / base - 1):+.1f}" for value, base in reached]
+        what, unit = measure.replace("_", " "), "% against"
+    found = sorted(set(found), key=float)
+    between = " to ".join(dict.fromkeys([*found[:1], *found[-1:]]))
+    words = [f"{what} {between} {unit} {rows[0].baseline}"] if found else [rows[0].baseline]
+    if len(reached) < len(rows):
+        words.append(f"never reached in {len(rows) - len(reached)}")
+    models = list(dict.fromkeys(f"{one.model} on {one.data}" for one in rows))
+    where = models[0] if len(models) == 1 else f"{models[0]} and {len(models) - 1} more"
+    settings = f"{len(rows)} setting{'s' if len(rows) > 1 else ''}"
+    return f"{', '.join(words)} ({settings}; {where})"

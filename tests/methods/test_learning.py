@@ -1,0 +1,89 @@
+"""The table of what is known of learning: its rows, how it is refused, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfsim.errors import DataError
+from perfsim.methods import method_class, method_names
+from perfsim.methods.learning import LEARNING_FILE, read_evidence, summaries
+from support.commands import answer, run
+from support.paths import ROOT
+
+TABLE = ROOT / "profiles" / "learning" / LEARNING_FILE
+EVIDENCE = read_evidence(TABLE)
+
+
+def test_rows_are_of_lossy_methods_and_say_where_they_are_from() -> None:
+    assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 15
+    for one in EVIDENCE:
+        assert one.method in method_names() and method_class(one.method).lossy, one.method
+        assert one.licence in ("MIT", "Apache-2.0", "paper") and one.date[:2] == "20"
+        assert "@" in one.source or "arXiv" in one.source
+    assert len(set(EVIDENCE)) == len(EVIDENCE)
+
+
+def test_published_values() -> None:
+    """DGC on ResNet-50 with 32 GPUs and a cosine schedule; post-local SGD of 16 steps."""
+    dgc = [one for one in EVIDENCE if one.source.startswith("synxlin") and one.workers == 256]
+    assert {(one.model, one.baseline_value, one.value) for one in dgc} == {
+        ("ResNet-50", 76.2, 75.9),
+        ("VGG-16-BN", 73.4, 71.7),
+    }
+    local = {one.value for one in EVIDENCE if one.method == "postlocalsgd"}
+    assert {75.33, 75.51, 75.11, 74.29} <= local
+
+
+def test_a_quality_that_is_never_reached_is_told() -> None:
+    [never] = [one for one in EVIDENCE if one.value is None]
+    assert never.measure == "epochs_to_quality"
+    alike = [one for one in EVIDENCE if one.method == never.method and one.baseline]
+    assert any("never reached in 1" in line for line in summaries(alike))
+    assert summaries([never])[0].count("never reached in 1") == 1
+
+
+def test_values_are_told_beside_their_baselines() -> None:
+    """100 and 150 epochs for 100: 1.00 to 1.50; a loss of 2.2 for 2.0: +10 %."""
+    first = next(one for one in EVIDENCE if one.measure == "epochs_to_quality")
+    row = first._replace(source="here", baseline="b", baseline_value=100.0, value=100.0)
+    [line] = summaries([row, row._replace(value=150.0)])
+    assert line.startswith("epochs to its quality 1.00 to 1.50 times those of b (2 settings;")
+    loss = row._replace(measure="final_loss", baseline_value=2.0, value=2.2)
+    assert summaries([loss])[0].startswith("final loss +10.0 % against b (1 setting;")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        ("measure", "final_happiness", "allowed: epochs_to_quality, final_accuracy"),
+        ("unit", "nats", "allowed: percent"),
+        ("value", "much", "not a number"),
+        ("value", "never", "not a number"),
+        ("workers", "2.5", "whole number"),
+        ("source", "", "is empty"),
+        ("kind", "guessed", "is no kind"),
+    ],
+)
+def test_a_damaged_row_is_refused(tmp_path: Path, column: str, cell: str, words: str) -> None:
+    head, row = (
+        "method,setting,task,model,data,workers,measure,unit,baseline,baseline_value,value,spread,"
+        "runs,kind,source,locator,licence,date,notes",
+        "dgc,d,t,m,c,8,final_accuracy,percent,b,76.2,76.6,,5,published,s,l,MIT,2020,",
+    )
+    cells = dict(zip(head.split(","), row.split(","), strict=True)) | {column: cell}
+    path = tmp_path / LEARNING_FILE
+    path.write_text("\n".join(["# schema: perfsim/learning/1", head, ",".join(cells.values())]))
+    with pytest.raises(DataError, match=words) as caught:
+        read_evidence(path)
+    assert f"line 3, column '{column}'" in str(caught.value)
+
+
+def test_show_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = answer("show method dgc", capsys)
+    assert len(shown["evidence"]) == 18 and len(shown["learning"]) == 3
+    left, out, _ = run("show method gtopk", capsys)
+    assert left == 0 and "what is known of its learning\n  nothing is collected" in out
+    left, out, _ = run("show method ssgd", capsys)
+    assert left == 0 and "what is known of its learning" not in out
