@@ -19,6 +19,7 @@ __all__ = [
     "gemm",
     "gram_schmidt",
     "method_code",
+    "moved",
     "qr",
     "scatter_add",
 ]
@@ -62,7 +63,18 @@ def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
     >>> elementwise(1000, passes=3).moved_bytes
     12000.0
     """
-    return Kernel("elementwise", elements, float(FLOAT * elements * passes), launches=launches)
+    return moved(elements, float(FLOAT * elements * passes), launches)
+
+
+def moved(values: float, moved_bytes: float, launches: int = 1) -> Kernel:
+    """Return a kernel on so many values that reads and writes so many bytes.
+
+    Examples
+    --------
+    >>> moved(1000, 2500.0) == elementwise(1000, 0.625)
+    True
+    """
+    return Kernel("elementwise", round(values), moved_bytes, launches=launches)
 
 
 def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Kernel:

@@ -7,7 +7,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code, scatter_add
+from perfsim.compute.kernel import (
+    FLOAT,
+    INDEX,
+    Kernel,
+    elementwise,
+    method_code,
+    moved,
+    scatter_add,
+)
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
@@ -89,9 +97,7 @@ class Dragonn(Method):
     def _encoded(self, elements: int) -> tuple[Kernel, ...]:
         # Where nothing was measured: the tensor once, its sample 8 times, the table 3 times.
         moved_bytes = FLOAT * (1.08 * elements + 3 * 4 * self._count(elements))
-        encode = method_code(
-            "dragonn_encode", elements, Kernel("elementwise", elements, moved_bytes, launches=14)
-        )
+        encode = method_code("dragonn_encode", elements, moved(elements, moved_bytes, 14))
         if self.memory == "none":
             return (encode,)
         count = self._count(elements)

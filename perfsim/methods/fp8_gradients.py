@@ -9,10 +9,7 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.sharded_parameters import in_half
-
-_HALF_BYTES = 2.0
-"""Bytes of a weight gradient as the backward pass makes it in half precision."""
+from perfsim.methods.building.sharded_parameters import HALF_BYTES, in_half
 
 _LARGEST = (3, 3)
 """Launches a tensor (magnitude, maximum, its cast) and a bucket (maxima and scales stacked, NaN
@@ -99,7 +96,7 @@ def is_linear(gradient: Gradient, world: MethodContext) -> bool:
 def in_fp8(bucket: Bucket, world: MethodContext) -> list[JobStage]:
     """Return the maxima, their all-reduce, the casts, the all-reduce and the casts back."""
     n, tensors = bucket.elements, len(bucket.gradients)
-    made = _HALF_BYTES if in_half(world) else float(FLOAT)
+    made = HALF_BYTES if in_half(world) else float(FLOAT)
     launches, more = _LARGEST
     largest = elementwise(n, 3 * made / FLOAT, launches * tensors + more)
     launches, more = _SCALED

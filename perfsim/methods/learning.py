@@ -7,7 +7,7 @@ is known from measurements only: `profiles/learning/evidence.csv` has them with 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table
 from perfsim.errors import DataError
@@ -17,21 +17,12 @@ __all__ = ["LEARNING_FILE", "Evidence", "Measure", "read_evidence", "summaries"]
 
 LEARNING_FILE = "evidence.csv"
 _SCHEMA = "perfsim/learning/1"
-_COLUMNS = (
-    *("method", "setting", "task", "model", "data", "workers", "measure", "unit", "baseline"),
-    *("baseline_value", "value", "spread", "runs", "kind", "source", "locator", "licence"),
-    *("date", "notes"),
-)
-_TEXTS = (
-    *("method", "setting", "task", "model", "data", "unit", "baseline", "spread", "source"),
-    *("locator", "licence", "date", "notes"),
-)
 _NEVER = "never"
 
 Measure = Literal["epochs_to_quality", "final_accuracy", "final_loss", "final_perplexity"]
 """What was measured: the epochs until the model is as good, or how good it is in the end."""
 
-_UNITS: dict[Measure, str] = {
+_UNITS: dict[str, str] = {
     "epochs_to_quality": "epochs",
     "final_accuracy": "percent",
     "final_loss": "nats",
@@ -75,12 +66,14 @@ def read_evidence(path: Path) -> list[Evidence]:
     DataError
         If the file cannot be read, or a cell is not what its column needs.
     """
-    return [_evidence(path, row, cells) for row, cells in read_table(path, _SCHEMA, _COLUMNS)]
+    return [
+        _evidence(path, row, cells) for row, cells in read_table(path, _SCHEMA, Evidence._fields)
+    ]
 
 
 def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
-    check_word(cells["measure"], get_args(Measure), "measure", path, row)
-    measure: Measure = next(one for one in get_args(Measure) if one == cells["measure"])
+    measure = cells["measure"]
+    check_word(measure, tuple(_UNITS), "measure", path, row)
     check_word(cells["unit"], (_UNITS[measure],), "unit", path, row)
     for column in ("method", "setting", "model", "data", "baseline", "source", "locator"):
         if not cells[column]:
@@ -95,15 +88,15 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
         return int(cell_number(cells[column], column, path, row, positive=True, whole=True))
 
     never = cells["value"] == _NEVER and measure == "epochs_to_quality"
-    return Evidence(
-        **{column: cells[column] for column in _TEXTS},
-        measure=measure,
-        kind=check_kind(cells["kind"], path, row),
-        baseline_value=number("baseline_value"),
-        value=None if never else number("value"),
-        workers=count("workers"),
-        runs=count("runs"),
-    )
+    read: dict[str, Any] = {
+        "measure": measure,
+        "kind": check_kind(cells["kind"], path, row),
+        "baseline_value": number("baseline_value"),
+        "value": None if never else number("value"),
+        "workers": count("workers"),
+        "runs": count("runs"),
+    }
+    return Evidence(**{name: cells[name] for name in Evidence._fields} | read)
 
 
 def summaries(evidence: list[Evidence]) -> list[str]:

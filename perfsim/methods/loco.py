@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import MethodContext
-from perfsim.methods.building.quantised_shards import Levels, moved
+from perfsim.methods.building.quantised_shards import Levels
 from perfsim.methods.zeropp import HALF, TwoSteps, Zeropp
 
 __all__ = ["Loco"]

@@ -9,16 +9,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel import FLOAT, moved
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     Compute,
     Group,
     Job,
     JobStage,
-    Method,
     MethodContext,
-    MethodState,
     OnlyWith,
     Send,
 )
@@ -27,7 +25,7 @@ from perfsim.methods.building.quantised_shards import (
     ACROSS,
     INSIDE,
     Levels,
-    moved,
+    QuantisedShards,
     sent,
     summed_in_two_steps,
     uneven,
@@ -39,7 +37,7 @@ from perfsim.simulate.task import COMPUTE
 __all__ = ["Sdp4bit"]
 
 
-class Sdp4bit(Method):
+class Sdp4bit(QuantisedShards):
     """Gathers differences of weights in 4 bits; sums gradients in 8 bits in nodes, 4 bits across.
 
     This is `distributed_optimizer` (without ``check_nan``, which its Megatron-LM has not) with two
@@ -226,15 +224,3 @@ class Sdp4bit(Method):
         if not self.quantise_weights or world.profile is None:
             return 0.0
         return self._differences(world.profile.elements).size_bytes
-
-    def exchanges_each(self, asked: bool | None) -> bool:
-        """Return False: gradients are added up in the buffer until the last micro-batch."""
-        return self.base().exchanges_each(asked)
-
-    def kept_share(self, world: MethodContext) -> dict[str, float]:
-        """Return 1/P of the optimizer."""
-        return self.base().kept_share(world)
-
-    def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return 16-bit parameters with gradients as wide as they are added up."""
-        return self.base().state(world, each=each)

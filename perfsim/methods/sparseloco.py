@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, Kernel
+from perfsim.compute.kernel import FLOAT, Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, JobStage, MethodContext, OnlyWith, PassPoint, Send
@@ -45,7 +45,7 @@ class _Work:
     def kernel(self, elements: int, kept: int, tensors: int) -> Kernel:
         """Return it as a kernel on some tensors of so many values in all."""
         moved_bytes = FLOAT * (self.passes * elements + self.kept_passes * kept)
-        return Kernel("elementwise", elements, moved_bytes, launches=self.launches * tensors)
+        return moved(elements, moved_bytes, self.launches * tensors)
 
 
 _COPY = _Work(2, 0, 1)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, elementwise, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
@@ -193,7 +193,7 @@ class StreamingDiloco(OuterSteps):
 
         def kernel(moved_bytes: float, zeroed: int = 0) -> Compute:
             launches = 1 + _POINTER_COPIES + zeroed
-            done = Kernel("elementwise", values, moved_bytes + zeroed * size, launches=launches)
+            done = moved(values, moved_bytes + zeroed * size, launches)
             return Compute((done,), "compress", _STREAM, earliest)
 
         return [

@@ -34,7 +34,12 @@ from perfsim.methods.building.leaf_gathers import (
     leaf_modules,
     persistent_elements,
 )
-from perfsim.methods.building.sharded_parameters import GatherType, gathered_width, in_half
+from perfsim.methods.building.sharded_parameters import (
+    GatherType,
+    gathered_width,
+    in_half,
+    sent_width,
+)
 
 REDUCE_BUCKET = 500_000_000
 """Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
@@ -137,7 +142,7 @@ class Zero(Method):
         """Return the width of a gradient that is sent [bytes], of one asked for as wide."""
         if self.reduce != "auto":
             return _SENT_BYTES[self.reduce]
-        return min(value_bytes, 2.0) if in_half(world) else value_bytes
+        return sent_width(value_bytes, world)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the stage does not run in a pipeline, or ""."""

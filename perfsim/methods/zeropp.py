@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
@@ -16,9 +16,7 @@ from perfsim.methods.base import (
     Group,
     Job,
     JobStage,
-    Method,
     MethodContext,
-    MethodState,
     PassPoint,
     Send,
 )
@@ -36,7 +34,7 @@ from perfsim.methods.building.leaf_gathers import (
 )
 from perfsim.methods.building.quantised_shards import (
     Levels,
-    moved,
+    QuantisedShards,
     sent,
     summed_in_two_steps,
     uneven,
@@ -96,7 +94,7 @@ class TwoSteps:
         ]
 
 
-class Zeropp(Method):
+class Zeropp(QuantisedShards):
     """Gathers parameters in a byte a value, backward ones inside nodes; sums gradients in 4 bits.
 
     This is `zero` of stage 3 with three parts, each of which can be turned off. Without any it is
@@ -168,7 +166,7 @@ class Zeropp(Method):
     max_live: MaxLive = GatherLimits().live
     max_reuse_distance: MaxReuseDistance = GatherLimits().reuse
 
-    def zero(self) -> Zero:
+    def base(self) -> Zero:
         """Return ZeRO of stage 3 with the same limits."""
         limits = ("prefetch_bucket", "persistence_threshold", "max_live", "max_reuse_distance")
         same = {name: getattr(self, name) for name in (*limits, "overlap_comm")}
@@ -204,11 +202,11 @@ class Zeropp(Method):
         """Return the gathers of both passes, and a job for each bucket of gradients."""
         width = gathered_width("auto", world)
         sums = super().jobs(buckets, world, iteration)
-        return [*self._gathers(world, width), *sums, *self.zero().kept_gathers(world, width)]
+        return [*self._gathers(world, width), *sums, *self.base().kept_gathers(world, width)]
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the copies of one bucket and the sums of its gradients, one after the other."""
-        zero = self.zero()
+        zero = self.base()
         into, *reduced, out = zero.stages(bucket, world, iteration)
         if not self._in_two_steps(world):
             return [into, *reduced, out]
@@ -240,7 +238,7 @@ class Zeropp(Method):
 
     def _gathers(self, world: MethodContext, width: float) -> list[Job]:
         """Return the gathers of leaf modules, from afar or from the second copy."""
-        limits, modules = self.zero().limits(), leaf_modules(world)
+        limits, modules = self.base().limits(), leaf_modules(world)
         sharers = self.sharers(world)
 
         def gather(fetch: LeafFetch) -> list[JobStage]:
@@ -300,30 +298,18 @@ class Zeropp(Method):
     def _sharded(self, world: MethodContext) -> int:
         """Return the values of the tensors that are sharded."""
         modules = leaf_modules(world)
-        return sum(map(sum, modules)) - persistent_elements(modules, self.zero().limits())
+        return sum(map(sum, modules)) - persistent_elements(modules, self.base().limits())
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of buffers and of one rank's master copy, as of ZeRO-3."""
-        return self.zero().memory_bytes(gradients, ranks)
+        return self.base().memory_bytes(gradients, ranks)
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of buffers and of a rank's part of the second copy."""
-        held_bytes = self.zero().memory_in(world)
+        held_bytes = self.base().memory_in(world)
         if world.profile is None:
             return held_bytes
         sharers = self.sharers(world)
         if sharers > 1:
             held_bytes += gathered_width("auto", world) * self._sharded(world) / sharers
         return held_bytes
-
-    def exchanges_each(self, asked: bool | None) -> bool:
-        """Return True: gradients are sharded, and sent after each micro-batch."""
-        return self.zero().exchanges_each(asked)
-
-    def kept_share(self, world: MethodContext) -> dict[str, float]:
-        """Return 1/P of everything."""
-        return self.zero().kept_share(world)
-
-    def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that half precision keeps 16-bit parameters and gradients."""
-        return self.zero().state(world, each=each)

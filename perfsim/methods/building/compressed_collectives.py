@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.policies import DDP_BUCKET_BYTES
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
@@ -146,7 +146,7 @@ Codec = Fused | Separate
 
 
 def _streamed(elements: int, moved_bytes: float) -> tuple[Kernel, ...]:
-    return (Kernel("elementwise", elements, moved_bytes),)
+    return (moved(elements, moved_bytes),)
 
 
 def inside_collective(kernels: Sequence[Kernel], undo: bool = False) -> JobStage:
@@ -235,7 +235,7 @@ def compressed_ring(elements: int, world: MethodContext, codec: Codec) -> list[J
     reduce_scatter_comp.cc, ncclAllGatherComp in all_gather_comp.cc.
     """
     ranks, chunk = world.ranks, -(-elements // world.ranks)
-    copy = Kernel("elementwise", chunk, 2.0 * codec.packed_bytes(chunk))
+    copy = moved(chunk, 2.0 * codec.packed_bytes(chunk))
     hop = _sent("send_recv", chunk, 1, codec)
     again = inside_collective([copy, *codec.merged_again(chunk, 2)])
     return [

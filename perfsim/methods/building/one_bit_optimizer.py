@@ -38,7 +38,7 @@ from perfsim.methods.base import (
 from perfsim.methods.building.code_bases import DEEPSPEED, CodeBase
 from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.quantise import two_step
-from perfsim.methods.building.sharded_parameters import in_half
+from perfsim.methods.building.sharded_parameters import sent_width
 
 __all__ = [
     "DENSE",
@@ -63,9 +63,6 @@ ONE_BIT_WIRE = "2 * (P - 1) / P * ceil(n / (P * lcm(P, 8))) * P * lcm(P, 8) / 8 
 
 _BUFFER = 500_000_000
 """Values that end a dense message (MEMORY_OPT_ALLREDUCE_SIZE)."""
-
-_HALF_BYTES = 2.0
-"""Bytes of a gradient in half precision, whatever width is asked for (communication_data_type)."""
 
 _ENCODE = (3 + 1 + 15.5 + 5.75 + 9 / 32, 1 + 2 + 8 + 4 + 1)
 """Passes and launches: error added (3); norm (1) and its division; new error: sign, plus one (2
@@ -148,8 +145,7 @@ def dense_all_reduce(buckets: Sequence[Bucket], world: MethodContext) -> list[Jo
     ]
     stages: list[JobStage] = []
     for message in fill_up(gradients, lambda gradient: gradient.elements, _BUFFER + 1):
-        asked = message.gradients[0].value_bytes
-        width = min(asked, _HALF_BYTES) if in_half(world) else asked
+        width = sent_width(message.gradients[0].value_bytes, world)
         n, passes = message.elements, 2 * width / FLOAT
         back = elementwise(n, passes, len(message.gradients))
         stages += [

@@ -17,10 +17,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.kernel import FLOAT, Kernel
-from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Moment, Send
+from perfsim.compute.kernel import FLOAT
+from perfsim.methods.base import (
+    Compute,
+    Group,
+    JobStage,
+    Method,
+    MethodContext,
+    MethodState,
+    Moment,
+    Send,
+)
 
-__all__ = ["ACROSS", "INSIDE", "Levels", "moved", "sent", "summed_in_two_steps", "uneven"]
+__all__ = ["ACROSS", "INSIDE", "Levels", "QuantisedShards", "sent", "summed_in_two_steps", "uneven"]
 
 INSIDE, ACROSS = "inside nodes", "across nodes"
 """Streams of the two all-to-alls: their groups have communicators of their own."""
@@ -66,11 +75,6 @@ class Levels(NamedTuple):
         return Levels(self.values / parts, self.blocks / parts, bits or self.bits)
 
 
-def moved(values: float, moved_bytes: float, launches: int = 1) -> Kernel:
-    """Return a kernel on so many values that reads and writes so many bytes."""
-    return Kernel("elementwise", round(values), moved_bytes, launches=launches)
-
-
 def sent(
     message: Levels,
     collective: str,
@@ -95,6 +99,7 @@ def summed_in_two_steps(
 
     Examples
     --------
+    >>> from perfsim.compute.kernel import moved
     >>> merge = Compute((moved(250, 645.0),), "compress")
     >>> message = Levels(1000, 4, 4)
     >>> stages = summed_in_two_steps(message, message.part(4), merge, MethodContext(8, 2, 4))
@@ -110,3 +115,26 @@ def uneven(world: MethodContext) -> str:
     if world.ranks == world.nodes * world.gpus_per_node:
         return ""
     return "needs as many GPUs on every node for its two all-to-alls"
+
+
+class QuantisedShards(Method):
+    """A method that sends quantised what another one, its `base`, sends as it is.
+
+    What a rank keeps, and when it exchanges, is as in that method.
+    """
+
+    def base(self) -> Method:
+        """Return the method that this one quantises, with the same limits and waits."""
+        raise NotImplementedError
+
+    def exchanges_each(self, asked: bool | None) -> bool:
+        """Tell whether gradients are exchanged after each micro-batch."""
+        return self.base().exchanges_each(asked)
+
+    def kept_share(self, world: MethodContext) -> dict[str, float]:
+        """Return the share of parameters, gradients and optimizer state that a rank keeps."""
+        return self.base().kept_share(world)
+
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return how wide a rank keeps them."""
+        return self.base().state(world, each=each)

@@ -34,6 +34,7 @@ from perfsim.methods.base import (
 from perfsim.methods.building.layerwise import LayerStarts
 
 __all__ = [
+    "HALF_BYTES",
     "GatherType",
     "Prefetch",
     "backward_gathers",
@@ -47,6 +48,7 @@ __all__ = [
     "in_half",
     "made_bytes",
     "scattered",
+    "sent_width",
     "streamed",
     "with_root",
 ]
@@ -60,13 +62,21 @@ GatherType = Literal["auto", "fp32", "bf16", "fp8"]
 """Type of gathered parameters; auto: bf16 in half precision, else fp32."""
 _WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of a gathered parameter, by its type."""
-_HALF_BYTES = 2.0
+HALF_BYTES = 2.0
 """Bytes of a gradient as the backward pass makes it in half precision; FP8's are as wide."""
 
 
 def in_half(world: MethodContext) -> bool:
     """Tell whether the model computes in 16 bits or fewer."""
     return world.profile is not None and world.profile.precision in HALF_PRECISIONS
+
+
+def sent_width(value_bytes: float, world: MethodContext) -> float:
+    """Return the width of a gradient that is sent as it is made [bytes], of one asked for as wide.
+
+    In half precision it has 16 bits at most.
+    """
+    return min(value_bytes, HALF_BYTES) if in_half(world) else value_bytes
 
 
 def gathered_width(gather: GatherType, world: MethodContext) -> float:
@@ -330,7 +340,7 @@ def copied_sums(
 
 def made_bytes(value_bytes: float) -> float:
     """Return the width of a gradient as the backward pass makes it [bytes], by the parameter's."""
-    return max(value_bytes, _HALF_BYTES)
+    return max(value_bytes, HALF_BYTES)
 
 
 # Both
