@@ -29,19 +29,34 @@ _UNITS: dict[str, str] = {
     "final_perplexity": "perplexity",
 }
 
+_TASKS = (
+    "image classification",
+    "language model pretraining",
+    "masked language model",
+    "fine-tuning",
+    "speech recognition",
+    "machine translation",
+    "recommendation",
+    "other",
+)
+
 
 class Evidence(NamedTuple):
     """One run, or several alike, with a method and without.
 
     ``value`` is that with the method in ``unit``, None where the quality was never reached;
-    ``baseline`` says what ``baseline_value`` was measured with.
+    ``baseline`` says what ``baseline_value`` was measured with. ``options`` are those of the
+    setting that the method has too, as ``name=value; name=value``; ``tokens`` are those a language
+    model was trained on.
     """
 
     method: str
     setting: str
+    options: str
     task: str
     model: str
     data: str
+    tokens: float | None
     workers: int | None
     measure: Measure
     unit: str
@@ -75,6 +90,7 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
     measure = cells["measure"]
     check_word(measure, tuple(_UNITS), "measure", path, row)
     check_word(cells["unit"], (_UNITS[measure],), "unit", path, row)
+    check_word(cells["task"], _TASKS, "task", path, row)
     for column in ("method", "setting", "model", "data", "baseline", "source", "locator"):
         if not cells[column]:
             raise DataError("is empty", path=path, row=row, column=column)
@@ -93,6 +109,7 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
         "kind": check_kind(cells["kind"], path, row),
         "baseline_value": number("baseline_value"),
         "value": None if never else number("value"),
+        "tokens": number("tokens") if cells["tokens"] else None,
         "workers": count("workers"),
         "runs": count("runs"),
     }
@@ -104,9 +121,9 @@ def summaries(evidence: list[Evidence]) -> list[str]:
 
     Examples
     --------
-    >>> one = Evidence("dgc", "density=0.001", "images", "ResNet-50", "ImageNet", 8,
-    ...     "final_accuracy", "percent", "dense", 76.2, 76.6, "", None, "published", "a", "b",
-    ...     "MIT", "2020", "")
+    >>> one = Evidence("dgc", "0.1 %", "density=0.001", "image classification", "ResNet-50",
+    ...     "ImageNet", None, 8, "final_accuracy", "percent", "dense", 76.2, 76.6, "", None,
+    ...     "published", "a", "b", "MIT", "2020", "")
     >>> summaries([one, one._replace(value=75.9)])
     ['final accuracy -0.3 to +0.4 points against dense (2 settings; ResNet-50 on ImageNet): a']
     """

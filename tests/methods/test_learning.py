@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import DataError
-from perfsim.methods import method_class, method_names
+from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.learning import LEARNING_FILE, read_evidence, summaries
 from support.commands import answer, run
 from support.paths import ROOT
@@ -23,6 +23,21 @@ def test_rows_are_of_lossy_methods_and_say_where_they_are_from() -> None:
         assert one.licence in ("MIT", "Apache-2.0", "paper") and one.date[:2] == "20"
         assert "@" in one.source or "arXiv" in one.source
     assert len(set(EVIDENCE)) == len(EVIDENCE)
+
+
+def test_options_are_the_methods_own() -> None:
+    """Each cell makes a method: names that it has, values that it takes, none without effect."""
+    for one in EVIDENCE:
+        stated = dict(pair.split("=") for pair in one.options.split("; ") if pair)
+        load_method(one.method, stated)
+
+
+def test_tokens_are_of_language_models() -> None:
+    """20 tokens for each of 2.4e9 parameters are 4.8e10."""
+    told = [one for one in EVIDENCE if one.tokens is not None]
+    assert {one.task for one in told} == {"language model pretraining"}
+    charles = [one for one in told if one.model.endswith(" 2.4B") and "2503.09799" in one.source]
+    assert len(charles) == 4 and {one.tokens for one in charles} == {4.8e10}
 
 
 def test_published_values() -> None:
@@ -63,14 +78,17 @@ def test_values_are_told_beside_their_baselines() -> None:
         ("value", "never", "not a number"),
         ("workers", "2.5", "whole number"),
         ("source", "", "is empty"),
+        ("task", "pictures", "allowed: image classification, language model pretraining"),
+        ("tokens", "0", "above 0"),
         ("kind", "guessed", "is no kind"),
     ],
 )
 def test_a_damaged_row_is_refused(tmp_path: Path, column: str, cell: str, words: str) -> None:
     head, row = (
-        "method,setting,task,model,data,workers,measure,unit,baseline,baseline_value,value,spread,"
-        "runs,kind,source,locator,licence,date,notes",
-        "dgc,d,t,m,c,8,final_accuracy,percent,b,76.2,76.6,,5,published,s,l,MIT,2020,",
+        "method,setting,options,task,model,data,tokens,workers,measure,unit,baseline,"
+        "baseline_value,value,spread,runs,kind,source,locator,licence,date,notes",
+        "dgc,d,density=0.1,other,m,c,,8,final_accuracy,percent,b,76.2,76.6,,5,published,s,l,MIT,"
+        "2020,",
     )
     cells = dict(zip(head.split(","), row.split(","), strict=True)) | {column: cell}
     path = tmp_path / LEARNING_FILE
