@@ -1,4 +1,4 @@
-"""Rank every applicable method on one scenario by time per iteration (method "auto")."""
+"""Rank every applicable method on one scenario by time to the same accuracy (method "auto")."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perfsim.methods.describe import WHY_KEPT, check_fusion_options, for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
 from perfsim.session import default_session
+from perfsim.time_to_accuracy import AS_MANY_EPOCHS, EpochsFactor, EpochsFactors
 
 __all__ = [
     "CAVEAT",
@@ -34,9 +35,13 @@ _SAME_TIME = 1e-6
 """Iterations within this part of each other are the same."""
 
 CAVEAT = (
-    "Ranked by iteration time only; methods that learn differently from ssgd may need more"
-    " iterations."
+    "Ranked by time to the same accuracy: iteration time times the epochs that a method needs, as a"
+    " multiple of S-SGD's, by published runs. Where nothing is known for the model, a method stands"
+    " apart, by iteration time only."
 )
+
+_WORTH_SAYING = 1.01
+"""How many times shorter an iteration is that is named for it."""
 
 ReportMethod = Callable[[int, int, str], None]
 """Called before each prediction with how many are done, of how many, and the method's name."""
@@ -44,15 +49,20 @@ ReportMethod = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Ranking:
-    """Predictions of all methods that apply, fastest first, and why the others do not.
+    """Predictions of all methods that apply, and why the others do not.
+
+    First those whose learning is known, by time to the same accuracy; then the others, by iteration
+    time.
 
     Parameters
     ----------
-    predictions : by method, fastest first
+    predictions : by method, in this order
     refused : methods that do not apply, and why
     errors : the recorded median error of each method, as a fraction
     kept : by setting of fusion, the methods that keep their own instead
     known : the recorded errors of the parts of predictions; None without a record
+    learning : what is known of the epochs that each method needs; empty where all are taken to
+        need as many
     """
 
     predictions: dict[str, Prediction]
@@ -60,35 +70,66 @@ class Ranking:
     errors: dict[str, float] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
     known: Uncertainty | None = None
+    learning: dict[str, EpochsFactor] = field(default_factory=dict)
+
+    @property
+    def ranked(self) -> list[str]:
+        """The methods whose learning is known; all, if it is known of none."""
+        return [name for name in self.predictions if self.factor(name).known] or list(
+            self.predictions
+        )
+
+    @property
+    def by_iteration_only(self) -> list[str]:
+        """The methods that stand apart: nothing says how many epochs they need."""
+        ranked = set(self.ranked)
+        return [name for name in self.predictions if name not in ranked]
 
     @property
     def winner(self) -> str:
-        """The method with the shortest iteration."""
+        """The method that is soonest at S-SGD's accuracy."""
         return next(iter(self.predictions))
 
     @property
     def margin(self) -> float | None:
-        """How much longer the next method's iteration is, as a fraction; None if there is none."""
-        times = [prediction.iteration_s for prediction in self.predictions.values()]
+        """How much longer the next ranked method takes, as a fraction; None if there is none."""
+        times = [self.accuracy_s(name) for name in self.ranked]
         return times[1] / times[0] - 1.0 if len(times) > 1 else None
 
-    def undecided(self) -> list[str]:
-        """Return the methods that are too close to the winner to call (see ``apart``)."""
-        first, *others = self.predictions.values()
-        return [method_of(one) for one in others if not self.apart(first, one)]
+    def factor(self, method: str) -> EpochsFactor:
+        """Return what is known of the epochs that a method needs."""
+        return self.learning.get(method, AS_MANY_EPOCHS)
 
-    def apart(self, faster: Prediction, slower: Prediction) -> bool:
+    def accuracy_s(self, method: str) -> float:
+        """Return the time of the epochs that a method needs, for each iteration of S-SGD's epochs.
+
+        The iteration itself where that is not known.
+        """
+        return self.predictions[method].iteration_s * (self.factor(method).middle or 1.0)
+
+    def undecided(self) -> list[str]:
+        """Return the ranked methods that are too close to the winner to call (see ``sooner``)."""
+        return [name for name in self.ranked[1:] if not self.sooner(self.winner, name)]
+
+    def sooner(self, first: str, second: str) -> bool:
+        """Say whether a method is surely sooner than another, by all epochs that they may need."""
+        ratio = (self.factor(second).low or 1.0) / (self.factor(first).high or 1.0)
+        return self.apart(self.predictions[first], self.predictions[second], ratio)
+
+    def apart(self, faster: Prediction, slower: Prediction, epochs_ratio: float = 1.0) -> bool:
         """Say whether one prediction is surely slower than another of the same scenario.
 
         The difference must exceed two errors: the 90 % interval of their ratio (see ``reach``;
         without a record, their 90 % intervals must not overlap), and the recorded median error of
-        either method, or of all methods if one has no record.
+        either method, or of all methods if one has no record. ``epochs_ratio`` is how many times
+        the epochs of the faster the slower needs.
         """
-        behind = slower.iteration_s / faster.iteration_s - 1.0
+        behind = epochs_ratio * slower.iteration_s / faster.iteration_s - 1.0
         if behind <= max(self.known_error(method_of(one)) for one in (faster, slower)):
             return False
         if self.known is None:
-            return slower.iteration_s_interval[0] > faster.iteration_s_interval[1]
+            least_s = epochs_ratio * slower.iteration_s_interval[0]
+            return least_s > faster.iteration_s_interval[1]
         return behind > self.known.reach(faster.moves, slower.moves)
 
     def known_error(self, method: str) -> float:
@@ -103,34 +144,74 @@ class Ranking:
         return next((name for name in self.predictions if not method_class(name).lossy), None)
 
     def verdict(self) -> str:
-        """Say who is fastest, by how much, how sure that is, and who of those that learn alike."""
+        """Say who is first, by how much, how sure that is, and who is fastest of the others."""
+        return " ".join(filter(None, (self._first(), self._same(), self._unknown())))
+
+    def _same(self) -> str:
+        """Say how long the fastest method takes that changes nothing in training."""
         same = self.same_learning
         if same is None or same == self.winner:
-            return self._fastest()
-        slower = self.predictions[same].iteration_s / self.predictions[self.winner].iteration_s
+            return ""
+        slower = self.accuracy_s(same) / self.accuracy_s(self.winner)
         subject = (
             "S-SGD itself, which changes nothing in training,"
             if same == "ssgd"
             else f"{same}, the fastest that changes nothing in training,"
         )
-        return f"{self._fastest()} {subject} takes {slower:.3g} times as long."
+        return f"{subject} takes {slower:.3g} times as long."
 
-    def _fastest(self) -> str:
-        names = list(self.predictions)
+    def _unknown(self) -> str:
+        """Say whose iterations are shorter than the winner's, if nothing is known of them."""
+        first_s = self.predictions[self.winner].iteration_s
+        others = [
+            name
+            for name in self.by_iteration_only
+            if self.predictions[name].iteration_s * _WORTH_SAYING < first_s
+        ]
+        if not others:
+            return ""
+        ahead = first_s / self.predictions[others[0]].iteration_s
+        more = f" and {len(others) - 1} more have" if len(others) > 1 else " has"
+        return (
+            f"{others[0]}{more} shorter iterations: {others[0]} would be sooner with fewer than"
+            f" {ahead:.3g} times the epochs, but nothing is known of them for this model."
+        )
+
+    def _first(self) -> str:
+        names = self.ranked
+        left = f" {len(self.refused)} methods are left out." if self.refused else ""
+        if self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
+            what = "first at the same accuracy"
+            measure = f" among the {len(names)} whose learning is known"
+        else:
+            what, measure = "fastest", ""
+        if not self.factor(self.winner).known:
+            what, measure = "fastest by iteration time (nothing is known of its learning)", ""
         if self.margin is None:
-            return f"{self.winner} is the only method that applies."
+            if len(self.predictions) == 1:
+                return f"{self.winner} is the only method that applies."
+            return f"{self.winner} is the only method whose learning is known for this model.{left}"
         close = self.undecided()
         if self.margin <= _SAME_TIME and len(close) == len(names) - 1:
             return f"No difference: {self.winner} and {len(close)} others take the same time."
-        text = f"{self.winner} is fastest, {self.margin:.1%} ahead of {names[1]}."
-        left = f" {len(self.refused)} methods are left out." if self.refused else ""
+        text = f"{self.winner} is {what}{measure}, {self.margin:.1%} ahead of {names[1]}."
         if close:
             why = "the difference is within the error of such predictions"
             if self.known is None:
                 why = "their 90 % intervals overlap"
+            if any(self.factor(name).basis == "evidence" for name in (self.winner, *close)):
+                why += " and the spread of epochs"
             return f"{text} Too close to call: {', '.join(close)} may be as fast ({why}).{left}"
         error = self.known_error(self.winner)
         return f"{text} The lead exceeds the error of such predictions ({error:.0%} median).{left}"
+
+    def warnings(self) -> list[str]:
+        """Return, for each method, what is known against its learning at its setting."""
+        return [
+            f"Against {name}: {'; '.join(self.factor(name).against)}."
+            for name in self.predictions
+            if self.factor(name).against
+        ]
 
     def left_out(self) -> dict[str, list[str]]:
         """Return the methods that are left out by reason, the most frequent reason first."""
@@ -161,9 +242,13 @@ class Ranking:
             "same_learning": self.same_learning,
             "margin": self.margin,
             "undecided": self.undecided(),
+            "iteration_time_only": self.by_iteration_only,
+            "warnings": self.warnings(),
             "methods": [
                 {
                     "method": name,
+                    "accuracy_s": self.accuracy_s(name) if self.factor(name).known else None,
+                    "learning": self.factor(name).to_dict(),
                     "iteration_s": one.iteration_s,
                     "iteration_s_interval": list(one.iteration_s_interval),
                     "speedup": one.speedup,
@@ -182,12 +267,16 @@ class Ranking:
 
 
 def rank(
-    scenario: Scenario, catalog: Catalog | None = None, tell: ReportMethod | None = None
+    scenario: Scenario,
+    catalog: Catalog | None = None,
+    tell: ReportMethod | None = None,
+    epochs_of: Mapping[str, float] | None = None,
 ) -> Ranking:
-    """Predict every method with its own defaults on ``scenario``, fastest first.
+    """Predict every method with its own defaults on ``scenario``, soonest at the accuracy first.
 
     Settings of fusion go to the methods to which they apply (see ``for_method``); ``tell`` is
-    called before each prediction.
+    called before each prediction; ``epochs_of`` has epochs of methods as multiples of S-SGD's, in
+    place of what is known.
 
     Raises
     ------
@@ -200,7 +289,8 @@ def rank(
             "options",
             f"{names} is for one method; `method` auto compares methods with their defaults.",
         )
-    return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog, tell)
+    asked = dict.fromkeys(method_names(), scenario)
+    return rank_methods(scenario, asked, catalog, tell, epochs_of)
 
 
 def rank_methods(
@@ -208,11 +298,13 @@ def rank_methods(
     asked: Mapping[str, Scenario],
     catalog: Catalog | None = None,
     tell: ReportMethod | None = None,
+    epochs_of: Mapping[str, float] | None = None,
 ) -> Ranking:
-    """Predict some methods on ``scenario``, fastest first.
+    """Predict some methods on ``scenario``, soonest at S-SGD's accuracy first.
 
     ``asked`` has, by the method's name, the scenario with what is set for it alone; ``scenario``
-    itself has what is set for all. ``tell`` is called before each prediction.
+    itself has what is set for all. ``tell`` is called before each prediction; ``epochs_of`` is as
+    for ``rank``.
 
     Raises
     ------
@@ -240,13 +332,18 @@ def rank_methods(
         for flag in flags:
             kept.setdefault(flag, []).append(name)
 
-    def order(name: str) -> tuple[float, bool, bool, str]:
-        rounded = float(f"{predictions[name].iteration_s:.9g}")
-        return rounded, method_class(name).lossy, name != "ssgd", name
+    model = next(iter(predictions.values())).scenario.model if predictions else scenario.model
+    factors = EpochsFactors(catalog, model, given=epochs_of)
+    learning = {name: factors.of(name, one.scenario.options) for name, one in predictions.items()}
+
+    def order(name: str) -> tuple[bool, float, bool, bool, str]:
+        factor = learning[name]
+        rounded = float(f"{predictions[name].iteration_s * (factor.middle or 1.0):.9g}")
+        return not factor.known, rounded, method_class(name).lossy, name != "ssgd", name
 
     ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
     known = uncertainties(catalog).get(NO_METHOD)
-    return Ranking(ranked, refused, median_errors(catalog), kept, known)
+    return Ranking(ranked, refused, median_errors(catalog), kept, known, learning)
 
 
 def median_errors(catalog: Catalog) -> dict[str, float]:

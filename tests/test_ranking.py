@@ -1,4 +1,4 @@
-"""``--method auto``: every applicable method, fastest first."""
+"""``--method auto``: every applicable method, soonest at S-SGD's accuracy first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
 from perfsim.report.planning import print_ranking
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.time_to_accuracy import EpochsFactor
 
 FIELDS = {"model": "resnet50", "gpus": 8, "net": "1gbe", "method": "auto"}
 
@@ -28,16 +29,60 @@ def ranked() -> Ranking:
 def test_every_method_is_ranked_or_refused() -> None:
     ranking = ranked()
     assert {*ranking.predictions, *ranking.refused} == set(method_names())
-    times = [one.iteration_s for one in ranking.predictions.values()]
-    assert times == sorted(times)
+    known, apart = ranking.ranked, ranking.by_iteration_only
+    assert [*known, *apart] == list(ranking.predictions) and known and apart
+    assert all(ranking.factor(name).known for name in known)
+    assert not any(ranking.factor(name).known for name in apart)
+    for names in (known, apart):
+        times = [ranking.accuracy_s(name) for name in names]
+        assert times == sorted(times)
+
+
+def test_what_nobody_has_trained_is_never_first() -> None:
+    """Rand-k's iteration is shorter than all that are ranked; its learning is not known."""
+    ranking = ranked()
+    first_s = ranking.predictions[ranking.winner].iteration_s
+    for name in ("randk", "randk_maxnorm"):
+        assert ranking.predictions[name].iteration_s < first_s
+        assert name in ranking.by_iteration_only and name not in ranking.undecided()
+    assert "nothing is known of them for this model" in ranking.verdict()
+    [against] = [line for line in ranking.warnings() if line.startswith("Against randk:")]
+    assert "ImageNet" in against and "bytedance/byteps@" in against
+
+
+def test_epochs_that_the_user_states_rank_a_method() -> None:
+    ranking = rank(make_scenario(FIELDS), epochs_of={"randk": 3.0})
+    assert ranking.factor("randk").basis == "given"
+    own_s = ranking.predictions["randk"].iteration_s
+    assert ranking.accuracy_s("randk") == pytest.approx(3 * own_s)
+    # 0.36 s against dgc's 0.13 and S-SGD's own 1.85.
+    order = ranking.ranked
+    assert order.index("dgc") < order.index("randk") < order.index("ssgd")
+
+
+def test_the_spread_of_epochs_decides_who_is_surely_sooner() -> None:
+    """Twice the iteration, and half to twice the epochs: it may be as soon."""
+    ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
+    first = ranking.predictions["ssgd"]
+    second = replace(
+        ranking.predictions["dgc"], iteration_s=2.2 * first.iteration_s, moves=first.moves
+    )
+    pair = {"ssgd": first, "dgc": second}
+    for low, close in ((0.4, ["dgc"]), (0.5, [])):
+        factor = EpochsFactor("evidence", 1.0, low, 2.0, 4)
+        two = replace(ranking, predictions=pair, learning={"dgc": factor})
+        assert two.undecided() == close
 
 
 def test_the_winner_is_the_fastest_prediction_and_the_margin_that_over_the_next() -> None:
     ranking = ranked()
-    first, second = list(ranking.predictions)[:2]
-    alone = [predict(make_scenario(FIELDS | {"method": name})) for name in (first, second)]
+    first, second = ranking.ranked[:2]
+    alone = [
+        predict(make_scenario(FIELDS | {"method": name})).iteration_s * ranking.factor(name).middle
+        for name in (first, second)
+    ]
     assert ranking.winner == first
-    assert ranking.margin == pytest.approx(alone[1].iteration_s / alone[0].iteration_s - 1)
+    assert ranking.margin == pytest.approx(alone[1] / alone[0] - 1)
     assert first in ranking.verdict() and second in ranking.verdict()
 
 
@@ -51,8 +96,9 @@ def test_the_fastest_of_those_that_learn_as_ssgd_is_named() -> None:
 def test_without_a_record_undecided_methods_reach_into_the_winners_interval() -> None:
     ranking = replace(ranked(), known=None)
     first = ranking.predictions[ranking.winner]
-    for name, one in ranking.predictions.items():
-        if name != ranking.winner and one.iteration_s_interval[0] <= first.iteration_s_interval[1]:
+    for name in ranking.ranked[1:]:
+        one = ranking.predictions[name]
+        if one.iteration_s_interval[0] <= first.iteration_s_interval[1]:
             assert name in ranking.undecided()
 
 
@@ -78,7 +124,7 @@ def test_what_is_within_the_known_error_is_not_decided() -> None:
     sure = replace(ranking, errors=dict.fromkeys(ranking.predictions, 0.0))
     unsure = replace(ranking, errors=dict.fromkeys(ranking.predictions, 1e9))
     assert set(sure.undecided()) <= set(unsure.undecided())
-    assert len(unsure.undecided()) == len(ranking.predictions) - 1
+    assert len(unsure.undecided()) == len(ranking.ranked) - 1
     assert "Too close to call" in unsure.verdict()
     alone = replace(sure, errors={second: 0.4})
     assert alone.known_error(ranking.winner) == pytest.approx(0.4)
@@ -152,7 +198,7 @@ def test_who_is_left_out_is_said_with_the_reason(capsys: pytest.CaptureFixture[s
     assert ranking.left_out() == {"needs x": ["a", "c"], "takes y": ["b"]}
     print_ranking(ranking)
     shown = capsys.readouterr().out
-    assert shown.startswith("Ranked by iteration time only; methods that learn differently")
+    assert shown.startswith("Ranked by time to the same accuracy")
     every = len(ranking.predictions) + 3
     assert f"left out, 3 of {every}:\n  a, c: needs x\n  b: takes y\n" in shown
 

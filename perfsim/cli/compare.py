@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfsim.cli.flags import EpochsOfFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import (
@@ -49,10 +50,11 @@ def compare_command(
     sort: Annotated[
         str,
         typer.Option(
-            help="Order of the rows: time, high (upper end of the interval), exposed"
-            " (communication), sent (bytes), memory or name; ranks are always by time."
+            help="Order of the rows: accuracy (time to the same accuracy), time (of an iteration),"
+            " high (upper end of its interval), exposed (communication), sent (bytes), memory or"
+            " name; ranks are always by accuracy."
         ),
-    ] = "time",
+    ] = "accuracy",
     equal_bytes: Annotated[
         str | None,
         typer.Option(
@@ -62,6 +64,7 @@ def compare_command(
             " are left out.",
         ),
     ] = None,
+    epochs_of: EpochsOfFlag = None,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -92,10 +95,11 @@ def compare_command(
         ),
     ] = None,
 ) -> None:
-    """Compare methods side by side: who is fastest, how sure that is, and where the time goes."""
+    """Compare methods side by side: who is first at the same accuracy, and where the time goes."""
     from perfsim.planning.compare import compare
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
+    from perfsim.time_to_accuracy import parse_epochs_of
 
     outputs = Outputs(out=out, csv=csv, html=html, trace=trace, png=png)
     outputs.check()
@@ -112,6 +116,7 @@ def compare_command(
             catalog=session,
             tell=show_progress,
             equal_bytes=equal_bytes,
+            epochs_of=parse_epochs_of(epochs_of or []),
         )
     comparison.notes[:0] = notes
     _write(outputs, comparison, session)

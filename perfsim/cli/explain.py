@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfsim.cli.flags import PngFlag, TraceFlag
+from perfsim.cli.flags import EpochsOfFlag, PngFlag, TraceFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import ranking_of, timeline_png
 from perfsim.cli.predict import trace as trace_of
@@ -31,6 +31,7 @@ def explain_command(
     ] = None,
     trace: TraceFlag = None,
     png: PngFlag = None,
+    epochs_of: EpochsOfFlag = None,
 ) -> None:
     """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
     from perfsim.planning.explain import explain
@@ -44,7 +45,7 @@ def explain_command(
     fields, notes = asked.fields()
     with naming(asked.scenario):
         scenario = make_scenario(fields)
-        ranking = ranking_of(scenario, catalog)
+        ranking = ranking_of(scenario, catalog, epochs_of)
         if ranking is not None:
             from perfsim.methods.describe import for_method
 

@@ -14,6 +14,7 @@ from perfsim.scenario import SCENARIO_FIELDS
 
 __all__ = [
     "ChakraFlag",
+    "EpochsOfFlag",
     "GlobalBatchFlag",
     "HtmlFlag",
     "JsonFlag",
@@ -65,6 +66,14 @@ GlobalBatchFlag: TypeAlias = Annotated[
         min=1,
         help="Samples of an iteration over all GPUs, where parallelism is searched.",
         show_default="those of --batch and --accumulate on all replicas",
+    ),
+]
+EpochsOfFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="METHOD=FACTOR",
+        help="Epochs that a method needs, as a multiple of S-SGD's, in place of what is known of"
+        " its learning: topk=1.2. May be repeated.",
     ),
 ]
 PngFlag: TypeAlias = Annotated[

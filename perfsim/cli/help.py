@@ -118,7 +118,7 @@ OVERVIEW = {
         "Predict one iteration: its time and interval, where it goes, what holds it back, and why."
     ),
     "compare": (
-        "Compare methods side by side: who is fastest, how sure that is, and where the time goes."
+        "Compare methods side by side: who is first at the same accuracy, and where the time goes."
     ),
     "sweep": "Predict every combination of what varies: GPUs, networks, methods, options, ...",
     "tune": (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfsim.cli.flags import GlobalBatchFlag
+from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag
 from perfsim.cli.output import print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
@@ -47,11 +47,13 @@ def plan_command(
             help="Training set: imagenet, cifar10, squad, or its size: 1281167samples, 3e9tokens."
         ),
     ],
-    epochs: Annotated[str, typer.Option(metavar="N", help="Epochs of every method.")],
-    epochs_of: Annotated[
-        list[str] | None,
-        typer.Option(metavar="METHOD=N", help="Epochs of one method. May be repeated."),
-    ] = None,
+    epochs: Annotated[
+        str,
+        typer.Option(
+            metavar="N", help="Epochs that S-SGD needs; others by what is known of their learning."
+        ),
+    ],
+    epochs_of: EpochsOfFlag = None,
     deadline: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Time that the training may take: 24h, 90min."),
@@ -93,7 +95,11 @@ def plan_command(
         typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),
     ] = False,
 ) -> None:
-    """Plan a training run: the cheapest and the fastest cluster and method that meet a target."""
+    """Plan a training run: the cheapest and the fastest cluster and method that meet a target.
+
+    Methods are compared by the time to S-SGD's accuracy. Those of which nothing is known for the
+    model are listed apart, by iteration time only.
+    """
     from perfsim.planning.capacity import find_prices, plan
     from perfsim.session import Session
 
@@ -147,6 +153,7 @@ def _target(
 ) -> Target:
     """Return what the plan has to reach, in SI units."""
     from perfsim.planning.capacity import (
+        DATASETS,
         Target,
         parse_budget,
         parse_epochs,
@@ -159,7 +166,10 @@ def _target(
     amount, currency = parse_budget(budget) if budget else (None, "")
     limit_s = parse_seconds(deadline, "deadline") if deadline else None
     power_w = parse_power(gpu_power) if gpu_power else None
-    return Target(parse_samples(dataset, tokens), every, single, limit_s, amount, currency, power_w)
+    name = dataset.lower() if dataset.lower() in DATASETS else ""
+    return Target(
+        parse_samples(dataset, tokens), every, single, name, limit_s, amount, currency, power_w
+    )
 
 
 def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:

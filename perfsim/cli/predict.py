@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfsim.cli.flags import ChakraFlag, HtmlFlag, PngFlag, TimelineFlag, TraceFlag
+from perfsim.cli.flags import ChakraFlag, EpochsOfFlag, HtmlFlag, PngFlag, TimelineFlag, TraceFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
@@ -34,6 +34,7 @@ def predict_command(
     chakra: ChakraFlag = None,
     html: HtmlFlag = None,
     png: PngFlag = None,
+    epochs_of: EpochsOfFlag = None,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
     from perfsim.scenario import make_scenario
@@ -49,7 +50,7 @@ def predict_command(
     fields, notes = asked.fields()
     with naming(asked.scenario):
         scenario = make_scenario(fields)
-        ranking = ranking_of(scenario, catalog)
+        ranking = ranking_of(scenario, catalog, epochs_of)
         prediction = _predicted(scenario, ranking, catalog)
         if asked.scenario is not None:
             _add_file_notes(prediction, notes, asked.scenario, catalog, None if ranking else fields)
@@ -62,20 +63,34 @@ def predict_command(
     )
 
 
-def ranking_of(scenario: Scenario, catalog: Catalog) -> Ranking | None:
-    """Rank all methods where ``--method auto`` asks for it; None elsewhere."""
+def ranking_of(
+    scenario: Scenario, catalog: Catalog, epochs_of: list[str] | None = None
+) -> Ranking | None:
+    """Rank all methods where ``--method auto`` asks for it; None elsewhere.
+
+    Raises
+    ------
+    RequestError
+        If epochs are stated where no methods are ranked.
+    """
     from perfsim.methods import AUTO_METHOD
 
     if scenario.method.lower() != AUTO_METHOD:
+        if epochs_of:
+            raise RequestError(
+                "epochs_of", "is for ranking methods: `method` auto, `perfsim compare` or `plan`."
+            )
         return None
     from perfsim.ranking import rank
+    from perfsim.time_to_accuracy import parse_epochs_of
 
+    factors = parse_epochs_of(epochs_of or [])
     with progress() as show_progress:
-        return rank(scenario, catalog, show_progress)
+        return rank(scenario, catalog, show_progress, factors)
 
 
 def _predicted(scenario: Scenario, ranking: Ranking | None, catalog: Session) -> Prediction:
-    """Return the prediction of the scenario, or of the fastest method of a ranking."""
+    """Return the prediction of the scenario, or of the first method of a ranking."""
     if ranking is not None:
         return ranking.predictions[ranking.winner]
     from perfsim.prediction import predict

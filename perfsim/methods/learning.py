@@ -13,10 +13,22 @@ from perfsim.data.tables import cell_number, check_kind, check_word, read_table
 from perfsim.errors import DataError
 from perfsim.quantity import Kind
 
-__all__ = ["LEARNING_FILE", "Evidence", "Measure", "read_evidence", "summaries"]
+__all__ = [
+    "LEARNING_FILE",
+    "STATEMENTS_FILE",
+    "TASKS",
+    "Evidence",
+    "Measure",
+    "Statement",
+    "read_evidence",
+    "read_statements",
+    "summaries",
+]
 
 LEARNING_FILE = "evidence.csv"
+STATEMENTS_FILE = "statements.csv"
 _SCHEMA = "perfsim/learning/1"
+_STATEMENTS_SCHEMA = "perfsim/learning_statements/1"
 _NEVER = "never"
 
 Measure = Literal["epochs_to_quality", "final_accuracy", "final_loss", "final_perplexity"]
@@ -29,7 +41,7 @@ _UNITS: dict[str, str] = {
     "final_perplexity": "perplexity",
 }
 
-_TASKS = (
+TASKS = (
     "image classification",
     "language model pretraining",
     "masked language model",
@@ -45,9 +57,10 @@ class Evidence(NamedTuple):
     """One run, or several alike, with a method and without.
 
     ``value`` is that with the method in ``unit``, None where the quality was never reached;
-    ``baseline`` says what ``baseline_value`` was measured with. ``options`` are those of the
-    setting that the method has too, as ``name=value; name=value``; ``tokens`` are those a language
-    model was trained on.
+    ``baseline`` says what ``baseline_value`` was measured with, ``comparable`` ("yes" or "no")
+    whether that is synchronous training over as many samples, drawn from the same data by all.
+    ``options`` are those of the setting that the method has too, as ``name=value; name=value``;
+    ``tokens`` are those a language model was trained on.
     """
 
     method: str
@@ -60,6 +73,7 @@ class Evidence(NamedTuple):
     workers: int | None
     measure: Measure
     unit: str
+    comparable: str
     baseline: str
     baseline_value: float
     value: float | None
@@ -90,7 +104,8 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
     measure = cells["measure"]
     check_word(measure, tuple(_UNITS), "measure", path, row)
     check_word(cells["unit"], (_UNITS[measure],), "unit", path, row)
-    check_word(cells["task"], _TASKS, "task", path, row)
+    check_word(cells["comparable"], ("yes", "no"), "comparable", path, row)
+    check_word(cells["task"], TASKS, "task", path, row)
     for column in ("method", "setting", "model", "data", "baseline", "source", "locator"):
         if not cells[column]:
             raise DataError("is empty", path=path, row=row, column=column)
@@ -114,6 +129,42 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
         "runs": count("runs"),
     }
     return Evidence(**{name: cells[name] for name in Evidence._fields} | read)
+
+
+class Statement(NamedTuple):
+    """What authors or their documentation say of a method's learning, without a figure.
+
+    ``words`` are ours; ``verdict`` is "as good" or "worse" than without the method.
+    """
+
+    method: str
+    verdict: str
+    task: str
+    data: str
+    words: str
+    source: str
+    locator: str
+    licence: str
+    date: str
+
+
+def read_statements(path: Path) -> list[Statement]:
+    """Read the table of what is said of learning without a figure.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a cell is not what its column needs.
+    """
+    statements = []
+    for row, cells in read_table(path, _STATEMENTS_SCHEMA, Statement._fields):
+        check_word(cells["verdict"], ("as good", "worse"), "verdict", path, row)
+        check_word(cells["task"], TASKS, "task", path, row)
+        for column in ("method", "words", "source", "locator"):
+            if not cells[column]:
+                raise DataError("is empty", path=path, row=row, column=column)
+        statements.append(Statement(**cells))
+    return statements
 
 
 def summaries(evidence: list[Evidence]) -> list[str]:

@@ -30,10 +30,18 @@ __all__ = [
     "model_flops",
     "own_tokens",
     "takes_tokens",
+    "task_of",
 ]
 
 MODELS: dict[str, ModelBuilder] = CONVOLUTIONAL | RECURRENT | TRANSFORMERS
 """Every network by the name that ``model`` takes."""
+
+_TASKS = {
+    "lstm": "language model pretraining",
+    "lstm-ptb": "language model pretraining",
+    "lstm-an4": "speech recognition",
+}
+"""What recurrent networks are trained for: words of WikiText-2 and Penn Treebank, speech of AN4."""
 
 
 def defined_models() -> list[str]:
@@ -60,6 +68,25 @@ def takes_tokens(name: str) -> bool:
 def own_tokens(name: str) -> int:
     """Return the tokens a sample of a defined model over text if nothing else is asked."""
     return next(layer.rows for layer in build_model(name) if layer.kind in ("attention", "lstm"))
+
+
+def task_of(name: str) -> str | None:
+    """Return what a model is trained for, in the words of the evidence of learning; None: unknown.
+
+    Examples
+    --------
+    >>> [task_of(name) for name in ("resnet50", "bert-large-squad", "llama3-8b", "lstm-an4")]
+    ['image classification', 'fine-tuning', 'language model pretraining', 'speech recognition']
+    """
+    if name in _TASKS:
+        return _TASKS[name]
+    if name.startswith("bert"):
+        return "fine-tuning" if name.endswith("squad") else "masked language model"
+    if name in CONVOLUTIONAL or name.startswith("vit"):
+        return "image classification"
+    if name in NAMED or (is_defined(name) and takes_tokens(name)):
+        return "language model pretraining"
+    return None
 
 
 @cache

@@ -1,6 +1,7 @@
 """plan(): which cluster and method train a model in time and within a budget.
 
-A run is an iteration's prediction times the iterations that the target's samples and epochs need;
+A run is an iteration's prediction times the iterations that the target's samples and epochs need,
+times what is known of the epochs that the method needs beside S-SGD (`perfsim.time_to_accuracy`);
 its cost is GPU hours times the prices of a file that the user keeps. Of models that fit on no GPU
 whole, each cluster is planned with its fastest parallelism that fits.
 """
@@ -32,6 +33,12 @@ from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario, with_gpu
 from perfsim.scenario import Scenario, parse_types
+from perfsim.time_to_accuracy import (
+    AS_MANY_EPOCHS,
+    EpochsFactor,
+    EpochsFactors,
+    parse_epochs_of,
+)
 from perfsim.units import format_bytes
 
 __all__ = [
@@ -106,8 +113,9 @@ class Target:
 
     Parameters
     ----------
-    samples, epochs : the size of the training set, and the passes over it
-    epochs_of : epochs by method, where they differ from ``epochs``
+    samples, epochs : the size of the training set, and the passes over it that S-SGD needs
+    epochs_of : epochs by method as multiples of ``epochs``, in place of what is known
+    data : the training set's name, one of ``DATASETS``; "" where it has none
     deadline_s, budget, currency : limits on time and on cost
     gpu_power_w : the power of one GPU while it trains [W]
     """
@@ -115,14 +123,11 @@ class Target:
     samples: int
     epochs: float
     epochs_of: Mapping[str, float] = field(default_factory=dict)
+    data: str = ""
     deadline_s: float | None = None
     budget: float | None = None
     currency: str = ""
     gpu_power_w: float | None = None
-
-    def samples_of(self, method: str) -> float:
-        """Return the samples that a method trains on, over all epochs."""
-        return self.samples * self.epochs_of.get(method, self.epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +159,16 @@ class Prices:
 class ParetoChoice:
     """One cluster and method: how long the run takes, and its cost if there is a price.
 
-    ``divided`` is how training is divided there, where that was searched.
+    ``learning`` is what is known of the epochs that the method needs; where that is nothing,
+    ``seconds`` are those of S-SGD's epochs. ``divided`` is how training is divided there, where
+    that was searched.
     """
 
     prediction: PredictedIteration
     seconds: float
     interval_s: tuple[float, float]
     cost: float | None
+    learning: EpochsFactor = AS_MANY_EPOCHS
     power_w: float | None = None
     divided: TriedDivision | None = None
 
@@ -209,11 +217,13 @@ class ParetoChoice:
             "method": asked.method,
             "hours": self.seconds / HOUR_S,
             "hours_low": low / HOUR_S,
-            "hours_high": high / HOUR_S,
+            "hours_high": high / HOUR_S if math.isfinite(high) else None,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
             "energy_kwh": self.energy_kwh,
-            "epochs": target.epochs_of.get(asked.method, target.epochs),
+            "epochs": target.epochs * (self.learning.middle or 1.0),
+            "learning": self.learning.to_dict(),
+            "iteration_time_only": not self.learning.known,
             "iteration_s": self.prediction.iteration_s,
             "scaling_efficiency": self.prediction.scaling_efficiency,
             "meets": self.excess(target) <= 1.0,
@@ -236,9 +246,21 @@ class ClusterPlan:
     searched: str = ""
 
     @property
+    def known(self) -> list[ParetoChoice]:
+        """Those of methods whose learning is known; all, if it is known of none."""
+        return [one for one in self.choices if one.learning.known] or self.choices
+
+    @property
+    def by_iteration_only(self) -> list[ParetoChoice]:
+        """Those that stand apart, fastest first: nothing says how many epochs they need."""
+        known = {id(one) for one in self.known}
+        apart = (one for one in self.choices if id(one) not in known)
+        return sorted(apart, key=lambda one: (one.seconds, one.spent))
+
+    @property
     def meeting(self) -> list[ParetoChoice]:
-        """Those that keep the deadline and the budget."""
-        return [one for one in self.choices if one.excess(self.target) <= 1.0]
+        """Those of methods whose learning is known that keep the deadline and the budget."""
+        return [one for one in self.known if one.excess(self.target) <= 1.0]
 
     @property
     def fastest(self) -> ParetoChoice:
@@ -254,7 +276,7 @@ class ClusterPlan:
     def front(self) -> list[ParetoChoice]:
         """The Pareto front: nothing else is both faster and cheaper; fastest first."""
         front: list[ParetoChoice] = []
-        for one in sorted(self.choices, key=lambda one: (one.seconds, one.spent)):
+        for one in sorted(self.known, key=lambda one: (one.seconds, one.spent)):
             if not front or one.spent < front[-1].spent:
                 front.append(one)
         return front
@@ -263,8 +285,8 @@ class ClusterPlan:
     def notes(self) -> list[str]:
         """What the plan assumes, in words."""
         notes = [
-            "Time for the epochs, not convergence: every method is given the same epochs unless"
-            " `epochs_of` says otherwise, and a larger global batch may need more of them.",
+            *self._learning(),
+            "A larger global batch may need more epochs: that is not counted.",
             "What does not fit into a GPU's memory is left out unless `ignore_memory` is given;"
             " activations count where perfsim has the model's layers.",
         ]
@@ -282,6 +304,26 @@ class ClusterPlan:
             used = {self._price(one) for one in self.choices if one.cost is not None}
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
         return notes
+
+    def _learning(self) -> list[str]:
+        """Say what each method's epochs are taken from, and what is known against it."""
+        factors = {one.scenario.method: one.learning for one in self.choices}
+        notes = [
+            f"Epochs of {name}: {factor.sentence}."
+            for name, factor in sorted(factors.items())
+            if factor.basis in ("evidence", "given") and factor.known
+        ]
+        apart = {one.scenario.method for one in self.by_iteration_only}
+        notes += [
+            f"Iteration time only for {name}: {factors[name].why} (`epochs_of` {name}=FACTOR states"
+            " its epochs)."
+            for name in sorted(apart)
+        ]
+        return notes + [
+            f"Against {name}: {'; '.join(factor.against)}."
+            for name, factor in sorted(factors.items())
+            if factor.against
+        ]
 
     def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
         price = self.prices.of(choice.scenario.gpu, choice.scenario.net)
@@ -305,6 +347,7 @@ class ClusterPlan:
             "fastest": self.fastest.row(target),
             "cheapest": self.cheapest.row(target),
             "front": [one.row(target) for one in self.front],
+            "iteration_time_only": [one.row(target) for one in self.by_iteration_only],
             "rows": [one.row(target) for one in self.choices],
             "left_out": self.left_out,
             "notes": self.notes,
@@ -361,7 +404,13 @@ def plan(
             tried = _Tried(catalog, ignore_memory, global_batch)
             predictions = _counted(map(tried.divided, scenarios), len(scenarios), tell)
     left = tried.left
-    choices = [_choice(*one, target, prices) for one in predictions]
+    factors: dict[str, EpochsFactors] = {}
+    choices = []
+    for prediction, divided in predictions:
+        model = prediction.scenario.model
+        if model not in factors:
+            factors[model] = EpochsFactors(catalog, model, target.data, target.epochs_of)
+        choices.append(_choice(prediction, divided, target, prices, factors[model]))
     if target.budget is not None:
         for one in choices:
             if one.cost is None:
@@ -514,14 +563,24 @@ class _Tried:
 
 
 def _choice(
-    prediction: PredictedIteration, divided: TriedDivision | None, target: Target, prices: Prices
+    prediction: PredictedIteration,
+    divided: TriedDivision | None,
+    target: Target,
+    prices: Prices,
+    factors: EpochsFactors,
 ) -> ParetoChoice:
     asked = prediction.scenario
-    iterations = target.samples_of(asked.method) / (
-        prediction.samples_per_s * prediction.iteration_s
+    learning = factors.of(asked.method, asked.options)
+    iterations = (
+        target.samples * target.epochs / (prediction.samples_per_s * prediction.iteration_s)
     )
-    seconds = iterations * prediction.iteration_s
-    low, high = (iterations * end for end in prediction.iteration_s_interval)
+    seconds = iterations * prediction.iteration_s * (learning.middle or 1.0)
+    low, high = (
+        iterations * end * (times or 1.0)
+        for end, times in zip(
+            prediction.iteration_s_interval, (learning.low, learning.high), strict=True
+        )
+    )
     price = prices.of(asked.gpu, asked.net)
     hours = asked.gpus * seconds / HOUR_S
     return ParetoChoice(
@@ -529,6 +588,7 @@ def _choice(
         seconds,
         (low, high),
         price.per_gpu_hour * hours if price else None,
+        learning,
         target.gpu_power_w,
         divided,
     )
@@ -541,7 +601,7 @@ def _nothing_meets(plan: ClusterPlan) -> str:
         limits.append(_span(target.deadline_s))
     if target.budget is not None:
         limits.append(f"{target.budget:g} {target.currency}")
-    near = min(plan.choices, key=lambda one: (one.excess(target), one.seconds))
+    near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
     return (
         f"nothing meets {' and '.join(limits)}; the nearest is {near.words}, which takes"
@@ -590,7 +650,7 @@ def parse_samples(text: str, tokens: int | None = None) -> int:
 
 
 def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, float]]:
-    """Return the epochs of every method, and those of single ones (``METHOD=EPOCHS``).
+    """Return the epochs of S-SGD, and those of single methods as multiples of them.
 
     Raises
     ------
@@ -599,29 +659,17 @@ def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, fl
 
     Examples
     --------
-    >>> parse_epochs("90", ["topk=100"])
-    (90.0, {'topk': 100.0})
+    >>> parse_epochs("90", ["topk=1.2", "dgc=99epochs"])
+    (90.0, {'topk': 1.2, 'dgc': 1.1})
     """
-    single = {}
-    for pair in of:
-        name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not name:
-            raise RequestError(
-                "epochs_of", f"{shown(pair)} is not METHOD=EPOCHS, such as topk=100."
-            )
-        single[name] = _epochs(value, "epochs_of")
-    return _epochs(text, "epochs"), single
-
-
-def _epochs(text: str, flag: str) -> float:
     try:
-        value = float(text)
+        epochs = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
+        epochs = 0.0
+    if not 0 < epochs < 1e9:
         why = f"{shown(text)} is not a number of epochs; it must be above 0 and below 1e9."
-        raise RequestError(flag, why)
-    return value
+        raise RequestError("epochs", why)
+    return epochs, parse_epochs_of(of, epochs)
 
 
 def parse_budget(text: str) -> tuple[float, str]:

@@ -1,9 +1,11 @@
-"""compare(): methods side by side on one scenario, fastest first, relative to S-SGD."""
+"""compare(): methods side by side on one scenario, by time to the same accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.device import load_device
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "BY_ACCURACY",
     "COMPARISON_SCHEMA",
     "SORTS",
     "Comparison",
@@ -53,13 +56,22 @@ _DELAYED = "delayed updates"
 _FAMILY_WORDS = {"dense": "lower precision"}
 """Families whose name does not say why their lossy methods learn differently."""
 
+_EPOCHS_RULE = (
+    "To be sooner at the same accuracy, it must be so even if it needs the most epochs of its"
+    " published runs, and the other the least."
+)
+
 _MAX_NAMES = 3
 """Methods that share an option's value are named up to this number, then counted."""
 
 _MAX_CURVES = 3
 """Methods whose scaling is predicted: S-SGD, the fastest, and the scenario's own or the next."""
 
+BY_ACCURACY = "accuracy"
+"""The order of the ranks: by time to the same accuracy, then what is known by iteration only."""
+
 SORTS: dict[str, Callable[[Prediction], Any]] = {
+    BY_ACCURACY: lambda one: 0.0,
     "time": lambda one: one.iteration_s,
     "high": lambda one: one.iteration_s_interval[1],
     "exposed": lambda one: one.breakdown_s["communication_exposed"],
@@ -67,8 +79,9 @@ SORTS: dict[str, Callable[[Prediction], Any]] = {
     "memory": lambda one: sum(one.memory_bytes.values()),
     "name": lambda one: one.scenario.method,
 }
-"""What rows can be sorted by: the iteration, the upper end of its interval, exposed communication,
-bytes that a GPU sends, memory, the method's name. Ranks are always by time."""
+"""What rows can be sorted by: time to the same accuracy, the iteration, the upper end of its
+interval, exposed communication, bytes that a GPU sends, memory, the method's name. Ranks are always
+by time to the same accuracy."""
 
 Side = Literal["faster", "slower", "not told apart"]
 """How a method compares with S-SGD, by what predictions can say."""
@@ -80,18 +93,26 @@ class Standing:
 
     Parameters
     ----------
-    method, rank : the rank is by time, from 1
-    behind_first_ratio : how much longer its iteration is than the fastest, as a fraction
-    next_behind_ratio : how much longer the next method's is; None for the last
-    told_apart : whether the next is surely slower; None for the last
-    may_be_fastest : whether the fastest is not surely faster than it
-    against_ssgd : None for S-SGD itself
+    method, rank : the rank is by time to the same accuracy, from 1; None where nothing is known of
+        the epochs that it needs
+    behind_first_ratio : how much longer than the first it takes to the same accuracy, as a
+        fraction; its iteration alone where the epochs are not known
+    next_behind_ratio : how much longer the next method takes; None for the last of those with a
+        rank, and of those without
+    told_apart : whether the next is surely slower; None where there is none
+    may_be_fastest : whether the first is not surely sooner than it
+    against_ssgd : its iteration; None for S-SGD itself
     learns_as_ssgd : whether it changes nothing in training
     compression : its density, rank or bits in words; "" where it has none
+    epochs_ratio, epochs_least_ratio, epochs_most_ratio : epochs that it needs, as a multiple of
+        S-SGD's, and between which ends; None where not known, or where the upper end is open
+    epochs_basis : where they are from: same arithmetic, evidence, given, none
+    accuracy_speedup_ratio : how many times sooner than S-SGD it is at the same accuracy; None where
+        not known
     """
 
     method: str
-    rank: int
+    rank: int | None
     behind_first_ratio: float
     next_behind_ratio: float | None
     told_apart: bool | None
@@ -99,6 +120,11 @@ class Standing:
     against_ssgd: Side | None
     learns_as_ssgd: bool
     compression: str
+    epochs_ratio: float | None
+    epochs_least_ratio: float | None
+    epochs_most_ratio: float | None
+    epochs_basis: str
+    accuracy_speedup_ratio: float | None
 
 
 def own_method(scenario: Scenario) -> str | None:
@@ -208,13 +234,13 @@ class Comparison:
 
     Parameters
     ----------
-    ranking : methods by time, which are left out, and why
+    ranking : methods by time to the same accuracy, which are left out, and why
     rows : predictions as they are sorted by ``sort``, one of ``SORTS``
     own : the method that the scenario states, if any
     baseline : S-SGD with DDP's buckets and overlap, which speed-ups are relative to
     notes : what to know before deciding by the table
     asked : the scenario of each method
-    winners : by software era of eager PyTorch, the fastest method if its kernels ran
+    winners : by software era of eager PyTorch, the first method if its kernels ran
     """
 
     ranking: Ranking
@@ -233,32 +259,44 @@ class Comparison:
         if self.ranking.known is None:
             return (
                 "One method counts as faster than another if their 90 % intervals do not overlap"
-                f" and the difference exceeds {error}."
+                f" and the difference exceeds {error}. {_EPOCHS_RULE}"
             )
         return (
             "One method counts as faster than another if the difference exceeds the 90 % interval"
             f" of their ratio and {error}. Errors that both share, in computation or in links,"
             " cancel in the ratio; so two methods can differ although their own intervals overlap."
+            f" {_EPOCHS_RULE}"
         )
 
     def standings(self) -> list[Standing]:
-        """Return each method's rank, margins and what is sure, fastest first."""
-        predictions = list(self.ranking.predictions.values())
-        close = {self.ranking.winner, *self.ranking.undecided()}
+        """Return each method's rank, margins and what is sure, in the ranking's order."""
+        ranking = self.ranking
+        close = {ranking.winner, *ranking.undecided()}
+        apart = set(ranking.by_iteration_only)
+        followed = dict(pairwise(ranking.ranked)) | dict(pairwise(ranking.by_iteration_only))
+        first_s = ranking.accuracy_s(ranking.winner)
         result = []
-        for index, (name, one) in enumerate(self.ranking.predictions.items()):
-            after = predictions[index + 1] if index + 1 < len(predictions) else None
+        for index, (name, one) in enumerate(ranking.predictions.items()):
+            after, factor = followed.get(name), ranking.factor(name)
+            own_s = ranking.accuracy_s(name)
             result.append(
                 Standing(
                     method=name,
-                    rank=index + 1,
-                    behind_first_ratio=one.iteration_s / predictions[0].iteration_s - 1.0,
-                    next_behind_ratio=after.iteration_s / one.iteration_s - 1.0 if after else None,
-                    told_apart=self.ranking.apart(one, after) if after else None,
+                    rank=None if name in apart else index + 1,
+                    behind_first_ratio=own_s / first_s - 1.0,
+                    next_behind_ratio=ranking.accuracy_s(after) / own_s - 1.0 if after else None,
+                    told_apart=ranking.sooner(name, after) if after else None,
                     may_be_fastest=name in close,
                     against_ssgd=self._side(one),
                     learns_as_ssgd=not method_class(name).lossy,
                     compression=settings_of(one.scenario.options),
+                    epochs_ratio=factor.middle,
+                    epochs_least_ratio=factor.low,
+                    epochs_most_ratio=None if factor.high == inf else factor.high,
+                    epochs_basis=factor.basis,
+                    accuracy_speedup_ratio=self.baseline.iteration_s / own_s
+                    if factor.known
+                    else None,
                 )
             )
         return result
@@ -292,7 +330,7 @@ class Comparison:
         if others:
             close = sides["not told apart"]
             text = (
-                f"Against S-SGD, {len(sides['faster'])} of {others} are faster and"
+                f"By iteration time, {len(sides['faster'])} of {others} are faster than S-SGD and"
                 f" {len(sides['slower'])} slower; {len(close)} too close to call"
             )
             lines.append(f"{text}: {', '.join(close)}." if close else f"{text}.")
@@ -313,7 +351,9 @@ class Comparison:
         if own not in ranking.predictions:
             return [f"Your method {own} is left out: {ranking.refused[own]}."]
         standing = next(one for one in self.standings() if one.method == own)
-        text = f"Your method {own} has rank {standing.rank} of {len(self.rows)}"
+        if standing.rank is None:
+            return [f"Your method {own} has no rank: {ranking.factor(own).why}."]
+        text = f"Your method {own} has rank {standing.rank} of {len(ranking.ranked)}"
         if standing.rank == 1:
             return [f"{text}."]
         times = f"{1.0 + standing.behind_first_ratio:.2f} times as long as {ranking.winner}"
@@ -353,6 +393,11 @@ class Comparison:
             "margin": self.ranking.margin,
             "winners_by_software": dict(self.winners),
             "undecided": self.ranking.undecided(),
+            "iteration_time_only": self.ranking.by_iteration_only,
+            "warnings": self.ranking.warnings(),
+            "learning": {
+                name: self.ranking.factor(name).to_dict() for name in self.ranking.predictions
+            },
             "same_learning": self.ranking.same_learning,
             "own": self.own,
             "baseline": {"method": _BASELINE, "iteration_s": self.baseline.iteration_s},
@@ -389,7 +434,7 @@ def comparison_notes(
 
 
 def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say which methods change what is learnt, and why: time alone cannot rank these."""
+    """Say which methods change what is learnt and why, and what is known of each."""
     reasons: dict[str, list[str]] = {}
     for name in sorted(ranking.predictions):
         family = method_class(name).family
@@ -403,10 +448,22 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
     groups = "; ".join(
         f"{group} ({', '.join(reasons[group])})" for group in order if group in reasons
     )
-    return [
-        "Time per iteration is not convergence. These methods learn differently from ssgd; they may"
-        f" need more iterations for the same accuracy, or not reach it: {groups}."
+    notes = [
+        "These methods learn differently from ssgd; they may need more epochs for the same"
+        f" accuracy, or not reach it: {groups}."
     ]
+    unknown: dict[str, list[str]] = {}
+    for name in sorted(ranking.predictions):
+        factor = ranking.factor(name)
+        if not factor.known:
+            unknown.setdefault(factor.why, []).append(name)
+        elif factor.basis in ("evidence", "given"):
+            notes.append(f"Epochs of {name}: {factor.sentence}.")
+    for why, names in sorted(unknown.items(), key=lambda item: -len(item[1])):
+        notes.append(f"Iteration time only, as {why}: {', '.join(names)}.")
+    if unknown:
+        notes.append("`epochs_of` METHOD=FACTOR states the epochs of a method yourself.")
+    return [*notes, *ranking.warnings()]
 
 
 def _different_values(ranking: Ranking) -> list[str]:
@@ -448,10 +505,11 @@ def compare(
     methods: str | Iterable[str] | None = None,
     *,
     options: Mapping[str, Any] | None = None,
-    sort: str = "time",
+    sort: str = BY_ACCURACY,
     catalog: Catalog | None = None,
     tell: ReportMethod | None = None,
     equal_bytes: str | None = None,
+    epochs_of: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Predict methods side by side on one scenario.
 
@@ -464,6 +522,7 @@ def compare(
     tell : called before each prediction
     equal_bytes : a method, or a ratio to S-SGD's bytes: density, rank or bits of each method that
         compresses are set so that it sends as much (see `perfsim.planning.equal_bytes`)
+    epochs_of : epochs of methods as multiples of S-SGD's, in place of what is known
 
     Raises
     ------
@@ -496,14 +555,13 @@ def compare(
     if equal_bytes is not None:
         equal = set_equal_bytes(equal_bytes, asked, plain, catalog)
         asked = equal.asked
-    ranking = rank_methods(plain, asked, catalog, tell)
+    ranking = rank_methods(plain, asked, catalog, tell, epochs_of)
     ranking.refused.update(equal.refused)
     if not ranking.predictions:
         why = "; ".join(f"{name}: {reason}" for name, reason in ranking.refused.items())
         raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
-    if sort != "time":  # ties keep the ranking's order
-        rows.sort(key=SORTS[sort])
+    rows.sort(key=SORTS[sort])  # ties keep the ranking's order
     notes = [*equal.notes, *comparison_notes(ranking, options or {}, given, catalog)]
     baseline = _baseline(ranking, plain, catalog)
     winners = _winners(ranking, asked, catalog)
@@ -528,7 +586,8 @@ def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) 
             continue
         seconds = {
             name: _iteration_s(for_method(asked[name], name)[0], era, catalog)
-            for name in ranking.predictions
+            * (ranking.factor(name).middle or 1.0)
+            for name in ranking.ranked
         }
         winners[era] = min(seconds, key=lambda name: seconds[name])
     return winners

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from math import log
+from math import isfinite, log
 from textwrap import wrap
 
 from perfsim.conditions.words import condition_words
 from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
-from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice
-from perfsim.planning.compare import Comparison, Standing
+from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice, Target
+from perfsim.planning.compare import BY_ACCURACY, Comparison, Standing
 from perfsim.planning.explain import (
     CriticalPath,
     Explanation,
@@ -38,6 +38,7 @@ from perfsim.report.terminal import (
 )
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
+from perfsim.time_to_accuracy import EpochsFactor
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -56,6 +57,9 @@ __all__ = [
     "tuned_verdict",
     "value_words",
 ]
+
+_MAX_APART = 5
+"""Lines of a plan's choices by iteration time only; the JSON has all."""
 
 _MAX_LEFT_OUT = 8
 """Lines of what a plan leaves out; the JSON has all."""
@@ -81,14 +85,13 @@ _BAR_COLUMNS = 30
 _MAX_CURVE_LINES = 18
 """Values of a tuned curve that are printed; the JSON has all."""
 
-_COMPUTE_PARTS = ("forward", "backward", "update", "other")
 _KERNEL_PARTS = ("compression", "second_order")
 _EXPOSED_PARTS = ("communication_exposed",)
-"""The parts of an iteration that a comparison adds up to computation, kernels and waiting."""
+"""The parts of an iteration that a comparison adds up to kernels and waiting."""
 
 _COMPARISON_HEAD = (
-    f"{'#':>2} {'method':15}{'sends':6} {'time':>8} {'90 % interval':>17} {'speed':>5} {'next':>7}"
-    f" {'comp':>4} {'kern':>4} {'wait':>4}"
+    f"{'#':>2} {'method':15}{'sends':6} {'time':>8} {'90 % interval':>17} {'speed':>5}"
+    f" {'epochs':>6} {'acc':>5} {'kern':>4} {'wait':>4}"
 )
 
 IMPROVEMENT_WORDS = {
@@ -127,33 +130,37 @@ def print_plan(plan: ClusterPlan) -> None:
     epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.samples:,} samples, {target.epochs:g} {epochs}: {len(plan.choices)} clusters"
-            f" and methods, {len(plan.meeting)} meet the target",
+            f"{target.samples:,} samples, {target.epochs:g} {epochs} of S-SGD:"
+            f" {len(plan.choices)} clusters and methods, {len(plan.meeting)} meet the target",
             "",
             f"{'fastest':{len(least)}} {_choice_words(plan.fastest, unit)}",
             f"{least} {_choice_words(plan.cheapest, unit)}",
             "",
-            "Pareto front: nothing else is both faster and cheaper",
+            "Pareto front: nothing else is both faster and cheaper (time to S-SGD's accuracy)",
         ],
         most=PAGE_COLUMNS,
     )
     energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
-    head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
-    print(f"{head} {'90 % interval':>15}{unit:>8}{energy}")
+    head = f"{'method':16}{'gpus':>5} {'gpu':10}{'network':9}{'epochs':>6}{'hours':>7}"
+    head += f" {'90 % interval':>15}{unit:>8}{energy}"
+    print(head)
     for one in plan.front:
-        cluster = one.scenario
-        low, high = (end / HOUR_S for end in one.interval_s)
-        network = "one node" if cluster.nodes == 1 else cluster.net
-        print(
-            f"{cluster.method:13}{cluster.gpus:>5} {cluster.gpu:10}{network[:10]:11}"
-            f"{one.seconds / HOUR_S:7.4g} {f'{low:.3g} to {high:.3g}':>15}{_spent(one.spent):>8}"
-            f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
-            f"{'' if one.excess(target) <= 1.0 else '!'}"
-        )
+        print(_plan_line(one, target))
         if one.divided is not None:
             print_lines([one.divided.division.words], "  ", "    ", PAGE_COLUMNS)
-    if len(plan.meeting) < len(plan.choices):
+    if len(plan.meeting) < len(plan.known):
         print("! misses the target")
+    if plan.by_iteration_only:
+        apart = plan.by_iteration_only
+        print(
+            f"\nIteration time only: {len(apart)} of methods whose epochs are not known, as if they"
+            " were S-SGD's"
+        )
+        print(head)
+        for one in apart[:_MAX_APART]:
+            print(_plan_line(one, target))
+        if len(apart) > _MAX_APART:
+            print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
         reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
@@ -164,16 +171,30 @@ def print_plan(plan: ClusterPlan) -> None:
     print_lines(plan.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
+def _plan_line(one: ParetoChoice, target: Target) -> str:
+    cluster = one.scenario
+    low, high = (end / HOUR_S for end in one.interval_s)
+    network = "one node" if cluster.nodes == 1 else cluster.net
+    interval = f"{low:.3g} to {high:.3g}" if isfinite(high) else f"{low:.3g} and more"
+    return (
+        f"{cluster.method:16}{cluster.gpus:>5} {cluster.gpu:10}{network[:8]:9}"
+        f"{one.learning.words:>6}{one.seconds / HOUR_S:7.4g} {interval:>15}{_spent(one.spent):>8}"
+        f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
+        f"{'' if one.excess(target) <= 1.0 else '!'}"
+    )
+
+
 def _spent(value: float) -> str:
     return f"{value:.4g}" if value < _WHOLE else f" {value:,.0f}"
 
 
 def _choice_words(choice: ParetoChoice, unit: str) -> str:
-    return f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
+    text = f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
+    return text if choice.learning.known else f"{text} (its epochs are not known)"
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print the question, who is fastest, all methods with what their time goes to, and notes."""
+    """Print the question, who is first, all methods with what their time goes to, and notes."""
     first = comparison.rows[0].scenario
     overlap = "overlap" if first.overlap else "no overlap"
     conditions = condition_words(first)
@@ -193,14 +214,20 @@ def print_comparison(comparison: Comparison) -> None:
     )
     print(_COMPARISON_HEAD)
     standings = {one.method: one for one in comparison.standings()}
+    last_ranked = True
     for one in comparison.rows:
-        print(_comparison_line(one, standings[one.scenario.method]))
+        standing = standings[one.scenario.method]
+        if comparison.sort == BY_ACCURACY and standing.rank is None and last_ranked:
+            print("   iteration time only: nothing known for this model says how many epochs")
+        last_ranked = standing.rank is not None
+        print(_comparison_line(one, standing, comparison.ranking.factor(standing.method)))
     print()
     print_lines(
         [
-            "* learns differently from ssgd. sends: density, rank or bits. speed: times as fast as"
-            " S-SGD. next: how much longer the next in rank takes; ~ too close to call. comp, kern,"
-            " wait: % of the iteration in computation (forward, backward, update, other), in the"
+            "* learns differently from ssgd. sends: density, rank or bits. speed: an iteration is"
+            " so many times as fast as S-SGD's. epochs: that the method needs, as a multiple of"
+            " S-SGD's; + where published runs fell short. acc: so many times sooner than S-SGD at"
+            " its accuracy; ~ may be as soon as the first. kern, wait: % of the iteration in the"
             " method's kernels (compression, second order) and in exposed communication.",
             comparison.rule,
         ],
@@ -211,25 +238,30 @@ def print_comparison(comparison: Comparison) -> None:
     print_lines(comparison.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
-def _comparison_line(prediction: Prediction, standing: Standing) -> str:
+def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsFactor) -> str:
     name = standing.method + ("" if standing.learns_as_ssgd else "*")
-    following = ""
-    if standing.next_behind_ratio is not None:
-        mark = "" if standing.told_apart else "~"
-        digits = 1 if standing.next_behind_ratio < 1.0 else 0
-        following = f"{mark}+{standing.next_behind_ratio:.{digits}%}"
+    sooner = "-"
+    if standing.accuracy_speedup_ratio is not None:
+        mark = "~" if standing.may_be_fastest and standing.rank != 1 else ""
+        sooner = mark + _times(standing.accuracy_speedup_ratio)
     low, high = prediction.iteration_s_interval
     shares = [
         sum(prediction.breakdown_s[part] for part in parts) / prediction.iteration_s
-        for parts in (_COMPUTE_PARTS, _KERNEL_PARTS, _EXPOSED_PARTS)
+        for parts in (_KERNEL_PARTS, _EXPOSED_PARTS)
     ]
-    comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
-    speed = f"{prediction.speedup:.{2 if prediction.speedup < 100 else 0}f}"
+    kern, wait = (f"{100 * share:.0f}" for share in shares)
+    short = "+" if epochs.known and epochs.short else ""
     return (
-        f"{standing.rank:>2} {name:15}{standing.compression:6}"
-        f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17} {speed:>5}"
-        f" {following:>7} {comp:>4} {kern:>4} {wait:>4}"
+        f"{standing.rank or '':>2} {name:15}{standing.compression:6}"
+        f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17}"
+        f" {_times(prediction.speedup):>5} {epochs.words + short:>6} {sooner:>5}"
+        f" {kern:>4} {wait:>4}"
     ).rstrip()
+
+
+def _times(ratio: float) -> str:
+    """Write how many times as fast, in four places at most."""
+    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
 
 
 def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
@@ -439,8 +471,8 @@ def _bits(bytes_per_s: float) -> str:
 
 
 def print_ranking(ranking: Ranking) -> None:
-    """Print the caveat, who is fastest, all methods by time, and which are left out and why."""
-    print_lines([CAVEAT, ranking.verdict(), *ranking.kept_words(), ""])
+    """Print the caveat, who is first, all methods in order, and which are left out and why."""
+    print_lines([CAVEAT, ranking.verdict(), *ranking.warnings(), *ranking.kept_words(), ""])
     print_table(
         [
             {
@@ -448,6 +480,10 @@ def print_ranking(ranking: Ranking) -> None:
                 "iteration": format_seconds(one.iteration_s),
                 "90 % interval": " to ".join(map(format_seconds, one.iteration_s_interval)),
                 "times as fast as ssgd": f"{one.speedup:.2f}",
+                "epochs": ranking.factor(name).words,
+                "to its accuracy": _times(one.baseline_s / ranking.accuracy_s(name))
+                if ranking.factor(name).known
+                else "-",
                 "fusion": _fusion(one.scenario),
                 "sent by each GPU": format_bytes(one.communication["bytes_per_gpu"]),
                 "learns as ssgd": "no" if method_class(name).lossy else "yes",

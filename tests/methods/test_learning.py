@@ -81,13 +81,14 @@ def test_values_are_told_beside_their_baselines() -> None:
         ("task", "pictures", "allowed: image classification, language model pretraining"),
         ("tokens", "0", "above 0"),
         ("kind", "guessed", "is no kind"),
+        ("comparable", "perhaps", "allowed: yes, no"),
     ],
 )
 def test_a_damaged_row_is_refused(tmp_path: Path, column: str, cell: str, words: str) -> None:
     head, row = (
-        "method,setting,options,task,model,data,tokens,workers,measure,unit,baseline,"
+        "method,setting,options,task,model,data,tokens,workers,measure,unit,comparable,baseline,"
         "baseline_value,value,spread,runs,kind,source,locator,licence,date,notes",
-        "dgc,d,density=0.1,other,m,c,,8,final_accuracy,percent,b,76.2,76.6,,5,published,s,l,MIT,"
+        "dgc,d,density=0.1,other,m,c,,8,final_accuracy,percent,yes,b,76.2,76.6,,5,published,s,l,MIT,"
         "2020,",
     )
     cells = dict(zip(head.split(","), row.split(","), strict=True)) | {column: cell}

@@ -72,9 +72,47 @@ def test_energy_is_that_of_the_power_given() -> None:
     assert {one.energy_kwh for one in silent.choices} == {None}
 
 
+def test_what_nobody_has_trained_is_not_on_the_front() -> None:
+    """Rand-k's iteration is shorter; nothing is known of its learning on ImageNet."""
+    names = ("ssgd", "dgc", "randk", "randk_maxnorm")
+    four = [scenario for name in names for scenario in scenarios(16, method=name)]
+    target = Target(1_281_167, 90, data="imagenet")
+    made = plan(four, target, Prices("", (), Path()), SHIPPED)
+    assert made.fastest.scenario.method == "dgc"
+    assert {one.scenario.method for one in made.front} == {"dgc"}
+    apart = made.by_iteration_only
+    assert {one.scenario.method for one in apart} == {"randk", "randk_maxnorm"}
+    assert apart[0].seconds < made.fastest.seconds
+    found = made.to_dict()
+    assert [row["method"] for row in found["iteration_time_only"]] == [
+        one.scenario.method for one in apart
+    ]
+    assert all(row["iteration_time_only"] for row in found["iteration_time_only"])
+    [warning] = [note for note in made.notes if note.startswith("Against randk: ")]
+    assert "bytedance/byteps@" in warning
+    # Alone, it is planned with and called what it is.
+    alone = plan(scenarios(16, method="randk"), target, Prices("", (), Path()), SHIPPED)
+    assert not alone.fastest.learning.known
+
+
+def test_epochs_of_evidence_multiply_the_time() -> None:
+    """QSGD's eight bits on CIFAR-10: the median of its runs is above 1, S-SGD's time is not."""
+    pair = [
+        make_scenario({"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": name})
+        for name in ("ssgd", "qsgd")
+    ]
+    target = Target(50_000, 100, data="cifar10")
+    made = plan(pair, target, Prices("", (), Path()), SHIPPED, ignore_memory=True)
+    dense, small = made.choices
+    ratio = small.prediction.iteration_s / dense.prediction.iteration_s
+    assert dense.learning.middle == 1.0 and 1.0 < small.learning.middle < 1.5
+    assert small.seconds / dense.seconds == pytest.approx(ratio * small.learning.middle)
+    assert small.row(target)["epochs"] == pytest.approx(100 * small.learning.middle)
+
+
 def test_epochs_of_one_method_are_its_own() -> None:
     both = [*scenarios(16), *scenarios(16, method="topk")]
-    made = plan(both, Target(1000_000, 90, {"topk": 180}), Prices("", (), Path()), SHIPPED)
+    made = plan(both, Target(1000_000, 90, {"topk": 2.0}), Prices("", (), Path()), SHIPPED)
     dense, sparse = made.choices
     ratio = sparse.prediction.iteration_s / dense.prediction.iteration_s
     assert sparse.seconds / dense.seconds == pytest.approx(2 * ratio)

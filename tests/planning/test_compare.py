@@ -38,15 +38,32 @@ def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
         assert one.to_dict() == alone.to_dict()
 
 
-def test_standings_are_by_time_and_their_margins_multiply_to_the_last() -> None:
-    found = some()
-    rows = found.standings()
-    assert [row.method for row in rows] == [one.scenario.method for one in found.rows]
-    assert [row.rank for row in rows] == list(range(1, len(SOME) + 1))
+def test_standings_are_by_time_to_accuracy_and_their_margins_multiply_to_the_last() -> None:
+    found = compare(make_scenario(FIELDS), SOME, epochs_of={"topk": 1.5, "localsgd": 1.1})
+    every = found.standings()
+    assert [row.method for row in every] == [one.scenario.method for one in found.rows]
+    rows = [row for row in every if row.rank is not None]
+    assert {"ssgd", "byteps", "topk", "localsgd"} == {row.method for row in rows}
+    assert [row.rank for row in every] == [*range(1, len(rows) + 1), None, None]
     steps = [row.next_behind_ratio for row in rows]
     assert steps[-1] is None and all(step >= 0 for step in steps[:-1])
     together = math.prod(1 + step for step in steps[:-1])
     assert together == pytest.approx(1 + rows[-1].behind_first_ratio)
+    for row in rows:
+        own_s = found.ranking.predictions[row.method].iteration_s * row.epochs_ratio
+        assert row.accuracy_speedup_ratio == pytest.approx(found.baseline.iteration_s / own_s)
+    topk = next(row for row in rows if row.method == "topk")
+    assert (topk.epochs_ratio, topk.epochs_basis) == (1.5, "given")
+
+
+def test_without_evidence_a_method_has_no_rank_and_says_why() -> None:
+    found = some()
+    rows = {row.method: row for row in found.standings()}
+    assert rows["topk"].rank is None and rows["topk"].accuracy_speedup_ratio is None
+    assert rows["ssgd"].rank is not None and rows["ssgd"].epochs_ratio == 1.0
+    told = " ".join(found.notes)
+    assert "Iteration time only, as what is known of its learning is for smaller data" in told
+    assert found.ranking.winner not in found.ranking.by_iteration_only
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -115,7 +132,8 @@ def test_who_is_faster_than_ssgd_and_who_may_be() -> None:
     for name in sides["faster"]:
         assert found.ranking.predictions[name].iteration_s < base.iteration_s
     assert "topk" in sides["faster"]
-    assert f"Against S-SGD, {len(sides['faster'])} of 5 are faster" in found.verdict()[1]
+    words = f"By iteration time, {len(sides['faster'])} of 5 are faster than S-SGD"
+    assert words in found.verdict()[1]
 
 
 # What is said of convergence and memory.
@@ -123,7 +141,7 @@ def test_who_is_faster_than_ssgd_and_who_may_be() -> None:
 
 def test_lossy_delayed_and_periodic_methods_are_not_ranked_by_time_alone() -> None:
     note = some().notes[0]
-    assert note.startswith("Time per iteration is not convergence")
+    assert note.startswith("These methods learn differently from ssgd")
     assert "sparsification (topk)" in note and "low rank (powersgd)" in note
     assert "fewer exchanges (localsgd)" in note and "delayed updates (lbsgd)" in note
     assert "ssgd (" not in note and "byteps" not in note
@@ -203,7 +221,10 @@ def test_options_of_a_scenario_without_a_method_are_for_all() -> None:
 
 def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> None:
     asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
-    found = compare(asked, ["topk"])
+    alone = compare(asked, ["topk", "ssgd"])
+    [place] = [line for line in alone.verdict() if line.startswith("Your method powersgd")]
+    assert place.startswith("Your method powersgd has no rank: what is known of its learning is")
+    found = compare(asked, ["topk"], epochs_of={"topk": 1.0, "powersgd": 1.0})
     assert found.ranking.predictions["powersgd"].scenario.options["rank"] == 64
     behind = found.standings()[1].behind_first_ratio
     [place] = [line for line in found.verdict() if line.startswith("Your method powersgd")]

@@ -46,7 +46,7 @@ BAR = 40
 ANSWERS = {
     "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {1: 5, 2: 9}),
     "compare": (
-        "--model bert-large --gpus 32 --net 10gbe --methods ssgd,topk,dgc,powersgd,acpsgd",
+        "--model bert-large --gpus 32 --net 10gbe --methods ssgd,onebit_adam,diloco,topk",
         {1: 3, 2: 6},
     ),
     "explain": ("--model resnet50 --gpus 64 --net 10gbe --method topk", {1: 2}),

@@ -87,6 +87,8 @@ _RANKED_HEAD = (
     "90 % from [ms]",
     "90 % to [ms]",
     "times as fast as S-SGD",
+    "epochs, times S-SGD's",
+    "times sooner at S-SGD's accuracy",
     "behind the first [%]",
     "may be fastest",
     "against S-SGD",
@@ -343,7 +345,7 @@ def _words(ranking: Ranking) -> str:
 
 
 def ranking_figure(comparison: Comparison) -> Figure:
-    """Draw the methods of a comparison by time, the fastest on top; a table row is a method."""
+    """Draw the methods of a comparison, the first in rank on top; a table row is a method."""
     ones = comparison.ranking.predictions
     standings = {one.method: one for one in comparison.standings()}
     groups = {name: _group(standing) for name, standing in standings.items()}
@@ -360,8 +362,9 @@ def ranking_figure(comparison: Comparison) -> Figure:
     return Figure(
         "ranked",
         "Iteration by method",
-        f"{len(ones)} methods by iteration time with 90 % intervals: {first} is fastest with"
-        f" {format_seconds(ones[first].iteration_s)}{alike}. The line is S-SGD,"
+        f"Iteration times of {len(ones)} methods with 90 % intervals, in order of the time to the"
+        f" same accuracy: {first} is first with {format_seconds(ones[first].iteration_s)}{alike}."
+        " Those without a rank are last: nothing says how many epochs they need. The line is S-SGD,"
         f" {format_seconds(comparison.baseline.iteration_s)}.",
         [
             _ranked_points(group, [name for name in ones if groups[name] == group], ones, standings)
@@ -403,7 +406,7 @@ def _ranked_points(
         "y": [figure_label(name) for name in own],
         "x": times_ms,
         "customdata": [
-            [*ends, standings[name].rank, ones[name].speedup]
+            [*ends, standings[name].rank or "none", ones[name].speedup]
             for name, ends in zip(own, ends_ms, strict=True)
         ],
         "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 11}
@@ -415,11 +418,13 @@ def _ranked_points(
 
 def _ranked_row(prediction: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
     return (
-        standing.rank,
+        standing.rank or "",
         standing.method,
         prediction.iteration_s * 1e3,
         *(end * 1e3 for end in prediction.iteration_s_interval),
         prediction.speedup,
+        "not known" if standing.epochs_ratio is None else standing.epochs_ratio,
+        "not known" if standing.accuracy_speedup_ratio is None else standing.accuracy_speedup_ratio,
         standing.behind_first_ratio * 100,
         "yes" if standing.may_be_fastest else "no",
         standing.against_ssgd or "itself",

@@ -1,0 +1,551 @@
+"""Epochs that a method needs for S-SGD's quality, from what others measured.
+
+An iteration's time is predicted; how many iterations a method needs is known from measurements only
+(`perfsim.methods.learning`). A time to accuracy is the one times the other. A method for whose
+setting and task nothing is known has none: it can be compared by iteration time only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import ceil, exp, inf, isfinite, log, sqrt
+from statistics import median
+from typing import Any, Literal
+
+from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError, shown
+from perfsim.methods import method_class, method_name
+from perfsim.methods.learning import (
+    LEARNING_FILE,
+    STATEMENTS_FILE,
+    Evidence,
+    Statement,
+    read_evidence,
+    read_statements,
+)
+from perfsim.models import task_of
+
+__all__ = [
+    "AS_MANY_EPOCHS",
+    "MAX_BARE_FACTOR",
+    "EpochsFactor",
+    "EpochsFactors",
+    "epochs_factor",
+    "epochs_ratio",
+    "parse_epochs_of",
+    "spread_of_runs",
+]
+
+Basis = Literal["same arithmetic", "evidence", "given", "none"]
+"""Where a factor is from: a method that changes nothing in training, measurements, the user."""
+
+_TEXT = (
+    "language model pretraining",
+    "masked language model",
+    "fine-tuning",
+    "machine translation",
+)
+"""Tasks over text: where none of a task's own evidence is there, that of another of these is."""
+
+_LESS_IS_HARDER = ("density", "rank", "values", "bits", "levels")
+_MORE_IS_HARDER = ("interval", "ratio")
+"""Options that say how much less is sent; a setting that sends less learns no better."""
+
+_SAME_SETTING = 1e-3
+"""Values of an option within this part of each other are the same."""
+
+_LAW_E, _LAW_B, _LAW_ALPHA, _LAW_BETA = 1.8172, 2085.43, 0.3478, 0.3658
+"""Loss = E + A / parameters^alpha + B / tokens^beta [nats]: Besiroglu et al. 2024, Chinchilla
+Scaling: A replication attempt, arXiv 2404.10102, Table 1 (a fit of Hoffmann et al. 2022's runs)."""
+
+_TEST_EXAMPLES = {"imagenet": 50_000, "cifar": 10_000}
+_FEW_EXAMPLES = 1_000
+"""Examples of a test set by its data (ILSVRC 2012 validation, Russakovsky et al. 2015; CIFAR,
+Krizhevsky 2009); elsewhere as few as GLUE's middle ones have (CoLA 1,043, Wang et al. 2018)."""
+
+_NOISE = 2.0 * sqrt(2.0)
+"""Two accuracies differ by chance by up to this many standard errors of one (95 %)."""
+
+_DEVIATION = re.compile(r"sd (\d+(?:\.\d+)?)")
+"""The standard deviation of a row's runs, as its spread states it."""
+
+_FEW_RUNS = 3
+"""Fewer runs than these do not show their own spread."""
+
+_MOST_RUNS = 0.9
+"""The share of runs that needs no more, and no less, than the ends of a spread."""
+
+MAX_BARE_FACTOR = 10.0
+"""A factor above this is written with an x: a bare 90 is meant as epochs."""
+
+
+@dataclass(frozen=True)
+class EpochsFactor:
+    """Epochs that a method needs for S-SGD's quality, as a multiple of S-SGD's.
+
+    Parameters
+    ----------
+    basis : where it is from; "none" where nothing is known
+    middle : the median over models and sources; None where nothing is known or most runs fell short
+    low, high : between the least and the most that nine of ten runs need; ``high`` is infinite
+        where more than one in ten fell short
+    runs, short : rows of evidence that it is from, and how many of them fell short
+    sources : what these rows are, in words
+    against : measurements and statements against the method at this setting, in words
+    why : why nothing is known; "" where something is
+    """
+
+    basis: Basis
+    middle: float | None = None
+    low: float | None = None
+    high: float | None = None
+    runs: int = 0
+    short: int = 0
+    sources: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number of epochs that a plan can count on."""
+        return self.middle is not None
+
+    def widened(self, spread: float) -> EpochsFactor:
+        """Return it with ends ``spread`` times from the middle at least, if runs are few.
+
+        Few runs promise no advantage: a middle below 1 is 1 then.
+        """
+        if self.basis != "evidence" or self.middle is None or self.runs >= _FEW_RUNS:
+            return self
+        low, high = self.middle / spread, self.middle * spread
+        return replace(
+            self,
+            middle=max(self.middle, 1.0),
+            low=min(self.low or low, low),
+            high=max(self.high or high, high),
+        )
+
+    @property
+    def words(self) -> str:
+        """Return the factor as a table's cell: 1, 1.10 or "?".
+
+        Examples
+        --------
+        >>> EpochsFactor("evidence", 1.1, 1.0, 1.3).words, EpochsFactor("none").words
+        ('1.10', '?')
+        """
+        if self.middle is None:
+            return "short" if self.short else "?"
+        return "1" if self.basis == "same arithmetic" else f"{self.middle:.2f}"
+
+    @property
+    def sentence(self) -> str:
+        """Say what is known, with its spread and its sources."""
+        if self.basis == "same arithmetic":
+            return "changes nothing in training: as many epochs as S-SGD"
+        if self.middle is None:
+            return self.why
+        if self.basis == "given":
+            return f"{self.middle:.3g} times the epochs of S-SGD, as given"
+        return (
+            f"{self.middle:.2f} times the epochs of S-SGD ({_ends(self)}):"
+            f" {'; '.join(self.sources)}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data; an infinite end is None, ``short`` says how many fell short."""
+        return {
+            "basis": self.basis,
+            "epochs_factor": self.middle,
+            "epochs_factor_interval": None
+            if self.low is None or self.high is None
+            else [self.low, self.high if isfinite(self.high) else None],
+            "runs": self.runs,
+            "fell_short": self.short,
+            "sources": list(self.sources),
+            "against": list(self.against),
+            "why_unknown": self.why,
+        }
+
+
+AS_MANY_EPOCHS = EpochsFactor("same arithmetic", 1.0, 1.0, 1.0)
+"""That of a method that changes nothing in training."""
+
+
+def _ends(factor: EpochsFactor) -> str:
+    low, high = factor.low or 0.0, factor.high or 0.0
+    ends = f"{low:.2f} to {high:.2f}" if isfinite(high) else f"{low:.2f} and more"
+    rows = f"{factor.runs} run{'s' if factor.runs > 1 else ''}"
+    return f"{ends} in {rows}" + (f", {factor.short} fell short" if factor.short else "")
+
+
+class EpochsFactors:
+    """What is known of the epochs of methods for one model, by method and setting.
+
+    Parameters
+    ----------
+    catalog : where the tables are
+    model : the model, which decides what task and data evidence must be of
+    data : the training set where it is known, one of `perfsim.planning.capacity.DATASETS`
+    given : factors that the user states, by method
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        model: str,
+        data: str = "",
+        given: Mapping[str, float] | None = None,
+    ) -> None:
+        self._tables = _tables(catalog)
+        self._task, self._data = task_of(model), _image_data(model, data)
+        self._given = dict(given or {})
+
+    def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
+        """Return what is known of a method with the options that it was predicted with."""
+        evidence, statements, spread = self._tables
+        told = [
+            one
+            for one in statements.get(method, [])
+            if one.task == self._task and self._data in one.data.lower()
+        ]
+        if method in self._given:
+            value = self._given[method]
+            return EpochsFactor("given", value, value, value, against=_against(told))
+        found = epochs_factor(
+            method, options, evidence.get(method, []), told, self._task, self._data
+        )
+        return found.widened(spread)
+
+
+_Tables = tuple[dict[str, list[Evidence]], dict[str, list[Statement]], float]
+
+
+def _tables(catalog: Catalog) -> _Tables:
+    """Return the rows of both tables by method, and the spread of runs, read once by a session."""
+
+    def read() -> _Tables:
+        evidence: dict[str, list[Evidence]] = {}
+        statements: dict[str, list[Statement]] = {}
+        if (path := catalog.beside("learning", "", LEARNING_FILE)) is not None:
+            for row in read_evidence(path):
+                evidence.setdefault(row.method, []).append(row)
+        if (path := catalog.beside("learning", "", STATEMENTS_FILE)) is not None:
+            for statement in read_statements(path):
+                statements.setdefault(statement.method, []).append(statement)
+        return evidence, statements, spread_of_runs(chain.from_iterable(evidence.values()))
+
+    return catalog.once(("learning", LEARNING_FILE), read)
+
+
+def spread_of_runs(evidence: Iterable[Evidence]) -> float:
+    """Return by what factor nine of ten runs are within the median of their model and method.
+
+    Runs that fell short, and groups of fewer than three, do not count; 1 where there are none.
+    """
+    groups: dict[tuple[str, str, str, str], list[float]] = {}
+    for row in evidence:
+        ratio = epochs_ratio(row)
+        if ratio is not None and isfinite(ratio):
+            groups.setdefault((row.method, row.source, row.model, row.measure), []).append(ratio)
+    apart = [
+        abs(log(ratio / median(ratios)))
+        for ratios in groups.values()
+        if len(ratios) >= _FEW_RUNS
+        for ratio in ratios
+    ]
+    if not apart:
+        return 1.0
+    return exp(sorted(apart)[ceil(_MOST_RUNS * len(apart)) - 1])
+
+
+def _image_data(model: str, data: str) -> str:
+    """Return the training set of a model of images: as asked, else by its name; "" for others."""
+    if task_of(model) != "image classification":
+        return ""
+    if data in ("imagenet", "cifar10", "cifar100"):
+        return data.rstrip("0123456789")
+    return "cifar" if model.endswith("-cifar") else "imagenet"
+
+
+def epochs_factor(
+    method: str,
+    options: Mapping[str, Any],
+    evidence: Sequence[Evidence],
+    statements: Sequence[Statement] = (),
+    task: str | None = None,
+    data: str = "",
+) -> EpochsFactor:
+    """Return what a method's evidence says of the epochs that it needs at a setting.
+
+    Evidence of the same task counts (of another task over text where it is one over text and has
+    none of its own); for images, evidence on data that are at least as large. Of it, runs at the
+    same setting count; where there are none, runs that reached the quality sending less, and runs
+    that fell short sending more. Each model of each source weighs alike: the middle is the median
+    of their medians.
+
+    Parameters
+    ----------
+    options : those that the method was predicted with
+    evidence, statements : of this method
+    task : what the model is trained for, None where that is not known
+    data : "imagenet" or "cifar" for images, else ""
+
+    Examples
+    --------
+    >>> row = Evidence("dgc", "", "density=0.001", "image classification", "ResNet-50", "ImageNet",
+    ...     None, 8, "epochs_to_quality", "epochs", "yes", "SGD", 80.0, 88.0, "", None,
+    ...     "published", "a", "b", "MIT", "2020", "")
+    >>> epochs_factor("dgc", {"density": 0.01}, [row], task="image classification").middle
+    1.1
+    >>> epochs_factor("dgc", {"density": 0.0001}, [row], task="image classification").why
+    'what is known of its learning ends at density=0.001'
+    """
+    if not method_class(method).lossy:
+        return AS_MANY_EPOCHS
+    chosen, why = _chosen(evidence, options, task, data)
+    if not chosen:
+        return EpochsFactor("none", against=_against(statements), why=why)
+    return _summed_up(chosen, statements)
+
+
+def _chosen(
+    evidence: Sequence[Evidence], options: Mapping[str, Any], task: str | None, data: str
+) -> tuple[list[tuple[Evidence, float]], str]:
+    """Return the runs that count, each with its epochs' ratio, or why there are none."""
+    of_task = _of_task(evidence, task)
+    of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
+    read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
+    sides = [(row, ratio, _against_setting(row, options)) for row, ratio in read]
+    chosen = [(row, ratio) for row, ratio, side in sides if side == "same"] or [
+        (row, ratio)
+        for row, ratio, side in sides
+        if side == ("sends less" if isfinite(ratio) else "sends more")
+    ]
+    if not evidence:
+        why = "nothing is known of its learning"
+    elif task is None:
+        why = "what the model is trained for is not known"
+    elif not of_task:
+        why = f"what is known of its learning is for {_each(row.task for row in evidence)} only"
+    elif not of_data:
+        why = f"what is known of its learning is for smaller data: {_each(r.data for r in of_task)}"
+    elif not read:
+        why = "what is known of its learning has no comparable baseline"
+    else:
+        settings = _each(row.options or row.setting for row, _ in read)
+        why = f"what is known of its learning ends at {settings}"
+    return chosen, why
+
+
+def _each(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def _of_task(evidence: Sequence[Evidence], task: str | None) -> list[Evidence]:
+    own = [row for row in evidence if row.task == task]
+    return own or [row for row in evidence if task in _TEXT and row.task in _TEXT]
+
+
+def _as_large(trained_on: str, data: str) -> bool:
+    """Tell whether a run's data are at least as large as those asked for."""
+    return not data or "imagenet" in trained_on or (data == "cifar" and "cifar" in trained_on)
+
+
+def _summed_up(
+    chosen: Sequence[tuple[Evidence, float]], statements: Sequence[Statement]
+) -> EpochsFactor:
+    """Return the median of the models' medians, and the ends of all runs."""
+    by_model: dict[tuple[str, str, str], list[float]] = {}
+    by_source: dict[str, list[Evidence]] = {}
+    for row, ratio in chosen:
+        by_model.setdefault((row.source, row.model, row.data), []).append(ratio)
+        by_source.setdefault(row.source, []).append(row)
+    ratios = sorted(ratio for _, ratio in chosen)
+    most = ceil(_MOST_RUNS * len(ratios))
+    middle = median(median(own) for own in by_model.values())
+    short = [row for row, ratio in chosen if not isfinite(ratio)]
+    told = tuple(
+        f"{row.model} on {row.data} with {row.setting} {_shortfall(row)} ({row.source})"
+        for row in short
+    )
+    known = isfinite(middle)
+    return EpochsFactor(
+        "evidence",
+        middle if known else None,
+        ratios[len(ratios) - most] if known else None,
+        ratios[most - 1] if known else None,
+        len(ratios),
+        len(short),
+        tuple(f"{_where(rows)} ({source})" for source, rows in by_source.items()),
+        told + _against(statements),
+        "" if known else f"{len(short)} of {len(ratios)} runs fell short of S-SGD's quality",
+    )
+
+
+def _against(statements: Sequence[Statement]) -> tuple[str, ...]:
+    return tuple(f"{one.words} ({one.source})" for one in statements if one.verdict == "worse")
+
+
+def _where(rows: Sequence[Evidence]) -> str:
+    models = list(dict.fromkeys(f"{row.model} on {row.data}" for row in rows))
+    return models[0] if len(models) == 1 else f"{models[0]} and {len(models) - 1} more"
+
+
+def _shortfall(row: Evidence) -> str:
+    """Say how a run fell short."""
+    if row.value is None:
+        return f"never reached {row.baseline}"
+    if row.measure == "final_accuracy":
+        return f"ended {row.baseline_value - row.value:.1f} points below {row.baseline}"
+    return f"ended at {row.value:g} {row.unit} for {row.baseline_value:g} of {row.baseline}"
+
+
+def _against_setting(
+    row: Evidence, options: Mapping[str, Any]
+) -> Literal["same", "sends less", "sends more", "other"]:
+    """Compare what a row's setting sends with what is asked for.
+
+    A row that does not state an option by which its method is set counts as another setting.
+    """
+    stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
+    less = more = False
+    for name in (*_LESS_IS_HARDER, *_MORE_IS_HARDER):
+        asked = options.get(name)
+        if not isinstance(asked, int | float) or isinstance(asked, bool):
+            continue
+        if name not in stated:
+            return "other"
+        own = float(stated[name])
+        if abs(own - asked) <= _SAME_SETTING * abs(asked):
+            continue
+        harder = (own < asked) == (name in _LESS_IS_HARDER)
+        less, more = less or harder, more or not harder
+    if less and more:
+        return "other"
+    return "sends less" if less else "sends more" if more else "same"
+
+
+def epochs_ratio(row: Evidence) -> float | None:
+    """Return the epochs of a run for its baseline's quality, as a multiple of its baseline's.
+
+    Infinite where it fell short; None where it cannot be told.
+
+    A final accuracy within what chance makes of two runs is as good: two standard errors of the
+    difference, by the size of the test set or by the stated deviation of the runs. Of a language
+    model's final loss, the scaling law of Hoffmann et al. 2022 says how many more tokens would have
+    made up for it, by the tokens of the run (where they are not stated, those that are optimal for
+    its compute).
+
+    Examples
+    --------
+    >>> row = Evidence("diloco", "H=30", "interval=30", "language model pretraining", "2.4B", "C4",
+    ...     4.8e10, 2, "final_loss", "nats", "yes", "data parallel", 2.326, 2.336, "", None,
+    ...     "published", "a", "b", "paper", "2025", "")
+    >>> round(epochs_ratio(row), 3)
+    1.114
+    """
+    if row.comparable == "no":
+        return None
+    if row.measure == "epochs_to_quality":
+        return inf if row.value is None else row.value / row.baseline_value
+    assert row.value is not None
+    if row.measure == "final_accuracy":
+        return 1.0 if row.baseline_value - row.value <= _chance_points(row) else inf
+    if row.task != "language model pretraining":
+        return None
+    losses = row.baseline_value, row.value
+    base, loss = map(log, losses) if row.measure == "final_perplexity" else losses
+    if row.tokens is not None:
+        by_data = _LAW_B / row.tokens**_LAW_BETA
+    elif base > _LAW_E:  # optimal: alpha A / N^alpha = beta B / D^beta
+        by_data = (base - _LAW_E) * _LAW_ALPHA / (_LAW_ALPHA + _LAW_BETA)
+    else:
+        return None
+    left = 1.0 - (loss - base) / by_data
+    return float(left ** (-1.0 / _LAW_BETA)) if left > 0.0 else inf
+
+
+def _chance_points(row: Evidence) -> float:
+    """Return by how many points two accuracies of a row differ by chance."""
+    examples = next(
+        (count for name, count in _TEST_EXAMPLES.items() if name in row.data.lower()),
+        _FEW_EXAMPLES,
+    )
+    share = min(row.baseline_value / 100.0, 1.0)
+    by_examples = 100.0 * sqrt(share * (1.0 - share) / examples)
+    stated = _DEVIATION.fullmatch(row.spread)
+    by_runs = float(stated[1]) / sqrt(row.runs or 1) if stated else 0.0
+    return _NOISE * max(by_examples, by_runs)
+
+
+def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str, float]:
+    """Return the factors that a user states for single methods (``METHOD=FACTOR``).
+
+    A factor is a number, with or without an x: 1.2 or 1.2x. ``100epochs`` are a factor where the
+    epochs of S-SGD are known.
+
+    Parameters
+    ----------
+    of : METHOD=FACTOR, each
+    epochs : those of S-SGD, None where they are not known
+
+    Raises
+    ------
+    RequestError
+        If one is no such factor, or its method does not exist.
+
+    Examples
+    --------
+    >>> parse_epochs_of(["topk=1.2", "dgc=99epochs"], 90.0)
+    {'topk': 1.2, 'dgc': 1.1}
+    """
+    factors = {}
+    for pair in of:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise RequestError(
+                "epochs_of", f"{shown(pair)} is not METHOD=FACTOR, such as topk=1.2."
+            )
+        factors[method_name(name, "epochs_of")] = _factor(value, epochs)
+    return factors
+
+
+def _factor(text: str, epochs: float | None) -> float:
+    number, marked = text, text.endswith("x")
+    in_epochs = text.endswith("epochs")
+    if in_epochs:
+        number = text.removesuffix("epochs").strip()
+    elif marked:
+        number = text.removesuffix("x").strip()
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise RequestError(
+            "epochs_of",
+            f"{shown(text)} is no factor above 0 and below 1e9: 1.2 is 1.2 times the epochs of"
+            " S-SGD.",
+            value=text,
+        )
+    if in_epochs:
+        if epochs is None:
+            raise RequestError(
+                "epochs_of",
+                f"{shown(text)}: the epochs of S-SGD are not known here; give a factor"
+                " such as 1.2.",
+                value=text,
+            )
+        return value / epochs
+    if value > MAX_BARE_FACTOR and not marked:
+        raise RequestError(
+            "epochs_of",
+            f"{shown(text)} would be {value:g} times the epochs of S-SGD; write {value:g}epochs for"
+            f" epochs, or {value:g}x for that factor.",
+            value=text,
+        )
+    return value

@@ -1,0 +1,261 @@
+"""Epochs that methods need, from what others measured: by hand, by law, and as users state them."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError
+from perfsim.methods.learning import Evidence, Statement
+from perfsim.time_to_accuracy import (
+    EpochsFactors,
+    epochs_factor,
+    epochs_ratio,
+    parse_epochs_of,
+    spread_of_runs,
+)
+
+IMAGES = "image classification"
+TEXT = "language model pretraining"
+ROW = Evidence(
+    method="dgc",
+    setting="0.1 %",
+    options="density=0.001",
+    task=IMAGES,
+    model="ResNet-50",
+    data="ImageNet",
+    tokens=None,
+    workers=8,
+    measure="epochs_to_quality",
+    unit="epochs",
+    comparable="yes",
+    baseline="SGD",
+    baseline_value=100.0,
+    value=120.0,
+    spread="",
+    runs=None,
+    kind="published",
+    source="a",
+    locator="table 1",
+    licence="MIT",
+    date="2020",
+    notes="",
+)
+KEPT = {"density": 0.001}
+
+
+def middle(*rows: Evidence, data: str = "imagenet") -> float | None:
+    """Return the factor of some rows at DGC's own setting."""
+    return epochs_factor("dgc", KEPT, rows, task=IMAGES, data=data).middle
+
+
+# One run.
+
+
+def test_epochs_to_a_quality_are_a_ratio_and_never_is_infinite() -> None:
+    assert epochs_ratio(ROW) == 1.2
+    assert epochs_ratio(ROW._replace(value=None)) == inf
+
+
+def test_a_baseline_that_saw_other_samples_tells_nothing() -> None:
+    assert epochs_ratio(ROW._replace(comparable="no")) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "spread", "runs", "below", "as_good"),
+    [
+        # sqrt(0.76 * 0.24 / 50,000) = 0.19 points; 2 sqrt(2) times that is 0.54.
+        ("ImageNet", "", None, 0.53, True),
+        ("ImageNet", "", None, 0.55, False),
+        # 0.43 points on 10,000 images: 1.21.
+        ("CIFAR-10", "", None, 1.20, True),
+        ("CIFAR-10", "", None, 1.22, False),
+        # A deviation of 0.8 points over four runs: 2 sqrt(2) 0.4 = 1.13.
+        ("ImageNet", "sd 0.8", 4, 1.12, True),
+        ("ImageNet", "sd 0.8", 4, 1.14, False),
+    ],
+)
+def test_an_accuracy_within_chance_is_as_good(
+    data: str, spread: str, runs: int | None, below: float, as_good: bool
+) -> None:
+    row = ROW._replace(measure="final_accuracy", unit="percent", baseline_value=76.0)
+    run = row._replace(value=76.0 - below, data=data, spread=spread, runs=runs)
+    assert epochs_ratio(run) == (1.0 if as_good else inf)
+
+
+def test_more_tokens_make_up_for_a_loss() -> None:
+    """At 4.8e10 tokens the data's part of the loss is B / D^beta: so many more give 0.01 nats."""
+    row = ROW._replace(task=TEXT, measure="final_loss", unit="nats", tokens=4.8e10)
+    run = row._replace(baseline_value=2.326, value=2.336)
+    more = epochs_ratio(run)
+    assert more is not None
+
+    def by_data(tokens: float) -> float:
+        return 2085.43 / tokens**0.3658
+
+    assert by_data(4.8e10) - by_data(more * 4.8e10) == pytest.approx(0.01)
+    # A loss that no data would make up for, and a perplexity of e times as much.
+    assert epochs_ratio(run._replace(value=2.326 + by_data(4.8e10))) == inf
+    told = run._replace(measure="final_perplexity", baseline_value=10.0, value=10.1)
+    loss = run._replace(baseline_value=0.0, value=0.009950331)
+    assert epochs_ratio(told) == pytest.approx(epochs_ratio(loss))
+    assert epochs_ratio(run._replace(task="masked language model")) is None
+
+
+@given(st.floats(0.0, 0.1), st.floats(1e9, 1e13))
+def test_a_higher_loss_never_needs_fewer_tokens(above: float, tokens: float) -> None:
+    row = ROW._replace(task=TEXT, measure="final_loss", unit="nats", tokens=tokens)
+    run = row._replace(baseline_value=2.5, value=2.5 + above)
+    worse = run._replace(value=2.5 + 1.1 * above)
+    assert 1.0 <= epochs_ratio(run) <= epochs_ratio(worse)
+
+
+# Several runs.
+
+
+def test_each_model_of_each_source_weighs_alike() -> None:
+    """Ten runs of one model at 1.2, one of another at 1.0, one of a third at 1.1: 1.1."""
+    others = [ROW._replace(model="VGG", value=100.0), ROW._replace(source="b", value=110.0)]
+    found = epochs_factor("dgc", KEPT, [*[ROW] * 10, *others], task=IMAGES)
+    assert found.middle == pytest.approx(1.1)
+    assert (found.low, found.high, found.runs, found.short) == (1.1, 1.2, 12, 0)
+
+
+def test_where_most_fell_short_nothing_is_known() -> None:
+    short = ROW._replace(value=None)
+    found = epochs_factor("dgc", KEPT, [ROW, short, short], task=IMAGES)
+    assert not found.known and found.words == "short"
+    assert found.why == "2 of 3 runs fell short of S-SGD's quality"
+    assert found.against[0].startswith("ResNet-50 on ImageNet with 0.1 % never reached SGD (a)")
+    # One in three does not decide, and opens the upper end.
+    found = epochs_factor("dgc", KEPT, [ROW, ROW, short], task=IMAGES)
+    assert (found.middle, found.low, found.high) == (1.2, 1.2, inf)
+    assert found.to_dict()["epochs_factor_interval"] == [1.2, None]
+
+
+@pytest.mark.parametrize(
+    ("density", "value", "known"),
+    [
+        # A run that sends less and is as good bounds it; one that sends more does not.
+        (0.01, 120.0, True),
+        (0.0001, 120.0, False),
+        # A run that sends more and falls short tells against it; one that sends less does not.
+        (0.0001, None, True),
+        (0.01, None, False),
+    ],
+)
+def test_settings_bound_each_other(density: float, value: float | None, known: bool) -> None:
+    row = ROW._replace(value=value)
+    found = epochs_factor("dgc", {"density": density}, [row], task=IMAGES)
+    assert (found.runs == 1) is known
+    if not known:
+        assert found.why == "what is known of its learning ends at density=0.001"
+
+
+def test_a_longer_interval_sends_less() -> None:
+    row = ROW._replace(method="diloco", options="interval=500", task=TEXT)
+    for interval, known in ((100, True), (500, True), (1000, False)):
+        assert epochs_factor("diloco", {"interval": interval}, [row], task=TEXT).known is known
+
+
+def test_small_data_say_nothing_of_large() -> None:
+    small = ROW._replace(data="CIFAR-10")
+    assert middle(small, data="cifar") == 1.2 and middle(ROW, data="cifar") == 1.2
+    assert middle(small) is None
+    found = epochs_factor("dgc", KEPT, [small], task=IMAGES, data="imagenet")
+    assert found.why == "what is known of its learning is for smaller data: CIFAR-10"
+
+
+def test_tasks_over_text_stand_in_for_each_other() -> None:
+    masked = ROW._replace(task="masked language model")
+    assert epochs_factor("dgc", KEPT, [masked], task=TEXT).middle == 1.2
+    own = ROW._replace(task=TEXT, value=100.0)
+    assert epochs_factor("dgc", KEPT, [masked, own], task=TEXT).middle == 1.0
+    found = epochs_factor("dgc", KEPT, [masked], task=IMAGES)
+    assert found.why == "what is known of its learning is for masked language model only"
+    assert "is not known" in epochs_factor("dgc", KEPT, [ROW]).why
+
+
+def test_few_runs_get_the_spread_of_many_and_promise_no_advantage() -> None:
+    one = epochs_factor("dgc", KEPT, [ROW._replace(value=80.0)], task=IMAGES)
+    wide = one.widened(1.25)
+    assert (wide.middle, wide.low, wide.high) == (1.0, pytest.approx(0.64), pytest.approx(1.0))
+    many = epochs_factor("dgc", KEPT, [ROW._replace(value=80.0)] * 3, task=IMAGES)
+    assert many.widened(1.25) == many and many.middle == 0.8
+
+
+def test_the_spread_of_runs_is_that_of_nine_in_ten() -> None:
+    runs = [ROW._replace(value=value) for value in (100.0, 110.0, 121.0)]
+    assert spread_of_runs(runs) == pytest.approx(1.1)
+    assert spread_of_runs(runs[:2]) == 1.0
+
+
+@given(st.lists(st.floats(0.5, 3.0), min_size=1, max_size=12))
+@settings(max_examples=50)
+def test_the_middle_lies_between_the_ends(ratios: list[float]) -> None:
+    rows = [ROW._replace(value=100.0 * ratio) for ratio in ratios]
+    found = epochs_factor("dgc", KEPT, rows, task=IMAGES)
+    assert found.low <= found.middle <= found.high
+    wide = found.widened(1.5)
+    assert wide.low <= found.low and found.high <= wide.high
+
+
+# What is known of real methods.
+
+
+def test_what_changes_nothing_in_training_needs_as_many_epochs() -> None:
+    for name in ("ssgd", "dear", "byteps", "zero"):
+        found = EpochsFactors(Catalog(), "resnet50").of(name, {})
+        assert (found.middle, found.basis, found.words) == (1.0, "same arithmetic", "1")
+
+
+def test_authors_words_are_told_for_their_data_only() -> None:
+    told = EpochsFactors(Catalog(), "resnet50").of("randk", {"density": 0.001})
+    assert not told.known and "BytePS' developers did not train it on ImageNet" in told.against[0]
+    assert EpochsFactors(Catalog(), "resnet20-cifar").of("randk", {"density": 0.001}).against == ()
+    given_too = EpochsFactors(Catalog(), "resnet50", given={"randk": 1.5}).of("randk", {})
+    assert given_too.middle == 1.5 and given_too.against == told.against
+
+
+def test_a_statement_for_a_method_is_not_against_it() -> None:
+    word = Statement("dgc", "as good", IMAGES, "ImageNet", "fine", "a", "b", "MIT", "2020")
+    assert epochs_factor("dgc", KEPT, [], [word], IMAGES).against == ()
+    assert epochs_factor("dgc", KEPT, [], [word._replace(verdict="worse")], IMAGES).against
+
+
+# As users state them.
+
+
+@pytest.mark.parametrize(
+    ("of", "epochs", "factors"),
+    [
+        (["topk=1.2"], None, {"topk": 1.2}),
+        (["TopK = 1.2x", "dgc=0.9"], 90.0, {"topk": 1.2, "dgc": 0.9}),
+        (["topk=108epochs"], 90.0, {"topk": 1.2}),
+        (["topk=20x"], None, {"topk": 20.0}),
+    ],
+)
+def test_factors_are_read(of: list[str], epochs: float | None, factors: dict[str, float]) -> None:
+    assert parse_epochs_of(of, epochs) == pytest.approx(factors)
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ("topk", "'topk' is not METHOD=FACTOR"),
+        ("topk=many", "'many' is no factor above 0"),
+        ("topk=-1", "'-1' is no factor above 0"),
+        ("topk=nan", "'nan' is no factor above 0"),
+        ("topk=100", "'100' would be 100 times the epochs of S-SGD; write 100epochs"),
+        ("topk=100epochs", "the epochs of S-SGD are not known here"),
+        ("topkk=1.2", "no 'topkk'; did you mean 'topk'"),
+    ],
+)
+def test_wrong_factors_are_refused(of: str, words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_epochs_of([of])
+    assert words in str(caught.value) and caught.value.field == "epochs_of"
