@@ -121,11 +121,12 @@ class EpochsFactor:
         if self.basis != "evidence" or self.middle is None or self.runs >= _FEW_RUNS:
             return self
         low, high = self.middle / spread, self.middle * spread
+        middle = max(self.middle, 1.0)
         return replace(
             self,
-            middle=max(self.middle, 1.0),
+            middle=middle,
             low=min(self.low or low, low),
-            high=max(self.high or high, high),
+            high=max(self.high or high, high, middle),
         )
 
     @property
@@ -282,7 +283,7 @@ def epochs_factor(
     """Return what a method's evidence says of the epochs that it needs at a setting.
 
     Evidence of the same task counts (of another task over text where it is one over text and has
-    none of its own); for images, evidence on data that are at least as large. Of it, runs at the
+    none of its own); for images, evidence on the same data, else on larger ones. Of it, runs at the
     same setting count; where there are none, runs that reached the quality sending less, and runs
     that fell short sending more. Each model of each source weighs alike: the middle is the median
     of their medians.
@@ -319,12 +320,8 @@ def _chosen(
     of_task = _of_task(evidence, task)
     of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
     read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
-    sides = [(row, ratio, _against_setting(row, options)) for row, ratio in read]
-    chosen = [(row, ratio) for row, ratio, side in sides if side == "same"] or [
-        (row, ratio)
-        for row, ratio, side in sides
-        if side == ("sends less" if isfinite(ratio) else "sends more")
-    ]
+    own = [(row, ratio) for row, ratio in read if data in row.data.lower()]
+    chosen = _at_setting(own, options) or _at_setting(read, options)
     if not evidence:
         why = "nothing is known of its learning"
     elif task is None:
@@ -339,6 +336,18 @@ def _chosen(
         settings = _each(row.options or row.setting for row, _ in read)
         why = f"what is known of its learning ends at {settings}"
     return chosen, why
+
+
+def _at_setting(
+    read: Sequence[tuple[Evidence, float]], options: Mapping[str, Any]
+) -> list[tuple[Evidence, float]]:
+    """Return the runs at a setting; where there are none, those that bound what it needs."""
+    sides = [(row, ratio, _against_setting(row, options)) for row, ratio in read]
+    return [(row, ratio) for row, ratio, side in sides if side == "same"] or [
+        (row, ratio)
+        for row, ratio, side in sides
+        if side == ("sends less" if isfinite(ratio) else "sends more")
+    ]
 
 
 def _each(words: Iterable[str]) -> str:

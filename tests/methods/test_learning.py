@@ -17,11 +17,12 @@ EVIDENCE = read_evidence(TABLE)
 
 
 def test_rows_are_of_lossy_methods_and_say_where_they_are_from() -> None:
-    assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 15
+    assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 25
     for one in EVIDENCE:
         assert one.method in method_names() and method_class(one.method).lossy, one.method
-        assert one.licence in ("MIT", "Apache-2.0", "paper") and one.date[:2] == "20"
-        assert "@" in one.source or "arXiv" in one.source
+        assert one.licence in ("MIT", "Apache-2.0", "paper", "none stated")
+        assert one.date[:2] == "20"
+        assert any(mark in one.source for mark in ("@", "arXiv", "github.com/"))
     assert len(set(EVIDENCE)) == len(EVIDENCE)
 
 
@@ -51,12 +52,38 @@ def test_published_values() -> None:
     assert {75.33, 75.51, 75.11, 74.29} <= local
 
 
+def test_published_epochs_of_k_fac() -> None:
+    """Epochs to 75.9 % on ImageNet: 76 and 43 (Pauloski et al. 2020), 65 and 46 (KAISA)."""
+    found = {
+        (one.method, one.workers, one.baseline_value, one.value)
+        for one in EVIDENCE
+        if "75.9 %" in one.baseline
+    }
+    assert found == {("mpd_kfac", 16, 76.0, 43.0), ("kaisa", 8, 65.0, 46.0)}
+
+
+def test_random_values_lose() -> None:
+    """In each source random values end worse than the baseline, on images and on language."""
+    rows = [one for one in EVIDENCE if one.method == "randk"]
+    tasks = {"image classification", "fine-tuning", "language model pretraining"}
+    assert {one.task for one in rows} == tasks
+    for one in rows:
+        assert one.value is not None
+        more = one.value - one.baseline_value
+        assert more > 0 if one.measure == "final_perplexity" else more < 0
+
+
 def test_a_quality_that_is_never_reached_is_told() -> None:
-    [never] = [one for one in EVIDENCE if one.value is None]
-    assert never.measure == "epochs_to_quality"
-    alike = [one for one in EVIDENCE if one.method == never.method and one.baseline]
+    never = [one for one in EVIDENCE if one.value is None]
+    assert {(one.method, one.measure) for one in never} == {
+        ("qsgd", "epochs_to_quality"),
+        ("topk", "epochs_to_quality"),
+    }
+    for one in never:
+        assert summaries([one])[0].count("never reached in 1") == 1
+    [first, *_] = never
+    alike = [one for one in EVIDENCE if one.method == first.method and one.source == first.source]
     assert any("never reached in 1" in line for line in summaries(alike))
-    assert summaries([never])[0].count("never reached in 1") == 1
 
 
 def test_values_are_told_beside_their_baselines() -> None:
@@ -101,8 +128,10 @@ def test_a_damaged_row_is_refused(tmp_path: Path, column: str, cell: str, words:
 
 def test_show_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     shown = answer("show method dgc", capsys)
-    assert len(shown["evidence"]) == 18 and len(shown["learning"]) == 3
-    left, out, _ = run("show method gtopk", capsys)
+    rows = [one for one in EVIDENCE if one.method == "dgc"]
+    assert len(shown["evidence"]) == len(rows) > 18
+    assert len(shown["learning"]) == len({(r.source, r.measure, r.baseline) for r in rows})
+    left, out, _ = run("show method mstopk", capsys)
     assert left == 0 and "what is known of its learning\n  nothing is collected" in out
     left, out, _ = run("show method ssgd", capsys)
     assert left == 0 and "what is known of its learning" not in out
