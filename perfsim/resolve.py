@@ -39,7 +39,7 @@ from perfsim.compute.transfer import (
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, shown, unknown, unknown_option
-from perfsim.methods import load_method, method_name
+from perfsim.methods import load_method, method_class, method_name
 from perfsim.methods.base import Method
 from perfsim.models import (
     MODELS,
@@ -921,6 +921,14 @@ def _is_transformer(carried: TransferredProfile, device: Device) -> bool:
     return half and execution.flash and not execution.unpadded and known
 
 
+def _usual_options(scenario: Scenario) -> dict[str, Any]:
+    """Return the options that the method's paper takes for such a model, where they differ."""
+    usual = method_class(scenario.method).over_text
+    if not usual or not is_defined(scenario.model) or not takes_tokens(scenario.model):
+        return {}
+    return dict(usual)
+
+
 def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     """Load and check everything that ``scenario`` names.
 
@@ -931,7 +939,8 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     DataError
         If a data file is damaged.
     """
-    named, options = scenario.method, scenario.options
+    named = scenario.method
+    options = _usual_options(scenario) | scenario.options
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -20,7 +20,12 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.low_rank import Orthogonaliser, factor_rank, factored_matrices
+from perfsim.methods.building.low_rank import (
+    RANK_OVER_TEXT,
+    Orthogonaliser,
+    factor_rank,
+    factored_matrices,
+)
 
 
 class Acpsgd(Method):
@@ -48,8 +53,9 @@ class Acpsgd(Method):
     family: ClassVar[str] = "low rank"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (rows + columns) / 2 * r"
     fusion: ClassVar[str] = "compressed"
+    over_text: ClassVar[Mapping[str, Any]] = RANK_OVER_TEXT
 
-    rank: int = Field(4, ge=1, description="rank of the factors")
+    rank: int = Field(4, ge=1, description="rank of the factors; 32 for models over text")
     orthogonalisation: Orthogonaliser = Field(
         "qr", description="how a factor is orthonormalised; the authors' code calls QR"
     )

@@ -418,6 +418,7 @@ class Method(BaseModel):
     - ``wire``: the bytes sent, see below
     - ``fusion``: the policy used when the user chooses none
     - ``lossy``: whether it changes what is learnt, so that time alone cannot rank it
+    - ``over_text``: defaults of options that its paper takes for models over text instead
     - ``needs``: its requirements besides GPUs and a network, "" for none
     - ``decides``: whether it acts on costs, so that a faster network need not make it faster
     - ``order``: "priority" where messages overtake each other by their priority
@@ -448,6 +449,7 @@ class Method(BaseModel):
     wire: ClassVar[str]
     fusion: ClassVar[str] = "size"
     lossy: ClassVar[bool] = True
+    over_text: ClassVar[Mapping[str, Any]] = {}
     needs: ClassVar[str] = ""
     decides: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "issue"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from perfsim.methods.base import JobStage, Method, MethodContext, OptionError, R
 from perfsim.methods.building.averaging import by_share
 from perfsim.methods.building.ddp_hooks import dense_hook
 from perfsim.methods.building.low_rank import (
+    RANK_OVER_TEXT,
     Orthogonaliser,
     batched_powersgd_hook,
     factor_rank,
@@ -82,7 +83,9 @@ class Powersgd(Method):
         "2 * (P - 1) / P * 4 * (dense_share * n + (1 - dense_share) * (rows + columns) * r)"
     )
 
-    rank: int = Field(4, ge=1, description="rank of the factors")
+    over_text: ClassVar[Mapping[str, Any]] = RANK_OVER_TEXT
+
+    rank: int = Field(4, ge=1, description="rank of the factors; 32 for models over text")
     variant: Literal["hook", "batched_hook", "after_backward", "package"] = Field(
         "hook", description="PyTorch's hooks by bucket; the paper's code or package after backward"
     )

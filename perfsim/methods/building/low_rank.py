@@ -18,6 +18,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Compute, JobStage, Send
 
 __all__ = [
+    "RANK_OVER_TEXT",
     "LowRankTensor",
     "Orthogonaliser",
     "batched_powersgd_hook",
@@ -28,6 +29,10 @@ __all__ = [
     "powersgd_package",
     "powersgd_paper_code",
 ]
+
+RANK_OVER_TEXT = {"rank": 32}
+"""The rank that the code of Zhang et al. 2023 (ACP-SGD, arXiv 2306.08881; lzhangbv/acpsgd@ec75a2a9,
+batch files) takes for BERT with both Power-SGD and ACP-SGD, beside 4 for ResNets."""
 
 Orthogonaliser = Literal["auto", "gram_schmidt", "qr"]
 
