@@ -246,7 +246,11 @@ class StreamingDiloco(OuterSteps):
         if world.profile is None:
             return []
         gradients, shards = world.profile.gradients, self.workers(world).shards
-        each, on_gpu, ranks = fp32_bytes(gradients) / shards, self.backup == "gpu", world.gpus_per_node
+        each, on_gpu, ranks = (
+            fp32_bytes(gradients) / shards,
+            self.backup == "gpu",
+            world.gpus_per_node,
+        )
         state = [
             HeldState("old parameters", on_gpu * each, (not on_gpu) * each, ranks),
             HeldState("outer momentum", each, ranks=ranks),
