@@ -724,10 +724,10 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
     elif tuned.fixed:
         result = [f"Kept as asked: {asked}. The smallest interval at which {rule}: {least}."]
     else:
-        result = [f"Take {least}: the smallest at which {rule}. By default: {asked}."]
+        result = [f"Advised: {least}, the smallest at which {rule}; asked: {asked}."]
     known = [one.interval for one in tuned.intervals if one.evidence]
     where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
-    return [*result, f"{tuned.tunable.why} Its learning is on record at {where}."]
+    return [*result, tuned.tunable.why, f"Its learning is on record at {where}."]
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
