@@ -132,6 +132,7 @@ def outer_state(setup: Setup) -> OuterState | None:
     alone = setup.cluster.gpus == 1 and not setup.method.works_alone
     if not setup.method.interval_option or alone:
         return None
+    groups = 1
     if setup.split is None:
         costs = Costs(setup.device, setup.cluster, setup.scenario.algorithm)
         world = costs.context(setup.profile)
@@ -142,7 +143,13 @@ def outer_state(setup: Setup) -> OuterState | None:
             return None
         stage = setup.split.parts.stages[stage_memory(setup)[0]]
         world = stage_costs(setup, setup.split).context(stage.profile)
-    kept = [part for part in setup.method.outer_state(world) if part.gpu_bytes or part.host_bytes]
+        # Beside each data-parallel rank of a node stand ranks with other parts of the model.
+        groups = setup.cluster.gpus_per_node // world.gpus_per_node
+    kept = [
+        part._replace(ranks=groups * part.ranks)
+        for part in setup.method.outer_state(world)
+        if part.gpu_bytes or part.host_bytes
+    ]
     return OuterState(tuple(kept)) if kept else None
 
 

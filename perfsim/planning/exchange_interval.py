@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil, isfinite
 from typing import Any, NamedTuple, cast
 
@@ -156,13 +156,15 @@ class RateBreakEven:
     Parameters
     ----------
     limit : that share of the iterations between exchanges
-    rate : the network's own rate [B/s]
+    link : which link that is, "between nodes" or "inside the node" where there is one node only
+    rate : its own rate [B/s]
     low, high : the range that was searched, as factors of that rate
     factor : where in the range it is reached; None where nowhere, ``low`` where everywhere
     predictions : how many were made to find it
     """
 
     limit: float
+    link: str
     rate: float | None
     low: float
     high: float
@@ -241,7 +243,15 @@ class ExchangeCost:
             "share_of_iteration": self.share,
             "added_share": self.period.added,
             "break_even": [
-                {"against": "ssgd" if one.limit is None else "computing"} | asdict(one)
+                {
+                    "against": "ssgd" if one.limit is None else "inner_iterations",
+                    "added_share_limit": one.limit,
+                    "iterations": one.interval,
+                    "iteration_s": one.iteration_s,
+                    "added_share": one.added,
+                    "by_formula": one.by_formula,
+                    "predictions": one.predictions,
+                }
                 for one in self.break_even
             ],
             "bandwidth": None if self.rate is None else _rate_block(self.rate),
@@ -251,7 +261,8 @@ class ExchangeCost:
 def _rate_block(found: RateBreakEven) -> dict[str, Any]:
     known = found.rate is not None and found.factor is not None
     return {
-        "limit": found.limit,
+        "link": found.link,
+        "added_share_limit": found.limit,
         "searched_factor": [found.low, found.high],
         "factor": found.factor,
         "rate_bytes_per_s": found.rate * found.factor if known else None,  # type: ignore[operator]
@@ -637,11 +648,11 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
         return period_time(there, jobs).added <= limit
 
     low, high = 1.0 / _RATE_FACTOR, _RATE_FACTOR
-    rate = scaled_rate(cluster)
+    link = "between nodes" if cluster.nodes > 1 else "inside the node"
     if not reaches(high):
-        return RateBreakEven(limit, rate, low, high, None, tried)
+        return RateBreakEven(limit, link, scaled_rate(cluster), low, high, None, tried)
     if reaches(low):
-        return RateBreakEven(limit, rate, low, high, low, tried)
+        return RateBreakEven(limit, link, scaled_rate(cluster), low, high, low, tried)
     below, above = low, high
     while above > below * (1.0 + _RATE_WIDTH):
         middle = (below * above) ** 0.5
@@ -649,7 +660,7 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
             above = middle
         else:
             below = middle
-    return RateBreakEven(limit, rate, low, high, above, tried)
+    return RateBreakEven(limit, link, scaled_rate(cluster), low, high, above, tried)
 
 
 def exchange_cost(setup: Setup, iteration_s: float, baseline_s: float) -> ExchangeCost | None:

@@ -53,6 +53,7 @@ __all__ = [
     "IMPROVEMENT_WORDS",
     "TUNABLE_NAMES",
     "break_even_words",
+    "exchange_summary",
     "exchange_words",
     "explanation_verdict",
     "print_comparison",
@@ -75,8 +76,11 @@ _MAX_PATH_LINES = 24
 _MAX_BUCKET_NAME = 28
 """Columns of a bucket's name."""
 
-_MAX_LEARNING = 2
+_MAX_LEARNING = 1
 """Sentences on learning that are printed for an interval; the JSON has all."""
+
+_TENFOLD = 10.0
+"""A share from which on it is written without decimals."""
 
 _MIN_SAVING = 0.01
 """Smaller savings, as a share of the iteration, count as none."""
@@ -434,11 +438,16 @@ def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
     yield f"  {'smallest interval at which':40}{'interval':>12}{'an iteration':>15}{'added':>9}"
     for goal, interval, iteration_s, added in _intervals(cost):
         line = f"  {goal:40}{interval:>12}{format_seconds(iteration_s):>15}"
-        yield f"{line}{f'{added:.1%}':>9}"
+        yield f"{line}{_added(added):>9}"
     words = exchange_words(cost)
     words += [f"kept {kept}" for kept in (outer_state_words(state) if state else ())]
     for one in words:
         yield from wrap(one, PAGE_COLUMNS, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _added(share: float) -> str:
+    """Write a share in per cent; one of ten times and more without decimals."""
+    return f"{100 * share:,.0f}%" if share >= _TENFOLD else f"{share:.1%}"
 
 
 def _signed_s(seconds: float) -> str:
@@ -481,6 +490,19 @@ def exchange_words(cost: ExchangeCost) -> list[str]:
     return words
 
 
+def exchange_summary(cost: ExchangeCost) -> str:
+    """Say in a few sentences what exchanges cost and which interval is enough."""
+    asked = f"{cost.interval.option} {cost.interval.asked:,}"
+    if cost.period is None or cost.time is None:
+        return f"{asked}: not known, as {cost.why_not}."
+    reached = "; ".join(f"{goal}: {interval}" for goal, interval, *_ in _intervals(cost))
+    return (
+        f"An exchange takes {format_seconds(cost.time.busy_s)}, of which"
+        f" {format_seconds(cost.period.exposed_s)} are exposed: {cost.share:.1%} of an iteration at"
+        f" {asked}. Smallest interval at which {reached}. {' '.join(exchange_words(cost))}"
+    )
+
+
 def _predictions(count: int) -> str:
     return f"{count} prediction{'' if count == 1 else 's'}"
 
@@ -492,12 +514,12 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
     low, high = _bits(found.low * found.rate), _bits(found.high * found.rate)
     searched = f" ({_predictions(found.predictions)})"
     if found.factor is None:
-        return f"At no bandwidth up to {high} {goal}{searched}."
+        return f"At no bandwidth {found.link} up to {high} {goal}{searched}."
     if found.factor == found.low:
-        return f"From the least bandwidth that was searched, {low}, on {goal}{searched}."
+        return f"From the least bandwidth {found.link} searched, {low}, on {goal}{searched}."
     return (
-        f"From {_bits(found.factor * found.rate)} on, {found.factor:.3g} times the network's"
-        f" {_bits(found.rate)}, {goal}{searched}."
+        f"From {_bits(found.factor * found.rate)} {found.link} on, {found.factor:.3g} times the"
+        f" network's {_bits(found.rate)}, {goal}{searched}."
     )
 
 
@@ -740,7 +762,7 @@ def _interval_table(tuned: TunedValue) -> Iterator[str]:
         marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
         marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
-        line = f"  {one.interval:>9,}{format_seconds(one.iteration_s):>13}{f'{one.added:.1%}':>10}"
+        line = f"  {one.interval:>9,}{format_seconds(one.iteration_s):>13}{_added(one.added):>10}"
         yield from wrap(", ".join(marks), PAGE_COLUMNS, initial_indent=f"{line}  ") or [line]
     if len(told) < len(tuned.intervals):
         yield f"  {len(tuned.intervals) - len(told)} more in the JSON"
