@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.methods.base import MethodContext
+from perfsim.methods.base import LOCAL_ITERATION, MethodContext, Round
 from perfsim.planning import exchange_interval as apart
 from perfsim.planning.exchange_interval import ExchangeCost
 from perfsim.planning.explain import explain
@@ -137,6 +137,16 @@ def test_parts_and_periods_add_up_for_every_method(method: str) -> None:
     if share == 1:
         alone_s = period.iterations * period.inner_s
         assert (alone_s + period.exposed_s) / period.iterations == pytest.approx(iteration_s)
+
+
+def test_rounds_are_built_by_themselves_or_refused() -> None:
+    setup = by_hand("localsgd", {"interval": 4})
+    local, averaging = build_rounds(setup)
+    own = build_rounds(setup, None, [Round((LOCAL_ITERATION,)), Round((0,))])
+    assert [one.graph.tasks for one in own] == [local.graph.tasks, averaging.graph.tasks]
+    assert [one.count for one in own] == [1, 1]
+    with pytest.raises(ValueError, match="depend on each other"):
+        build_rounds(asked(method="localsgd", jitter=0.1), None, [Round((0,))])
 
 
 # Intervals
@@ -330,6 +340,18 @@ def test_tensor_parallel_ranks_each_keep_their_part() -> None:
     assert whole is not None and parts is not None
     assert parts.gpu_bytes == pytest.approx(whole.gpu_bytes / 8, rel=1e-3)
     assert parts.host_bytes_per_node == pytest.approx(whole.host_bytes_per_node, rel=1e-3)
+
+
+def test_predict_says_what_is_kept_where(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(f"predict {MAIN} --method streaming_diloco", capsys)
+    lines = out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "outer momentum" in line)
+    first, second = lines[at : at + 2]
+    assert first.startswith("outer state ") and "on the GPU" in first
+    assert "in host memory: old parameters" in second and second.endswith(" a node)")
+    found = answer(f"predict {MAIN} --method streaming_diloco", capsys)["outer_state"]
+    assert found["host_bytes_per_node"] == 8 * found["host_bytes"] > 0
+    assert found["gpu_bytes"] == sum(one["gpu_bytes"] for one in found["parts"])
 
 
 def test_methods_without_an_interval_have_no_block(capsys: pytest.CaptureFixture[str]) -> None:
