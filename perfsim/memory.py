@@ -27,7 +27,7 @@ from perfsim.compute.memory import (
 from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
-from perfsim.methods.base import MethodContext, MethodState
+from perfsim.methods.base import HeldState, MethodContext, MethodState
 from perfsim.models import build_model
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
@@ -41,11 +41,13 @@ if TYPE_CHECKING:
 __all__ = [
     "UNFIT",
     "MemoryUse",
+    "OuterState",
     "check_fits",
     "fitting_batch",
     "least_change",
     "memory_note",
     "memory_use",
+    "outer_state",
     "stage_memory",
 ]
 
@@ -79,6 +81,76 @@ class MemoryUse(NamedTuple):
     def fits(self) -> bool:
         """Whether the GPU has as much."""
         return self.total <= self.usable
+
+
+class OuterState(NamedTuple):
+    """What ranks keep from one exchange to the next, where these are many iterations apart.
+
+    ``parts`` are among the method's part of the memory of a GPU, or in the memory of its host.
+    """
+
+    parts: tuple[HeldState, ...]
+
+    @property
+    def gpu_bytes(self) -> float:
+        """Bytes on the GPU of one rank."""
+        return sum(part.gpu_bytes for part in self.parts)
+
+    @property
+    def host_bytes(self) -> float:
+        """Bytes that one rank keeps in the memory of its host."""
+        return sum(part.host_bytes for part in self.parts)
+
+    @property
+    def host_bytes_per_node(self) -> float:
+        """Bytes that the ranks of a full node keep in the memory of their host."""
+        return sum(part.ranks * part.host_bytes for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return {
+            "gpu_bytes": self.gpu_bytes,
+            "host_bytes": self.host_bytes,
+            "host_bytes_per_node": self.host_bytes_per_node,
+            "parts": [
+                {
+                    "what": part.what,
+                    "gpu_bytes": part.gpu_bytes,
+                    "host_bytes": part.host_bytes,
+                    "ranks_per_node": part.ranks,
+                }
+                for part in self.parts
+            ],
+        }
+
+
+def outer_state(setup: Setup) -> OuterState | None:
+    """Return what a rank keeps from one exchange to the next; None where nothing is kept.
+
+    Of a divided model it is that of a rank of the stage that needs the most memory.
+    """
+    alone = setup.cluster.gpus == 1 and not setup.method.works_alone
+    if not setup.method.interval_option or alone:
+        return None
+    groups = 1
+    if setup.split is None:
+        costs = Costs(setup.device, setup.cluster, setup.scenario.algorithm)
+        world = costs.context(setup.profile)
+    else:
+        from perfsim.schedule.model_parallel import stage_costs
+
+        if setup.split.data.gpus == 1:
+            return None
+        stage = setup.split.parts.stages[stage_memory(setup)[0]]
+        world = stage_costs(setup, setup.split).context(stage.profile)
+        # Beside each data-parallel rank of a node stand ranks with other parts of the model.
+        groups = setup.cluster.gpus_per_node // world.gpus_per_node
+    kept = [
+        part._replace(ranks=groups * part.ranks)
+        for part in setup.method.outer_state(world)
+        if part.gpu_bytes or part.host_bytes
+    ]
+    return OuterState(tuple(kept)) if kept else None
 
 
 def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = None) -> MemoryUse:

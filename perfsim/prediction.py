@@ -18,7 +18,7 @@ from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
-from perfsim.memory import memory_note, memory_use
+from perfsim.memory import OuterState, memory_note, memory_use, outer_state
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
@@ -88,7 +88,9 @@ class Prediction(PredictedIteration):
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
-    ``parallel`` is how the model is divided, None where every rank has all of it.
+    ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
+    is what ranks keep from one exchange to the next where these are many iterations apart, None
+    elsewhere.
     """
 
     baseline_s: float
@@ -100,6 +102,7 @@ class Prediction(PredictedIteration):
     throughput: Throughput
     meeting: ContentionResult | None = None
     parallel: ParallelSummary | None = None
+    outer_state: OuterState | None = None
 
     @property
     def speedup(self) -> float:
@@ -127,6 +130,8 @@ class Prediction(PredictedIteration):
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
+        if self.outer_state is not None:
+            result["outer_state"] = self.outer_state.to_dict()
         if self.parallel is not None:
             result["parallelism"] = self.parallel.to_dict()
         if self.meeting is not None:
@@ -192,6 +197,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         throughput=setup_throughput(setup, iteration.samples_per_s),
         meeting=contention,
         parallel=_parallel(setup, rounds),
+        outer_state=outer_state(setup),
     )
 
 

@@ -41,10 +41,16 @@ EXAMPLES = {
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --over bucket",
         "perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk",
         "perfsim tune --model gpt3-350m --gpus 32 --gpu a100 --over bucket",
+        "perfsim tune --model gpt3-350m --gpus 32 --gpu a100 --net 1gbe \\\n"
+        "    --method diloco --over interval",
         "perfsim tune --model llama3-70b --gpus 512 --node dgx-h100 --seq 8192 \\\n"
         "    --over parallelism --global-batch 512",
     ),
-    "explain": ("perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",),
+    "explain": (
+        "perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
+        "perfsim explain --model gpt3-350m --gpus 32 --gpu a100 --net 1gbe \\\n"
+        "    --method diloco --set interval=100",
+    ),
     "plan": (
         "perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
         "perfsim plan --model bert-base --dataset 1000000samples --epochs 3 \\\n"

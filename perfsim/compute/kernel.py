@@ -44,6 +44,7 @@ class Kernel(NamedTuple):
     width : second size of a two-dimensional operation (columns, rank); 0 where there is none
     parts : the framework's operations that a method's code runs, which price it in software eras
         newer than its points; () for one operation of a library
+    outer : whether it is the step of an outer optimizer, which what an exchange costs is split by
     """
 
     name: str
@@ -53,6 +54,7 @@ class Kernel(NamedTuple):
     launches: int = 1
     width: int = 0
     parts: tuple[Kernel, ...] = ()
+    outer: bool = False
 
 
 def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:

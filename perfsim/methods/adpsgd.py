@@ -48,6 +48,7 @@ class Adpsgd(Method):
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (n + 1) / interval"
     fusion: ClassVar[str] = "whole"
+    interval_option: ClassVar[str] = "interval"
 
     interval: Annotated[int, OnlyWith(schedule="")] = Field(
         8, ge=1, le=10**6, description="mean iterations between averagings"
@@ -76,6 +77,10 @@ class Adpsgd(Method):
             needs=tuple(part.name for part in parts),
         )
         return [*parts, variance]
+
+    def interval_rounds(self) -> list[Round]:
+        """Return the iterations from one averaging to the next; none where a schedule says so."""
+        return [] if self.schedule else self.rounds()
 
     def rounds(self) -> list[Round]:
         """Return the local iterations and those that average, in the schedule's proportions."""

@@ -28,6 +28,7 @@ __all__ = [
     "Axis",
     "Compute",
     "Group",
+    "HeldState",
     "Job",
     "JobStage",
     "Method",
@@ -397,6 +398,22 @@ class MethodState(NamedTuple):
     whole_bytes: float = 0.0
 
 
+class HeldState(NamedTuple):
+    """Something that ranks keep from one exchange to the next.
+
+    Parameters
+    ----------
+    what : old parameters, outer momentum, ...
+    gpu_bytes, host_bytes : of one rank, on its GPU and in the memory of its host
+    ranks : ranks of a node that keep it
+    """
+
+    what: str
+    gpu_bytes: float = 0.0
+    host_bytes: float = 0.0
+    ranks: int = 1
+
+
 FAMILIES = (
     "dense",
     "quantisation",
@@ -431,6 +448,9 @@ class Method(BaseModel):
       what ``memory_in`` says of gathered units is counted by the units of the model
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
+    - ``interval_option``: the option that says how many iterations pass from one exchange to the
+      next; "" where gradients are exchanged in every iteration
+    - ``published_intervals``: values of that option that a paper or a code uses, and which does
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
@@ -458,6 +478,8 @@ class Method(BaseModel):
     holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
+    interval_option: ClassVar[str] = ""
+    published_intervals: ClassVar[Mapping[int, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -506,6 +528,30 @@ class Method(BaseModel):
     def rounds(self) -> list[Round]:
         """Return the rounds of the method's period."""
         return [Round()]
+
+    @property
+    def between(self) -> int:
+        """Number of the iterations between two exchanges of a method with an interval."""
+        return LOCAL_ITERATION
+
+    def interval_rounds(self) -> list[Round]:
+        """Return the rounds of as many iterations as the method's interval has.
+
+        They are those of the phase of training in which exchanges are so far apart; none where it
+        has no such phase with these options.
+        """
+        return self.rounds() if self.interval_option else []
+
+    def interval_from(self, least: int) -> int:
+        """Return the shortest interval of at least so many iterations that other options allow."""
+        return max(1, least)
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return what ranks keep from one exchange to the next, where the method has an interval.
+
+        What is on the GPU is what ``memory_in`` counts.
+        """
+        return []
 
     def delay(self) -> int:
         """Return the number of updates that may pass before an exchange's result is needed."""

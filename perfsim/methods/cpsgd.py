@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -55,6 +55,8 @@ class Cpsgd(Method):
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "whole"
+    interval_option: ClassVar[str] = "interval"
+    published_intervals: ClassVar[Mapping[int, str]] = {4: "PyTorch's documentation"}
 
     interval: int = Field(4, ge=1, le=10**6, description="iterations from one exchange to the next")
     exchange: Literal["parameters", "gradients"] = Field(

@@ -13,6 +13,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL_ITERATION,
     Compute,
+    HeldState,
     Job,
     JobStage,
     Method,
@@ -49,6 +50,7 @@ class Dasgd(Method):
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "whole"
+    interval_option: ClassVar[str] = "interval"
 
     interval: int = Field(4, ge=1, le=1000, description="iterations between two averagings")
     late: int = Field(
@@ -87,6 +89,15 @@ class Dasgd(Method):
     def rounds(self) -> list[Round]:
         """Return one round of an interval, since averaging continues across iterations."""
         return [Round((0, *[LOCAL_ITERATION] * (self.interval - 1)))]
+
+    def interval_from(self, least: int) -> int:
+        """Return the shortest interval that has the iterations an averaging may take."""
+        return max(1, least, self.late)
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return the buffer that is averaged."""
+        held = self.memory_in(world)
+        return [HeldState("average under way", held, ranks=world.gpus_per_node)] if held else []
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the buffer: one fp32 value a parameter."""

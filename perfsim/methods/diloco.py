@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     Compute,
+    HeldState,
     Job,
     JobStage,
     MethodContext,
@@ -112,6 +113,7 @@ class Diloco(OuterSteps):
         " learning-at-home/hivemind@00b35289 averaging/allreduce.py, @12e8fc29"
         " compression/floating.py"
     )
+    published_intervals: ClassVar[Mapping[int, str]] = {100: "INTELLECT-1", 500: "OpenDiLoCo"}
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if compression == 'none' else 2 * n if compression == 'fp16'"
         " else n + 2 * P * 1024) / interval"
@@ -161,7 +163,8 @@ class Diloco(OuterSteps):
         for number, bucket in enumerate(buckets):
             sent = self._exchange(workers.values(bucket.elements), workers)
             jobs.append(_outer(f"outer {number}", sent, jobs[-1].name))
-        update = cpu_passes(together, OUTER_UPDATE_PASSES), to_gpu(values)
+        step = cpu_passes(together, OUTER_UPDATE_PASSES)._replace(outer=True)
+        update = step, to_gpu(values)
         stages = [after_update(*update, stream=_HOST, undo=True), *_spread(buckets, workers)]
         return [*jobs, _outer("outer step", stages, jobs[-1].name)]
 
@@ -198,6 +201,19 @@ class Diloco(OuterSteps):
         """Return the bytes of old parameters and outer momentum that are on the GPU."""
         copies = 0 if self.outer_device == "cpu" else 1 if self.backup == "cpu" else 2
         return copies * fp32_bytes(gradients)
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return the old parameters and the momentum, on the host with the differences' buffers."""
+        if world.profile is None:
+            return []
+        workers = self.workers(world)
+        each, ranks = fp32_bytes(world.profile.gradients) / workers.shards, workers.on_host
+        if self.outer_device == "cpu":
+            kept = ("old parameters", "pseudo-gradients", "outer momentum")
+            return [HeldState(what, host_bytes=each, ranks=ranks) for what in kept]
+        on_gpu = self.backup == "gpu"
+        old = HeldState("old parameters", on_gpu * each, (not on_gpu) * each, ranks)
+        return [old, HeldState("outer momentum", each, ranks=ranks)]
 
 
 def _outer(name: str, stages: Sequence[JobStage], after: str = "") -> Job:

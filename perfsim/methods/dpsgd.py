@@ -10,6 +10,7 @@ from pydantic import Field
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket, fill
 from perfsim.methods.base import (
+    HeldState,
     Job,
     MethodContext,
     OnlyWith,
@@ -57,6 +58,7 @@ class Dpsgd(UpdateAfterWait):
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "min(2, P - 1) * 4 * n"
     fusion: ClassVar[str] = "whole"
+    interval_option: ClassVar[str] = "interval"
 
     topology: Literal["ring", "one_peer", "hierarchical", "all"] = Field(
         "ring", description="who averages with whom"
@@ -120,6 +122,10 @@ class Dpsgd(UpdateAfterWait):
         if self.topology == "one_peer" and world.nodes > 1 and world.gpus_per_node == 2:
             return "with topology=one_peer needs one GPU a node or more than two"
         return ""
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return the buffers of the exchange."""
+        return [HeldState("exchange buffers", self.memory_in(world), ranks=world.gpus_per_node)]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the fusion buffer, or of one fp32 value a parameter."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -43,6 +43,8 @@ class Localsgd(Method):
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "none"
+    interval_option: ClassVar[str] = "interval"
+    published_intervals: ClassVar[Mapping[int, str]] = {8: "Accelerate's example"}
 
     interval: int = Field(8, ge=1, le=10**6, description="iterations between two averagings")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -40,6 +40,8 @@ class Postlocalsgd(Method):
     )
     family: ClassVar[str] = "fewer exchanges"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n * (dense_share + (1 - dense_share) / interval)"
+    interval_option: ClassVar[str] = "interval"
+    published_intervals: ClassVar[Mapping[int, str]] = {4: "PyTorch"}
 
     dense_share: float = Field(0.5, ge=0, le=1, description="share of iterations before local SGD")
     interval: int = Field(4, ge=1, le=10**6, description="iterations between two averagings")
@@ -62,6 +64,17 @@ class Postlocalsgd(Method):
             for group in groups
         ]
         return reduced + (averages([merged_bucket(buckets)]) if iteration == AVERAGED else [])
+
+    @property
+    def between(self) -> int:
+        """Number of the second phase's iterations without averaging."""
+        return LOCAL
+
+    def interval_rounds(self) -> list[Round]:
+        """Return the second phase from one averaging to the next; none where there is none."""
+        if self.dense_share == 1:
+            return []
+        return by_share({LOCAL: self.interval - 1, AVERAGED: 1})
 
     def rounds(self) -> list[Round]:
         """Return the iterations of both phases, weighted by their share."""

@@ -6,7 +6,7 @@ counted from what each of them reads and writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, ClassVar, Literal
@@ -16,7 +16,15 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, JobStage, MethodContext, OnlyWith, PassPoint, Send
+from perfsim.methods.base import (
+    HeldState,
+    Job,
+    JobStage,
+    MethodContext,
+    OnlyWith,
+    PassPoint,
+    Send,
+)
 from perfsim.methods.building.averaging import merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.outer_step import OuterSteps, Workers, after_update, fp32_bytes
@@ -125,6 +133,7 @@ class Sparseloco(OuterSteps):
         " src/tplr/ccloco.py, strategies.py; scatter_reduce: pytorch/pytorch"
         " aten/src/ATen/native/TensorAdvancedIndexing.cpp (no commit stored)"
     )
+    published_intervals: ClassVar[Mapping[int, str]] = {15: "CCLoco", 30: "templar"}
     wire: ClassVar[str] = (
         "(P - 1 if exchange == 'all_gather' else 1) * (n * min(topk, chunk ** 2) / chunk ** 2"
         " * (index_bits + value_bits) / 8 + (20 if value_bits < 32 else 0)) / interval"
@@ -234,9 +243,9 @@ class Sparseloco(OuterSteps):
 
     def _updated(self, elements: int, tensors: int) -> tuple[Kernel, ...]:
         """Return the update of parameters, and their copy, to which the next changes refer."""
-        if self.offload:
-            return _STEP.kernel(elements, 0, tensors), to_host(elements)
-        return ((_STEP + _COPY).kernel(elements, 0, tensors),)
+        work = _STEP if self.offload else _STEP + _COPY
+        step = work.kernel(elements, 0, tensors)._replace(outer=True)
+        return (step, to_host(elements)) if self.offload else (step,)
 
     def _gathered(self, bucket: Bucket, workers: Workers) -> list[JobStage]:
         """Return the all-gathers of indices, values and bins of some tensors."""
@@ -283,6 +292,22 @@ class Sparseloco(OuterSteps):
             return held
         error = fp32_bytes(world.profile.gradients)
         return held + error / workers.inside - error / workers.shards
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return the old parameters, and the error of the tensors that are a rank's work."""
+        if world.profile is None:
+            return []
+        workers, whole = self.workers(world), fp32_bytes(world.profile.gradients)
+        shares = {"old parameters": workers.shards, "error": max(1, workers.inside)}
+        return [
+            HeldState(
+                what,
+                0.0 if self.offload else whole / parts,
+                whole / parts if self.offload else 0.0,
+                world.gpus_per_node,
+            )
+            for what, parts in shares.items()
+        ]
 
 
 def kept_values(gradient: Gradient, topk: int, chunk: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Annotated, ClassVar, Literal
@@ -15,6 +15,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
     Compute,
+    HeldState,
     Job,
     JobStage,
     MethodContext,
@@ -94,6 +95,7 @@ class StreamingDiloco(OuterSteps):
         " quantization.py, train_diloco.py; fragments: pytorch/torchtitan@b5bcd76c"
         " experiments/torchft/diloco/utils.py, distributed/pipeline_parallel.py"
     )
+    published_intervals: ClassVar[Mapping[int, str]] = {5: "torchtitan", 20: "torchft"}
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if wire_bits == 32 else n / 2 if wire_bits == 4"
         " else ceil(rows / P) * P * (4 * ceil(columns / 4) + 4)) / interval"
@@ -233,6 +235,30 @@ class StreamingDiloco(OuterSteps):
         copies = 1 if self.backup == "cpu" else 2
         largest = max(map(fp32_bytes, fragments_of(gradients, self.fragments)))
         return copies * fp32_bytes(gradients) + (largest if self.sync_delay else 0.0)
+
+    def interval_from(self, least: int) -> int:
+        """Return the next multiple of the fragments that leaves each exchange its delay."""
+        turns = max(ceil(least / self.fragments), self.sync_delay + 1)
+        return turns * self.fragments
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return old parameters, the momentum, and the differences of a fragment on their way."""
+        if world.profile is None:
+            return []
+        gradients, shards = world.profile.gradients, self.workers(world).shards
+        each, on_gpu, ranks = (
+            fp32_bytes(gradients) / shards,
+            self.backup == "gpu",
+            world.gpus_per_node,
+        )
+        state = [
+            HeldState("old parameters", on_gpu * each, (not on_gpu) * each, ranks),
+            HeldState("outer momentum", each, ranks=ranks),
+        ]
+        if self.sync_delay:
+            largest = max(map(fp32_bytes, fragments_of(gradients, self.fragments))) / shards
+            state.append(HeldState("pseudo-gradients", largest, ranks=ranks))
+        return state
 
 
 def fragments_of(gradients: Sequence[Gradient], count: int) -> list[list[Gradient]]:

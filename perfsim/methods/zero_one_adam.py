@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import elementwise
+from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Round
+from perfsim.methods.base import HeldState, Job, JobStage, MethodContext, PassPoint, Round
 from perfsim.methods.building.averaging import by_share
 from perfsim.methods.building.one_bit_optimizer import (
     DENSE,
@@ -107,6 +107,7 @@ class ZeroOneAdam(OneBitOptimizer):
     )
     wire: ClassVar[str] = f"dense_share * {DENSE_WIRE} + one_bit_share * ({ONE_BIT_WIRE})"
     buffers: ClassVar[int] = 1
+    interval_option: ClassVar[str] = "local_step_clipper"
 
     steps: int = Field(125_000, ge=1, le=10**9, description="steps of the training")
     var_freeze_step: int = Field(
@@ -139,6 +140,28 @@ class ZeroOneAdam(OneBitOptimizer):
             LOCAL: last - frozen - synchronised,
             SYNCHRONISED: synchronised,
         }
+
+    @property
+    def between(self) -> int:
+        """Number of the steps that exchange nothing after the variance is frozen."""
+        return LOCAL
+
+    def interval_rounds(self) -> list[Round]:
+        """Return the steps from one synchronisation to the next, on average; none without one."""
+        counts = self.counts()
+        if not counts[SYNCHRONISED]:
+            return []
+        return by_share({LOCAL: counts[LOCAL] / counts[SYNCHRONISED], SYNCHRONISED: 1})
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return the accumulated update and the errors of workers and servers."""
+        if world.profile is None:
+            return []
+        ranks = world.gpus_per_node
+        update = float(FLOAT * world.profile.elements)
+        errors = self.memory_in(world) - update
+        kept = {"accumulated update": update, "errors": errors}
+        return [HeldState(what, held, ranks=ranks) for what, held in kept.items() if held]
 
     def rounds(self) -> list[Round]:
         """Return the steps of each kind, weighted by their number."""

@@ -18,6 +18,7 @@ from perfsim.errors import RequestError
 from perfsim.methods import method_class
 from perfsim.planning import break_even as breakeven
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
+from perfsim.planning.exchange_interval import ExchangeCost, exchange_cost
 from perfsim.planning.tune import first_bucket
 from perfsim.prediction import Prediction, predict, predict_iteration
 from perfsim.resolve import Setup, resolve
@@ -177,7 +178,8 @@ class Explanation:
 
     ``paths`` has one for each round of the method's period; ``improvements`` are by saving, the
     largest first; ``waits`` is what dividing or sharding the model costs, in the order of an
-    iteration.
+    iteration; ``apart`` is what exchanging every so many iterations costs, None where every
+    iteration exchanges.
     """
 
     prediction: Prediction
@@ -188,6 +190,7 @@ class Explanation:
     gpus: BreakEven
     notes: list[str]
     waits: list[WaitingTime] = field(default_factory=list)
+    apart: ExchangeCost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, by the contract perfsim/explain/1."""
@@ -216,6 +219,7 @@ class Explanation:
             ],
             "exposed": [asdict(bucket) for bucket in self.exposed],
             **({"waits": [asdict(one) for one in self.waits]} if self.waits else {}),
+            **self._apart(),
             "sensitivity": [asdict(one) for one in self.improvements],
             "break_even": {
                 "bandwidth": _break_even(self.bandwidth),
@@ -223,6 +227,14 @@ class Explanation:
             },
             "notes": [*self.notes, *prediction.notes],
         }
+
+    def _apart(self) -> dict[str, Any]:
+        """Return what exchanging every so many iterations costs and keeps; {} where none is so."""
+        if self.apart is None:
+            return {}
+        state = self.prediction.outer_state
+        kept = {} if state is None else {"outer_state": state.to_dict()}
+        return {"exchange_interval": self.apart.to_dict() | kept}
 
 
 def _break_even(search: BreakEven) -> dict[str, Any]:
@@ -308,6 +320,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         along_gpus,
         _notes(scenario, plans, timelines, along_gpus),
         waiting_times(setup, prediction, by_bucket, catalog),
+        exchange_cost(setup, prediction.iteration_s, prediction.baseline_s),
     )
 
 

@@ -22,6 +22,15 @@ from perfsim.libraries import library as find_library
 from perfsim.memory import check_fits, memory_use
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.planning.divisions import fixed_fields
+from perfsim.planning.exchange_interval import (
+    EXPOSED_LIMITS,
+    IntervalBreakEven,
+    IntervalChoice,
+    interval_choices,
+    interval_of,
+    interval_within,
+    why_unknown,
+)
 from perfsim.planning.parallelism import (
     FRONT_LIMIT,
     ParallelSearch,
@@ -159,6 +168,10 @@ class TunedValue:
         iteration is within 1 % of the shortest
     low, high : ends of the range around the fastest that is within 1 %; None for names
     other_fusion : fusion policies that size buckets themselves, with their iterations [s]
+    intervals : of an interval, what each costs and what is known of its learning
+    enough : of an interval, the smallest whose exposed exchanges add little; it is advised, unless
+        the user sets another
+    fixed : whether the user sets the value, so that it is kept
     refused : names that cannot be used here, and why
     needs : names that the library does not choose by itself, and what each needs; never advised
     """
@@ -176,6 +189,9 @@ class TunedValue:
     other_fusion: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
+    intervals: list[IntervalChoice] = field(default_factory=list)
+    enough: IntervalBreakEven | None = None
+    fixed: bool = False
 
     @property
     def flat(self) -> bool:
@@ -218,7 +234,7 @@ class TunedValue:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data; ``value_unit`` is the unit of every value."""
-        return {
+        result = {
             "name": self.tunable.name,
             "value_unit": self.tunable.unit,
             "asked": {"value": self.asked, "iteration_s": self.asked_s},
@@ -236,6 +252,16 @@ class TunedValue:
             "refused": self.refused,
             "needs": self.needs,
         }
+        if self.enough is not None:
+            result["rule"] = {
+                "added_share_limit": self.enough.limit,
+                "smallest_iterations": self.enough.interval,
+                "by_formula": self.enough.by_formula,
+                "predictions": self.enough.predictions,
+                "kept_as_asked": self.fixed,
+            }
+            result["intervals"] = [one.to_dict() for one in self.intervals]
+        return result
 
 
 @dataclass(frozen=True)
@@ -297,7 +323,8 @@ def tune(
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True
     """
-    setup = resolve(scenario, catalog or default_session())
+    catalog = catalog or default_session()
+    setup = resolve(scenario, catalog)
     available = {tunable.name: tunable for tunable in tunables(setup)}
     for name in over:
         if name not in available:
@@ -312,7 +339,7 @@ def tune(
         if name not in (over or available):
             continue
         try:
-            tuned.append(_tuned(setup, available[name], asked_s))
+            tuned.append(_tuned(setup, available[name], asked_s, catalog))
         except RequestError as error:
             if over:
                 raise
@@ -408,8 +435,41 @@ def _iteration_s(setup: Setup) -> float:
     return steady_s(build_rounds(setup))
 
 
-def _tuned(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
+def _tuned(setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog) -> TunedValue:
+    if tunable.name == "interval" and interval_of(setup) is not None and not why_unknown(setup):
+        return _intervals(setup, tunable, asked_s, catalog)
     return (_names if tunable.name == "algorithm" else _numbers)(setup, tunable, asked_s)
+
+
+def _intervals(setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog) -> TunedValue:
+    """List intervals; advise the smallest whose exposed exchanges add little, or what is set."""
+    enough = interval_within(setup, EXPOSED_LIMITS[0])
+    more = [] if enough.interval is None else [enough.interval]
+    choices = interval_choices(setup, catalog, more)
+    curve: list[tuple[TunableValue, float]] = [
+        (float(one.interval), one.iteration_s) for one in choices
+    ]
+    fastest, fastest_s = min(curve, key=lambda one: (one[1], one[0]))
+    good = [float(value) for value, seconds in curve if seconds <= fastest_s * (1.0 + FLAT_SHARE)]
+    asked = float(current(setup, tunable))
+    fixed = tunable.name in setup.scenario.options
+    keep = fixed or enough.interval is None
+    advised = asked if keep else float(more[0])
+    return TunedValue(
+        tunable,
+        asked,
+        asked_s,
+        curve,
+        fastest,
+        fastest_s,
+        advised,
+        dict(curve)[advised],
+        good[0],
+        good[-1],
+        intervals=choices,
+        enough=enough,
+        fixed=fixed,
+    )
 
 
 def _names(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
@@ -514,12 +574,19 @@ def _notes(setup: Setup, tuned: Sequence[TunedValue]) -> list[str]:
             "The kernels take what `single_gpu_kernels` says at every value; leave it out to let"
             " them change."
         )
-    if changes_training:
+    if any(one.enough is not None for one in tuned):
+        notes.append(
+            f"The smallest interval is advised whose exposed exchanges add at most"
+            f" {EXPOSED_LIMITS[0]:.0%} to the iterations between them; one that `options` sets is"
+            " kept. No interval is best by time alone: a longer one is always as fast, and learns"
+            " differently."
+        )
+    if any(one.tunable.gentle and one.enough is None for one in tuned):
         notes.append(
             "Where a value changes convergence, the gentlest within 1 % of the shortest iteration"
             " is advised. Only training can say whether it learns as well."
         )
-    elif method_class(setup.scenario.method).lossy:
+    elif method_class(setup.scenario.method).lossy and not changes_training:
         notes.append("Time per iteration only: the method changes what is learnt.")
     return [*notes, *setup.notes]
 

@@ -9,10 +9,17 @@ from math import isfinite, log
 from textwrap import wrap
 
 from perfsim.conditions.words import condition_words
+from perfsim.memory import OuterState
 from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice, Target
 from perfsim.planning.compare import BY_ACCURACY, Comparison, Standing
+from perfsim.planning.exchange_interval import (
+    ExchangeCost,
+    IntervalBreakEven,
+    IntervalChoice,
+    RateBreakEven,
+)
 from perfsim.planning.explain import (
     CriticalPath,
     Explanation,
@@ -31,6 +38,7 @@ from perfsim.report.terminal import (
     batch_words,
     cluster_words,
     interval_words,
+    outer_state_words,
     print_lines,
     print_table,
     question,
@@ -46,6 +54,8 @@ __all__ = [
     "IMPROVEMENT_WORDS",
     "TUNABLE_NAMES",
     "break_even_words",
+    "exchange_summary",
+    "exchange_words",
     "explanation_verdict",
     "print_comparison",
     "print_explanation",
@@ -69,6 +79,12 @@ _MAX_PATH_LINES = 24
 
 _MAX_BUCKET_NAME = 28
 """Columns of a bucket's name."""
+
+_MAX_LEARNING = 1
+"""Sentences on learning that are printed for an interval; the JSON has all."""
+
+_TENFOLD = 10.0
+"""A share from which on it is written without decimals."""
 
 _MIN_SAVING = 0.01
 """Smaller savings, as a share of the iteration, count as none."""
@@ -301,12 +317,7 @@ def print_explanation(explanation: Explanation) -> None:
         print("\nmicro-batches over the stages, one iteration")
         for line in draw_pipeline(prediction.parallel.run, PAGE_COLUMNS - 2):
             print(f"  {line}")
-    if explanation.waits:
-        print()
-        for line in _waits(explanation.waits, prediction.iteration_s):
-            print(line)
-    print()
-    for line in _improvements(explanation.improvements, prediction.iteration_s):
+    for line in _costs(explanation):
         print(line)
     method = prediction.scenario.method
     print_lines(["", "Break-even with S-SGD"], most=PAGE_COLUMNS)
@@ -314,6 +325,19 @@ def print_explanation(explanation: Explanation) -> None:
         print_lines(break_even_words(one, method), "  - ", "    ", PAGE_COLUMNS)
     print_lines(["", "Notes"], most=PAGE_COLUMNS)
     print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE_COLUMNS)
+
+
+def _costs(explanation: Explanation) -> Iterator[str]:
+    """Yield what exchanges far apart and a divided model cost, if any, and what would help."""
+    prediction = explanation.prediction
+    if explanation.apart is not None:
+        yield ""
+        yield from _apart(explanation.apart, prediction.outer_state)
+    if explanation.waits:
+        yield ""
+        yield from _waits(explanation.waits, prediction.iteration_s)
+    yield ""
+    yield from _improvements(explanation.improvements, prediction.iteration_s)
 
 
 def explanation_verdict(explanation: Explanation) -> str:
@@ -411,6 +435,124 @@ def _waits(waits: list[WaitingTime], iteration_s: float) -> Iterator[str]:
     for one in waits:
         time, share = format_seconds(one.seconds), one.seconds / iteration_s
         yield f"  {one.what:38}{time:>12}{share:>9.1%}"
+
+
+def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
+    """Yield what exchanges take that come once in many iterations, and which interval is enough."""
+    period, time = cost.period, cost.time
+    asked = f"{cost.interval.option} {cost.interval.asked:,}"
+    if period is None or time is None:
+        unknown = f"exchange every H iterations ({asked}): not known, as {cost.why_not}."
+        yield from wrap(unknown, PAGE_COLUMNS, subsequent_indent="  ")
+        return
+    mean = (
+        "" if period.iterations == cost.interval.asked else f", {period.iterations:.3g} on average"
+    )
+    yield f"exchange every H iterations ({asked}{mean})"
+    count = (
+        "one exchange" if cost.exchanges == 1 else f"all {cost.exchanges} exchanges of an interval"
+    )
+    yield f"  {count:40}{'time':>12}{'an iteration':>15}{'share':>9}"
+    rows = {
+        "copies between GPU and host": time.copies_s,
+        "kernels, and work of the host's CPUs": time.kernels_s,
+        "exchange on the network": time.network_s,
+        "outer optimizer": time.optimizer_s,
+        "hidden": -cost.hidden_s,
+        "exposed": period.exposed_s,
+    }
+    for what, seconds in rows.items():
+        if seconds or what == "exposed":
+            each_s = seconds * cost.per_iteration
+            share = f"{each_s / cost.iteration_s:.1%}"
+            line = f"  {what:40}{_signed_s(seconds):>12}{_signed_s(each_s):>15}"
+            yield f"{line}{share:>9}"
+    yield f"  {'smallest interval at which':40}{'interval':>12}{'an iteration':>15}{'added':>9}"
+    for goal, interval, iteration_s, added in _intervals(cost):
+        line = f"  {goal:40}{interval:>12}{format_seconds(iteration_s):>15}"
+        yield f"{line}{_added(added):>9}"
+    words = exchange_words(cost)
+    words += [f"kept {kept}" for kept in (outer_state_words(state) if state else ())]
+    for one in words:
+        yield from wrap(one, PAGE_COLUMNS, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _added(share: float) -> str:
+    """Write a share in per cent; one of ten times and more without decimals."""
+    return f"{100 * share:,.0f}%" if share >= _TENFOLD else f"{share:.1%}"
+
+
+def _signed_s(seconds: float) -> str:
+    return f"-{format_seconds(-seconds)}" if seconds < 0 else format_seconds(seconds)
+
+
+def _intervals(cost: ExchangeCost) -> Iterator[tuple[str, str, float, float]]:
+    """Yield each goal, the interval that reaches it, the iteration then [s], and what is added."""
+    assert cost.period is not None
+    for one in cost.break_even:
+        goal = f"it is as fast as S-SGD ({format_seconds(cost.baseline_s)})"
+        if one.limit is not None:
+            goal = f"exposed exchanges add at most {one.limit:.0%}"
+        interval = "none" if one.interval is None else f"{one.interval:,}"
+        yield goal, interval, one.iteration_s, one.added
+    yield "as asked", f"{cost.interval.asked:,}", cost.iteration_s, cost.period.added
+
+
+def exchange_words(cost: ExchangeCost) -> list[str]:
+    """Say what is meant by added, how intervals were found, and which network would be enough."""
+    if cost.period is None:
+        return []
+    words = [
+        "added: by exposed exchanges, to the iterations between them"
+        f" ({format_seconds(cost.period.inner_s)} each)."
+    ]
+    if any(one.interval is None for one in cost.break_even):
+        longest = f"{cost.interval.option} {cost.interval.longest:,}"
+        words[0] += f" none: not even at {longest}, the longest, which the line shows."
+    if cost.rate is not None and cost.rate.rate is not None:
+        words.append(_rate_words(cost.rate, f"{cost.interval.option} {cost.interval.asked:,}"))
+    by_formula = all(one.by_formula for one in cost.break_even)
+    tried = sum(one.predictions for one in cost.break_even)
+    how = "by" if by_formula else "starting from"
+    checked = "checked" if by_formula else "searched"
+    words.append(
+        f"Intervals {how} H x an iteration between exchanges + what is exposed of one exchange,"
+        f" {checked} on the simulator ({_predictions(tried)})."
+    )
+    return words
+
+
+def exchange_summary(cost: ExchangeCost) -> str:
+    """Say in a few sentences what exchanges cost and which interval is enough."""
+    asked = f"{cost.interval.option} {cost.interval.asked:,}"
+    if cost.period is None or cost.time is None:
+        return f"{asked}: not known, as {cost.why_not}."
+    reached = "; ".join(f"{goal}: {interval}" for goal, interval, *_ in _intervals(cost))
+    return (
+        f"An exchange takes {format_seconds(cost.time.busy_s)}, of which"
+        f" {format_seconds(cost.period.exposed_s)} are exposed: {cost.share:.1%} of an iteration at"
+        f" {asked}. Smallest interval at which {reached}. {' '.join(exchange_words(cost))}"
+    )
+
+
+def _predictions(count: int) -> str:
+    return f"{count} prediction{'' if count == 1 else 's'}"
+
+
+def _rate_words(found: RateBreakEven, asked: str) -> str:
+    """Say from which bandwidth on exposed exchanges add at most a share."""
+    assert found.rate is not None
+    goal = f"exposed exchanges add at most {found.limit:.0%} at {asked}"
+    low, high = _bits(found.low * found.rate), _bits(found.high * found.rate)
+    searched = f" ({_predictions(found.predictions)})"
+    if found.factor is None:
+        return f"At no bandwidth {found.link} up to {high} {goal}{searched}."
+    if found.factor == found.low:
+        return f"From the least bandwidth {found.link} searched, {low}, on {goal}{searched}."
+    return (
+        f"From {_bits(found.factor * found.rate)} {found.link} on, {found.factor:.3g} times the"
+        f" network's {_bits(found.rate)}, {goal}{searched}."
+    )
 
 
 def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
@@ -585,7 +727,7 @@ def print_tuning(tuning: Tuning, command: str = "") -> None:
     for one in tuning.tuned:
         print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE_COLUMNS)
         print_lines(tuned_verdict(one), "  ", "  ", PAGE_COLUMNS)
-        for line in _curve(one):
+        for line in _interval_table(one) if one.intervals else _curve(one):
             print(line)
     print_lines(["", "Notes"], most=PAGE_COLUMNS)
     print_lines(tuning.notes, "  - ", "    ", PAGE_COLUMNS)
@@ -597,6 +739,8 @@ def tuned_verdict(tuned: TunedValue) -> list[str]:
     asked = f"asked: {value_words(tuned, tuned.asked)}, {format_seconds(tuned.asked_s)}"
     if tuned.idle:
         return [f"It makes no difference here ({asked})."]
+    if tuned.enough is not None:
+        return _interval_verdict(tuned, tuned.enough)
     result = [
         f"Fastest: {value_words(tuned, tuned.fastest)}, {format_seconds(tuned.fastest_s)}; {asked}."
     ]
@@ -625,6 +769,53 @@ def tuned_verdict(tuned: TunedValue) -> list[str]:
             f" {format_seconds(time_s)}."
         )
     return result
+
+
+def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]:
+    """Say which interval is enough, or kept, and where its learning is known."""
+    rule = f"exposed exchanges add at most {enough.limit:.0%} to the iterations between them"
+    least = f"{enough.interval:,}, {format_seconds(enough.iteration_s)}" if enough.interval else ""
+    asked = f"{tuned.asked:,.0f}, {format_seconds(tuned.asked_s)}"
+    if not least:
+        longest = f"{tuned.intervals[-1].interval:,}"
+        result = [f"At no interval up to {longest} {rule}; kept as asked: {asked}."]
+    elif tuned.fixed:
+        result = [f"Kept as asked: {asked}. The smallest interval at which {rule}: {least}."]
+    else:
+        result = [f"Advised: {least}, the smallest at which {rule}; asked: {asked}."]
+    known = [one.interval for one in tuned.intervals if one.evidence]
+    where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
+    return [*result, tuned.tunable.why, f"Its learning is on record at {where}."]
+
+
+def _interval_table(tuned: TunedValue) -> Iterator[str]:
+    """Yield what intervals cost, who uses them and what is known of their learning."""
+    assert tuned.enough is not None
+    yield f"  {'interval':>9}{'iteration':>13}{'added':>10}  used by, on record"
+    told = [one for one in tuned.intervals if _shown_interval(one, tuned)]
+    for one in told:
+        marks = list(one.used_by)
+        marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
+        marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
+        marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
+        line = f"  {one.interval:>9,}{format_seconds(one.iteration_s):>13}{_added(one.added):>10}"
+        yield from wrap(", ".join(marks), PAGE_COLUMNS, initial_indent=f"{line}  ") or [line]
+    if len(told) < len(tuned.intervals):
+        yield f"  {len(tuned.intervals) - len(told)} more in the JSON"
+    for one in tuned.intervals:
+        for words in one.learning[:_MAX_LEARNING]:
+            lead = f"  {one.interval:>9,}  "
+            yield from wrap(
+                words, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead)
+            )
+        if len(one.learning) > _MAX_LEARNING:
+            yield f"{'':13}and {len(one.learning) - _MAX_LEARNING} more in the JSON"
+
+
+def _shown_interval(one: IntervalChoice, tuned: TunedValue) -> bool:
+    """Tell whether a terminal shows an interval: those in use, and until little more is gained."""
+    named = one.used_by or one.evidence or one.interval in (tuned.asked, tuned.advised)
+    return bool(named) or one.added > _MIN_SAVING or one is tuned.intervals[-1]
 
 
 def _range(tuned: TunedValue) -> str:

@@ -22,6 +22,7 @@ from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from perfsim.inventory import MethodDescription, ScenarioDescription, ScenarioRow
+    from perfsim.memory import OuterState
     from perfsim.model_parallel import ParallelSummary
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
@@ -35,6 +36,7 @@ __all__ = [
     "command_lines",
     "interval_words",
     "json_text",
+    "outer_state_words",
     "print_description",
     "print_lines",
     "print_method",
@@ -228,7 +230,7 @@ def _answer(prediction: Prediction) -> list[str]:
     low, high = prediction.iteration_s_interval
     known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
     interval = known if low < high else "90 % interval not known"
-    total = prediction.memory_bytes
+    total, state = prediction.memory_bytes, prediction.outer_state
     sent = prediction.communication
     return [
         f"iteration            {format_seconds(prediction.iteration_s)}   {interval}",
@@ -243,7 +245,30 @@ def _answer(prediction: Prediction) -> list[str]:
         f"   communication {format_seconds(sent['busy_s'])}, hidden"
         f" {format_seconds(sent['hidden_s'])}",
         _memory(total),
+        *_outer_state(state),
     ]
+
+
+def _outer_state(state: OuterState | None) -> Iterator[str]:
+    """Yield what is kept from one exchange to the next, where these are many iterations apart."""
+    for number, words in enumerate(outer_state_words(state) if state else ()):
+        yield f"{'' if number else 'outer state':21}{words}"
+
+
+def outer_state_words(state: OuterState) -> list[str]:
+    """Say what is kept from one exchange to the next on the GPU, and what in host memory."""
+    lines = []
+    for where, held in (
+        ("on the GPU", {part.what: part.gpu_bytes for part in state.parts}),
+        ("in host memory", {part.what: part.host_bytes for part in state.parts}),
+    ):
+        kept = [f"{what} {format_bytes(size, 3)}" for what, size in held.items() if size]
+        total = f" {format_bytes(sum(held.values()), 3)}" if len(kept) > 1 else ""
+        if kept:
+            lines.append(f"{where}{total}: {', '.join(kept)}")
+    if state.host_bytes:
+        lines[-1] += f" ({format_bytes(state.host_bytes_per_node, 3)} a node)"
+    return lines
 
 
 def _memory(parts: Mapping[str, float]) -> str:

@@ -8,13 +8,13 @@ the way in; `baseline_rounds` does the same for S-SGD with DDP's defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under
+from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under, under
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.methods import load_method, method_name
@@ -47,12 +47,15 @@ Scheduler = Callable[..., "list[CostedGraph]"]
 """Builds the rounds of a setup with a fusion policy; takes ``cache``, ``shared`` and ``joins``."""
 
 
-def build_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
-    """Build the task graph of each round of the method's period.
+def build_rounds(
+    setup: Setup, cache: JobCache | None = None, rounds: Sequence[Round] = ()
+) -> list[CostedGraph]:
+    """Build the task graph of each round of the method's period, or of ``rounds`` instead.
 
     ``cache`` has the jobs of other scenarios (see `schedule`).
     """
-    return _build(setup, _schedule_method, setup.policy.fuse, cache)
+    scheduler: Scheduler = partial(_schedule_method, rounds=rounds) if rounds else _schedule_method
+    return _build(setup, scheduler, setup.policy.fuse, cache)
 
 
 def baseline_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
@@ -196,6 +199,7 @@ def schedule(
     exchange_each: bool | None = None,
     stage: StagePasses = WHOLE_MODEL,
     axes: Mapping[str, Cluster] | None = None,
+    rounds: Sequence[Round] = (),
 ) -> list[CostedGraph]:
     """Build the task graph of each round of ``method``'s period on ``cluster``.
 
@@ -216,11 +220,14 @@ def schedule(
         exchange, if any
     stage : what a rank of a divided model does in its passes besides computing
     axes : the groups of a divided model beside its data-parallel ranks, which ``cluster`` has
+    rounds : what to build in place of the method's period, each by itself
 
     Raises
     ------
     RequestError
         If the method cannot run on this cluster or model.
+    ValueError
+        If a cache has no key, or ``rounds`` are asked for where they cannot be run by themselves.
     """
     if cache is not None and profile_key is None:
         raise ValueError("a cache needs the key of the profile")
@@ -253,6 +260,10 @@ def schedule(
     def exchanging(iteration: int) -> bool:
         return exchanges(builder.jobs(iteration), cluster.nodes)
 
+    if rounds and (joins or (conditions is not None and conditions.varies)):
+        raise ValueError("rounds depend on each other under these conditions")
+    if rounds:
+        return [under(builder.build(one), conditions) for one in rounds]
     if joins:
         return joined_rounds(conditions, method, builder.build, exchanging, joins)
     if conditions is not None:

@@ -144,7 +144,8 @@ def outer_update(elements: int) -> Kernel:
     >>> outer_update(1000).moved_bytes, outer_update(1000).launches
     (44000.0, 4)
     """
-    return elementwise(elements, OUTER_UPDATE_PASSES, _OUTER_UPDATE_LAUNCHES)
+    kernel = elementwise(elements, OUTER_UPDATE_PASSES, _OUTER_UPDATE_LAUNCHES)
+    return kernel._replace(outer=True)
 
 
 class OuterSteps(Method):
@@ -152,6 +153,7 @@ class OuterSteps(Method):
 
     family: ClassVar[str] = "fewer exchanges"
     fusion: ClassVar[str] = "none"
+    interval_option: ClassVar[str] = "interval"
 
     interval: int = Field(500, ge=1, le=10**6, description="iterations from one outer step to next")
     worker: Literal["rank", "node"] = Field(

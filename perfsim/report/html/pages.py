@@ -32,6 +32,7 @@ from perfsim.report.parallelism import best_words, count_words
 from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
+    exchange_summary,
     explanation_verdict,
     sweep_values,
     tuned_verdict,
@@ -203,12 +204,15 @@ def explanation_page(explanation: Explanation) -> str:
         for one in (explanation.bandwidth, explanation.gpus)
         for words in break_even_words(one, method)
     )
+    apart = explanation.apart
+    rare = {} if apart is None else {"exchange every H iterations": exchange_summary(apart)}
     return page_text(
         Page(
             f"Why it takes so long: {title_of(prediction)}",
             question_of(prediction.scenario),
             answer_of(prediction)
-            | {"what pays": explanation_verdict(explanation), "break-even with S-SGD": even},
+            | {"what pays": explanation_verdict(explanation), "break-even with S-SGD": even}
+            | rare,
             explanation_figures(explanation),
             [*explanation.notes, *prediction.notes],
             "explanation",
