@@ -78,6 +78,8 @@ CLAIMED = (
     _Claimed("sdp4bit_abstract*", "*", "SDP4Bit over Megatron's distributed optimizer, 128 GPUs"),
     _Claimed("intellect_1-*", "*", "INTELLECT-1, share of time computed"),
     _Claimed("ms_amp_docs-*", "*", "FP8-LM over Transformer Engine, GPT-175B on H100"),
+    _Claimed("sdp4bit_table_5-*", "*", "SDP4Bit's kernels alone"),
+    _Claimed("prime_diloco_pr_23-55", "*", "prime's int8 ring alone"),
     _Claimed("opentau*", "*", "DDP over ZeRO-2, a vision-language-action policy on 8 GPUs"),
     _Claimed("olmo_issue_762*", "*", "FSDP beside DDP, OLMo-1B on 4 GPUs"),
     _Claimed(
