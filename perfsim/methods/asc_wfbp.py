@@ -9,11 +9,11 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, MethodContext, PassPoint, Send, Shared
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.update_after_wait import UpdateAfterWait
-from perfsim.methods.ssgd import Ssgd
 
 
-class AscWfbp(UpdateAfterWait, Ssgd):
+class AscWfbp(UpdateAfterWait, DenseBuckets):
     """Sends merged gradients over two communication streams that share the network.
 
     Each merged message is one dense all-reduce. Messages go in backward order, each as soon as its

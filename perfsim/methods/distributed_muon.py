@@ -10,11 +10,11 @@ from perfsim.compute.kernel_time import UPDATE_PASSES, newton_schulz_flops
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.tensor_lists import gathered_in_list
-from perfsim.methods.ssgd import Ssgd
 
 
-class DistributedMuon(Ssgd):
+class DistributedMuon(DenseBuckets):
     """All-reduces gradients as `ssgd`; each rank updates some matrices, which are all-gathered.
 
     Muon's matrices are those outside embeddings and the last layer; each rank updates the rest

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
-from perfsim.methods.ssgd import Ssgd
 
 
-class Hierarchical(Ssgd):
+class Hierarchical(DenseBuckets):
     """Sends every bucket in three calls, as soon as it is ready, in backward order.
 
     The first call is a reduce-scatter among the g GPUs of each node. The second is an all-reduce of

@@ -11,15 +11,15 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
 from perfsim.methods.building.update_after_wait import UpdateAfterWait
-from perfsim.methods.ssgd import Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
 
 
-class Horovod(UpdateAfterWait, Ssgd):
+class Horovod(UpdateAfterWait, DenseBuckets):
     """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks have it.
 
     Fused buffers go in backward order, each by one dense all-reduce, during the backward pass and

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.update_after_wait import UpdateAfterWait
-from perfsim.methods.ssgd import Ssgd
 
 
-class Mgwfbp(UpdateAfterWait, Ssgd):
+class Mgwfbp(UpdateAfterWait, DenseBuckets):
     """Sends gradients merged where waiting for the next one costs less than a call's latency.
 
     Each merged message is sent by one dense all-reduce, as soon as its last gradient is ready, in

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, Send
-
-_WIDTHS = {"fp32": 4.0, "fp16": 2.0}
-"""Bytes of a gradient by the type that the backward pass makes; `reduce_dtype` may narrow it."""
-"""Bytes of a gradient of each type, relative to fp32."""
+from perfsim.methods.base import SET, Job, MethodContext, OnlyWith, PassPoint, Send
+from perfsim.methods.building.dense_buckets import DenseBuckets
 
 
-class Ssgd(Method):
+class Ssgd(DenseBuckets):
     """Sends every bucket dense by an all-reduce as soon as it is ready, in backward order.
 
     It is also found as "ddp". With overlap this is wait-free backpropagation with tensor fusion
@@ -23,35 +20,36 @@ class Ssgd(Method):
     `fusion` whole this is BSP with one buffer. Where ``gradients`` are "fp16" the weights
     themselves are cast to half. The backward pass then makes gradients in half, and the optimizer
     keeps masters in fp32 (MXNet's float16 networks with multi_precision, Apex's O2). PyTorch's amp
-    keeps gradients in fp32. The method runs no kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a
-    parameter (ring), half of it where ``gradients`` are "fp16". Memory: none more. Left out: copies
-    of gradients into and out of the buckets, which DDP makes unless gradient_as_bucket_view is set
-    (4 passes, 2 launches a tensor); normalisations, which stay in fp32 where the rest is cast (0.2
-    % of ResNet-50).
+    keeps gradients in fp32. The method runs no kernels of its own.
+
+    DDP also broadcasts the model's buffers from rank 0 before the forward pass, which waits for
+    them, once an iteration, unless broadcast_buffers is off. Buffers are what a model keeps and
+    does not train: running means of batch normalisation, tables of rotary positions.
+    ``buffers_mib`` says how large they are; by default there are none.
+
+    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where ``gradients`` are "fp16", and
+    (P-1)/P of the buffers. Memory: none more. Left out: copies of gradients into and out of the
+    buckets, which DDP makes unless gradient_as_bucket_view is set (4 passes, 2 launches a tensor);
+    copies of buffers into their message and back; normalisations, which stay in fp32 where the rest
+    is cast (0.2 % of ResNet-50).
     """
 
     summary: ClassVar[str] = "dense all-reduce of every bucket (S-SGD; DDP when overlapped)"
     citation: ClassVar[str] = (
         "Li et al. 2020, PyTorch Distributed, VLDB 13(12), section 3.2; wait-free"
         " backpropagation: Zhang et al. 2017, Poseidon, ATC, section 3.1; gradients in fp16:"
-        " Micikevicius et al. 2018, Mixed Precision Training, ICLR, section 3.1"
-    )
-    family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
-    lossy: ClassVar[bool] = False
-
-    gradients: Literal["fp32", "fp16"] = Field(
-        "fp32", description="type of the gradients that the backward pass makes"
+        " Micikevicius et al. 2018, Mixed Precision Training, ICLR, section 3.1; buffers:"
+        " pytorch/pytorch torch/nn/parallel/distributed.py, _pre_forward"
     )
 
-    def dense_bytes(self, bucket: Bucket) -> float:
-        """Return the bytes of a bucket's gradients."""
-        return min(_WIDTHS[self.gradients] * bucket.elements, bucket.size_bytes)
+    buffers_mib: Annotated[float, OnlyWith(buffers_mib=SET)] = Field(
+        0.0, ge=0, le=1e6, description="the model's buffers, broadcast before each forward pass"
+    )
 
-    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the one all-reduce."""
-        return [Send("all_reduce", self.dense_bytes(bucket))]
-
-    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the bytes of the gradient."""
-        return min(_WIDTHS[self.gradients] * gradient.elements, gradient.size_bytes)
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        """Return the broadcast of the buffers, if there are any, and one job a bucket."""
+        jobs = super().jobs(buckets, world, iteration)
+        if not self.buffers_mib:
+            return jobs
+        start, sent = PassPoint("forward"), Send("broadcast", self.buffers_mib * 2**20)
+        return [Job("buffers", (sent,), start, start), *jobs]

@@ -9,11 +9,11 @@ from pydantic import Field
 from perfsim.collectives.all_reduce import torus_grid
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
-from perfsim.methods.ssgd import Ssgd
 
 
-class Torus2d(Ssgd):
+class Torus2d(DenseBuckets):
     """Sends every bucket in three calls on a grid of X x Y GPUs, as soon as it is ready.
 
     Buckets go in backward order. Each is reduce-scattered along each row of X neighbouring GPUs. A

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.update_after_wait import UpdateAfterWait
-from perfsim.methods.ssgd import Ssgd
 
 
-class Wfbp(UpdateAfterWait, Ssgd):
+class Wfbp(UpdateAfterWait, DenseBuckets):
     """Sends every gradient tensor by an all-reduce of its own as soon as it is ready.
 
     Tensors go in backward order, one after the other, beside the rest of the backward pass; the

@@ -16,6 +16,10 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, csv_rows, leave_out, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario_file import read_scenario
+from perfsim.validate.low_communication import (
+    is_low_communication_table,
+    read_low_communication_rows,
+)
 from perfsim.validate.training import is_training_table, read_training_rows
 
 __all__ = [
@@ -134,7 +138,8 @@ _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "valu
 def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """Return the cases of a table; ``#`` lines before its head are its header.
 
-    A table of training runs is told by its columns (`perfsim.validate.training`).
+    A table of training runs (`perfsim.validate.training`) and one of runs that communicate less
+    (`perfsim.validate.low_communication`) are told by their columns.
 
     Parameters
     ----------
@@ -149,8 +154,11 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
-    if lines and is_training_table(lines[start].replace('"', "").split(",")):
+    head = lines[start].replace('"', "").split(",") if lines else []
+    if is_training_table(head):
         return [Case(**fields) for fields in read_training_rows(path, lines, start, bad)]
+    if is_low_communication_table(head):
+        return [Case(**fields) for fields in read_low_communication_rows(path, lines, start, bad)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}

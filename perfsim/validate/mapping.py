@@ -738,7 +738,7 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
         fields.setdefault("recompute", case.recompute)
     for name, text in parse_fields(case.split, case.id).items():
         fields.setdefault(name, text)
-    if gpus > fields.get("gpus_per_node", gpus) and "net" not in fields:
+    if gpus > fields.get("gpus_per_node", gpus) and not {"net", "node"} & set(fields):
         return f"no rule for network {case.network!r}"
     return ""
 

@@ -21,6 +21,7 @@ Facts may also fill these columns, which no table needs to have:
 - ``nvlink_domain``: GPUs that one NVLink switch joins, where that is more than a tray.
 - ``virtual_stages``, ``stage_layers``: model chunks and layers of each pipeline stage.
 - ``chunks``: micro-batches into which the pipeline cuts the batch that the row states.
+- ``link_latency``, ``computed``: what `perfsim.validate.low_communication` says.
 - ``flop_count``: how the source counts FLOPs (`perfsim.throughput.CONVENTIONS`); ``flop_factor``:
   what it multiplies them by (4/3 with the forward pass computed again); ``peak_tflops``: the peak
   that its MFU refers to.
@@ -52,6 +53,8 @@ __all__ = [
     "is_training_table",
     "read_training_rows",
     "still_missing",
+    "training_case",
+    "with_facts",
 ]
 
 TRAINING_COLUMNS = (
@@ -90,7 +93,7 @@ def read_training_rows(
     """
     cases: dict[str, dict[str, Any]] = {}
     for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path, bad):
-        case = _case(cells)
+        case = training_case(cells)
         if not cells["id"] or case["id"] in cases:
             wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
             leave_out(DataError(wrong, path=path, row=row, column="id"), bad)
@@ -600,7 +603,7 @@ def still_missing(case: CaseWords, fields: Collection[str], models: Iterable[str
     several = not case.network.startswith(_ONE_NODE)
     of_length = "of unstated length" if case.metric.endswith(" tokens/s") else "not samples"
     lacks = (
-        ("net" not in fields and several, _network_missing(case.network)),
+        (not {"net", "node"} & set(fields) and several, _network_missing(case.network)),
         ("gpu" not in fields, f"GPU {_first_word(gpu).removeprefix('NVIDIA ')}"),
         ("model" not in fields, _model_missing(case.model, models)),
         (case.metric.startswith(_RATE_IN), f"{case.metric}, {of_length}"),
@@ -663,7 +666,7 @@ _FRAMEWORK = re.compile("|".join(_FRAMEWORKS))
 _SIZE = re.compile(r"[-_ .]{0,4}\d{1,6}(?:\.\d{1,4})?\s{0,4}[bBmM](?![A-Za-z0-9]).*")
 
 
-def _case(cells: Mapping[str, str]) -> dict[str, Any]:
+def training_case(cells: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a row's `Case`."""
     run, said = _with_facts(cells)
     source = run.text("source")
@@ -703,6 +706,11 @@ def _case(cells: Mapping[str, str]) -> dict[str, Any]:
 
 _EMPTY = ("", "-", "n/a", "not stated")
 """What a cell has that states nothing."""
+
+
+def with_facts(cells: Mapping[str, str]) -> TrainingRun:
+    """Return a row with its empty cells filled by what its source says elsewhere."""
+    return _with_facts(cells)[0]
 
 
 def _with_facts(cells: Mapping[str, str]) -> tuple[TrainingRun, _Fact]:

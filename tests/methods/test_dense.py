@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
+from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
 from perfsim.network.cluster import Cluster
+from perfsim.prediction import predict_iteration
+from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.bounds import wait_free_chain
 from support.builders import bucket, gradient, hand_device
@@ -52,6 +56,44 @@ def test_bsp_writes_its_buffer_back_while_it_sends() -> None:
     calls = [[(one.name, one.elements) for one in part.kernels] for part in (pack, back)]
     assert calls[0] == [("eager_launch", 1), ("eager_view", 2), ("elementwise", 800)]
     assert calls[1] == [("eager_launch", 5), ("eager_view", 7)]
+
+
+@pytest.mark.parametrize("mib", [1.0, 48.0])
+def test_ddp_broadcasts_buffers_before_the_forward_pass(mib: float) -> None:
+    # A chain of 4 ranks in the best number of chunks, (2 + c) (1 ms + m / c) with c = sqrt(2 m), or
+    # a tree of two rounds.
+    m = mib * 2**20 * 1e-6
+    broadcast_ms = min(2 + m + 2 * math.sqrt(2 * m), 2 * (1 + m))
+    with_buffers = planned("ssgd", {"buffers_mib": mib}, fused="whole")
+    assert took_ms(with_buffers) == pytest.approx(
+        took_ms(planned("ssgd", fused="whole")) + broadcast_ms
+    )
+    assert with_buffers.sent_bytes == pytest.approx(2 * 3 / 4 * 2e6 + 3 / 4 * mib * 2**20)
+    assert with_buffers.calls == 2
+
+
+def test_buffers_are_broadcast_once_an_iteration_of_several_micro_batches() -> None:
+    def seconds(**more: Any) -> float:
+        asked = {"model": "resnet50", "gpus": 8, "gpus_per_node": 1, "net": "1Gbit/s,50us"}
+        return predict_iteration(make_scenario({**asked, "method": "ddp", **more})).iteration_s
+
+    buffers = {"options": {"buffers_mib": 16.0}}
+    once = seconds(**buffers) - seconds()
+    assert seconds(accumulate=4, **buffers) - seconds(accumulate=4) == pytest.approx(once)
+
+
+@given(smaller=st.floats(0.01, 1e3), larger=st.floats(0.01, 1e3))
+def test_larger_buffers_take_no_less(smaller: float, larger: float) -> None:
+    smaller, larger = sorted((smaller, larger))
+    took = [took_ms(planned("ssgd", {"buffers_mib": mib})) for mib in (smaller, larger)]
+    assert took_ms(planned("ssgd")) < took[0] <= took[1]
+
+
+def test_only_ddp_broadcasts_buffers() -> None:
+    for name in ("horovod", "wfbp", "hierarchical"):
+        with pytest.raises(RequestError, match="buffers_mib"):
+            load_method(name, {"buffers_mib": 1.0})
+    assert "buffers_mib" not in load_method("ssgd", {}).in_effect()
 
 
 def test_wfbp_sends_each_tensor_when_it_is_ready() -> None:
