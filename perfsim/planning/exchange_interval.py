@@ -28,6 +28,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import JobCache
+from perfsim.time_to_accuracy import EpochsFactor, EpochsFactors
 from perfsim.what_if import steady_s
 
 __all__ = [
@@ -283,6 +284,7 @@ class IntervalChoice:
     used_by : papers and codes that use it, "default" for the method's own
     evidence : rows of what is known of learning with it
     learning : what these rows say, a sentence for each source and measure
+    epochs : what is known of the epochs that training needs with it
     """
 
     interval: int
@@ -291,6 +293,7 @@ class IntervalChoice:
     used_by: tuple[str, ...]
     evidence: int
     learning: tuple[str, ...]
+    epochs: EpochsFactor
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choice as plain data."""
@@ -301,6 +304,7 @@ class IntervalChoice:
             "used_by": list(self.used_by),
             "evidence_rows": self.evidence,
             "learning": list(self.learning),
+            "epochs": self.epochs.to_dict(),
         }
 
 
@@ -339,6 +343,8 @@ def interval_choices(
     interval, method, jobs = interval_of(setup), setup.method, JobCache()
     assert interval is not None
     known = known_of_intervals(setup, catalog)
+    factors = EpochsFactors(catalog, setup.scenario.model)
+    own, options = method_name(setup.scenario.method), method.in_effect()
     default = type(method).model_fields[interval.option].default
     used: dict[int, list[str]] = {default: ["default"]}
     for count, name in method.published_intervals.items():
@@ -359,6 +365,7 @@ def interval_choices(
                 tuple(used.get(count, ())),
                 len(rows),
                 tuple(summaries(rows)),
+                factors.of(own, options | {interval.option: count}),
             )
         )
     return choices

@@ -785,13 +785,19 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
         result = [f"Advised: {least}, the smallest at which {rule}; asked: {asked}."]
     known = [one.interval for one in tuned.intervals if one.evidence]
     where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
-    return [*result, tuned.tunable.why, f"Its learning is on record at {where}."]
+    result += [tuned.tunable.why, f"Its learning is on record at {where}."]
+    advised = next((one for one in tuned.intervals if one.interval == enough.interval), None)
+    if advised is not None:
+        known_there = advised.epochs
+        result.append(f"With {advised.interval:,}: {known_there.sentence}.")
+        result += [f"Against it: {told}." for told in known_there.against]
+    return result
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
     """Yield what intervals cost, who uses them and what is known of their learning."""
     assert tuned.enough is not None
-    yield f"  {'interval':>9}{'iteration':>13}{'added':>10}  used by, on record"
+    yield f"  {'interval':>9}{'iteration':>13}{'added':>10}{'epochs':>8}  used by, on record"
     told = [one for one in tuned.intervals if _shown_interval(one, tuned)]
     for one in told:
         marks = list(one.used_by)
@@ -799,6 +805,7 @@ def _interval_table(tuned: TunedValue) -> Iterator[str]:
         marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
         line = f"  {one.interval:>9,}{format_seconds(one.iteration_s):>13}{_added(one.added):>10}"
+        line += f"{one.epochs.words:>8}"
         yield from wrap(", ".join(marks), PAGE_COLUMNS, initial_indent=f"{line}  ") or [line]
     if len(told) < len(tuned.intervals):
         yield f"  {len(tuned.intervals) - len(told)} more in the JSON"

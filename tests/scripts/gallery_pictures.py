@@ -237,7 +237,8 @@ def when_does_topk_stop_paying(asked: Any) -> str:
 def tuned(asked: Any) -> str:
     """Return the curve that the command prints."""
     lines = asked.printed.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.lstrip().startswith("value "))
+    heads = ("value ", "interval ")
+    start = next(at for at, line in enumerate(lines) if line.lstrip().startswith(heads))
     end = next(at for at, line in enumerate(lines) if at > start and not line)
     return "\n".join(lines[start:end])
 
