@@ -51,7 +51,7 @@ from perfsim.models import (
     takes_tokens,
 )
 from perfsim.models.specification import canonical_model
-from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
+from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
 from perfsim.network.network_file import Network
 from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
@@ -406,10 +406,11 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         from perfsim.compute.gpu_types import gpus_per_node
 
         each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
+    placement, each = _placement(scenario, each, network)
     cluster = make_cluster(
         scenario.gpus,
         each,
-        scenario.placement,
+        placement,
         network,
         intra_network,
         scenario.library,
@@ -421,6 +422,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     inside = intra_network.node_type if intra_network else None
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device, catalog))
+    cluster = _at_sites(scenario, cluster)
     notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
@@ -433,6 +435,70 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         notes += intra_notes
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
+
+
+def _placement(
+    scenario: Scenario, each: int | None, network: Network
+) -> tuple[tuple[int, ...] | None, int | None]:
+    """Return the GPUs on each node where sites say it, with the GPUs of a node, else as asked for.
+
+    Raises
+    ------
+    RequestError
+        If nodes do not fill the sites.
+    """
+    if scenario.site is None or len(scenario.site) == 1:
+        return scenario.placement, each
+    if scenario.placement is not None:
+        _parts(scenario.placement, scenario.site)
+        return scenario.placement, each
+    nodes: tuple[int, ...] = ()
+    for number, gpus in enumerate(scenario.site, 1):
+        if each is not None and gpus % each:
+            raise RequestError(
+                "gpus_per_node",
+                f"the {gpus} GPUs of site {number} do not divide by {each}; give another number, or"
+                " `placement` for uneven nodes.",
+                value=each,
+            )
+        nodes += node_placement(gpus, each, None, network.gpus_per_node)
+    return nodes, None
+
+
+def _parts(nodes: Sequence[int], sites: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Divide the GPUs on each node among sites.
+
+    Raises
+    ------
+    RequestError
+        If a node belongs to two sites.
+    """
+    parts, left = [], list(nodes)
+    for number, gpus in enumerate(sites, 1):
+        part: list[int] = []
+        while left and sum(part) < gpus:
+            part.append(left.pop(0))
+        if sum(part) != gpus:
+            raise RequestError(
+                "placement",
+                f"its nodes do not fill site {number} of {gpus} GPUs: {sum(part)} are on the"
+                f" {len(part)} nodes from there on; a node is at one site.",
+                value=list(nodes),
+            )
+        parts.append(tuple(part))
+    return tuple(parts)
+
+
+def _at_sites(scenario: Scenario, cluster: Cluster) -> Cluster:
+    """Return the cluster with the sites that it is on, where these are several."""
+    if scenario.site is None or scenario.wan is None or len(scenario.site) == 1:
+        return cluster
+    from perfsim.network.wide_area import WideArea
+    from perfsim.network.wide_link import parse_wide_links
+
+    links = parse_wide_links(scenario.wan)
+    links = links * len(scenario.site) if len(links) == 1 else links
+    return replace(cluster, wide=WideArea(links, _parts(cluster.placement, scenario.site)))
 
 
 def _with_data_sheet(network: Network, catalog: Catalog) -> Network:
