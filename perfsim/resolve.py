@@ -71,11 +71,20 @@ from perfsim.scenario import (
     parse_types,
 )
 from perfsim.session import RememberingCluster, RememberingDevice
-from perfsim.units import parse_bytes, parse_iteration, parse_rate, parse_seconds
+from perfsim.units import (
+    format_bit_rate,
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_iteration,
+    parse_rate,
+    parse_seconds,
+)
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
     from perfsim.model_parallel import ModelSplit
+    from perfsim.network.wide_link import SitePath
 
 __all__ = [
     "Platform",
@@ -423,6 +432,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device, catalog))
     cluster = _at_sites(scenario, cluster)
+    notes += _site_notes(scenario, cluster)
     notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
@@ -499,6 +509,49 @@ def _at_sites(scenario: Scenario, cluster: Cluster) -> Cluster:
     links = parse_wide_links(scenario.wan)
     links = links * len(scenario.site) if len(links) == 1 else links
     return replace(cluster, wide=WideArea(links, _parts(cluster.placement, scenario.site)))
+
+
+def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
+    """Say how far sites are from each other, and what TCP reaches between them."""
+    if scenario.site is None:
+        return []
+    if cluster.wide is None:
+        return ["one site: nothing is sent over `wan`."]
+    from perfsim.network.wide_link import LINUX_WINDOW_BYTES
+
+    paths = list(cluster.wide.paths())
+    near, far = min(path.rtt_s for path in paths), max(path.rtt_s for path in paths)
+    pings = (
+        format_seconds(far) if near == far else f"{format_seconds(near)} to {format_seconds(far)}"
+    )
+    notes = [
+        f"{len(scenario.site)} sites, whose round trip (ping) is {pings}: the sum of the delays of"
+        " two sites."
+    ]
+    held = min(paths, key=lambda path: path.reached)
+    if held.connection_rate < held.rate:
+        notes.append(
+            f"TCP holds a connection between two sites at {format_bit_rate(held.connection_rate)}"
+            f" of {format_bit_rate(held.rate)}: {_flow_words(held)}."
+        )
+    if held.window_bytes is None and held.rtt_s > 0:
+        usual = held._replace(window_bytes=float(LINUX_WINDOW_BYTES)).connection_rate
+        if usual < held.reached:
+            notes.append(
+                "The window of a TCP flow is taken to be large enough. Linux's own of"
+                f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
+                f" {format_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps."
+            )
+    return notes
+
+
+def _flow_words(path: SitePath) -> str:
+    """Say what holds a flow of a path, and how many flows there are."""
+    words = [f"{100 * path.loss:.2g} % lost"] if path.loss else []
+    words += [f"a window of {format_bytes(path.window_bytes)}"] if path.window_bytes else []
+    words += [f"{format_bit_rate(path.per_flow)} allowed a flow"] if path.per_flow else []
+    flows = "one flow" if path.flows == 1 else f"{path.flows} flows"
+    return f"{flows}, {', '.join(words)}, a round trip of {format_seconds(path.rtt_s)}"
 
 
 def _with_data_sheet(network: Network, catalog: Catalog) -> Network:

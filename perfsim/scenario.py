@@ -299,8 +299,8 @@ class ScenarioFields:
     site: Annotated[
         tuple[int, ...] | None,
         ScenarioField(
-            "GPUs at each site, such as 8,8,16, for training over a wide area network; `wan` joins"
-            " the sites, in this order, and inside a site the cluster is what the other fields say.",
+            "GPUs at each site, such as 8,8,16, where a wide area network joins several (`wan`), in"
+            " this order. Inside a site the cluster is what the other fields say.",
             read_by=("network",),
             metavar="N,N,...",
             default="one site",
@@ -315,10 +315,10 @@ class ScenarioFields:
         ScenarioField(
             "Link of a site to the others: rate,delay such as 1Gbit/s,60ms. The rate is that of the"
             " site's line, the delay one way between two sites with such links (half their ping);"
-            " of unlike sites the ping is the sum of both delays. May go on with up=RATE and"
-            " down=RATE (in place of the rate), loss=0.01% (packets lost between two such sites),"
-            " flows=8 (parallel TCP flows of a connection), window=3MiB (what a flow has in flight),"
-            " per_flow=5Gbit/s (what a flow is allowed). One link for all sites, or one a site with"
+            " of unlike sites the ping is the sum of both delays. May go on with up=RATE,"
+            "down=RATE (in place of the rate), loss=0.01% (packets lost between two such sites),"
+            " flows=8 (parallel TCP flows of a connection), window=3MiB (in flight of a flow),"
+            " per_flow=5Gbit/s (allowed a flow). One link for all sites, or one a site with"
             " semicolons between.",
             read_by=("network",),
             metavar="RATE,DELAY[,...]",

@@ -422,6 +422,11 @@ class Cluster:
             return self
         return replace(self, placement=self.wide.nodes, wide=None)
 
+    @property
+    def gpus_of_host(self) -> int:
+        """GPUs on the fullest node where sites take the place of nodes; else 0."""
+        return max(self.wide.nodes) if self.wide is not None and self.wide.by_site else 0
+
     def by_site(self) -> Cluster:
         """Return the cluster with sites in place of nodes in what groups of the ranks mean."""
         if self.wide is None or self.wide.by_site:

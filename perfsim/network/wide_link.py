@@ -28,7 +28,14 @@ from perfsim.units import (
     parse_seconds,
 )
 
-__all__ = ["LINUX_WINDOW_BYTES", "SitePath", "WideLink", "mathis_rate", "parse_wide_links"]
+__all__ = [
+    "LINUX_WINDOW_BYTES",
+    "PRESETS",
+    "SitePath",
+    "WideLink",
+    "mathis_rate",
+    "parse_wide_links",
+]
 
 SEGMENT_BYTES = 1460
 """MSS: what a TCP segment carries in an Ethernet frame of 1500 bytes."""
@@ -198,6 +205,15 @@ _KEYS: dict[str, tuple[Callable[[str, str], float], NumberLimit]] = {
 
 _EXAMPLE = "'1Gbit/s,60ms'"
 
+PRESETS = {
+    "aws-oregon-virginia": "4.56Gbit/s,33.5ms",
+    "aws-oregon-tokyo": "3.71Gbit/s,48ms",
+    "aws-oregon-frankfurt": "2.4Gbit/s,71.5ms",
+}
+"""Measured between two regions of AWS in 2022: iperf3 with 32 flows between public addresses of
+p3.2xlarge (up to 5 Gbit/s to other regions), and half the ping
+(BinhangYuan/tc_cluster_setting@75581a5b results/p2p.md)."""
+
 
 def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
     """Return the links that a text states: one for all sites, or one a site, with ``;`` between.
@@ -214,6 +230,8 @@ def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
     (125000000.0, 0.06, 0.0001, 8)
     >>> [link.up for link in parse_wide_links("1Gbit/s,60ms;up=200Mbit/s,down=1Gbit/s,20ms")]
     [125000000.0, 25000000.0]
+    >>> parse_wide_links("aws-oregon-tokyo,flows=32")[0].words()
+    '3.71 Gbit/s, 48 ms, 32 TCP flows'
     """
     return tuple(_wide_link(part, field) for part in text.split(";"))
 
@@ -221,6 +239,9 @@ def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
 def _wide_link(text: str, field: str) -> WideLink:
     given: dict[str, float] = {}
     unnamed = []
+    first, comma, rest = text.partition(",")
+    if first.strip() in PRESETS:
+        return _wide_link(PRESETS[first.strip()] + comma + rest, field)
     for part in (piece.strip() for piece in text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:

@@ -203,10 +203,14 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     """Say how many GPUs there are on which nodes, and their networks."""
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
-    return (
+    words = (
         f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {scenario.net} between nodes,"
         f" {scenario.intra_net} inside"
     )
+    site = scenario.further.get("site")
+    if not site:
+        return words
+    return f"{words}; sites of {'+'.join(map(str, site))} GPUs over {scenario.further['wan']}"
 
 
 def interval_words(low: float, high: float) -> str:
