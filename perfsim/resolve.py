@@ -531,8 +531,8 @@ def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
     held = min(paths, key=lambda path: path.reached)
     if held.connection_rate < held.rate:
         notes.append(
-            f"TCP holds a connection between two sites at {format_bit_rate(held.connection_rate)}"
-            f" of {format_bit_rate(held.rate)}: {_flow_words(held)}."
+            f"TCP holds a connection between two sites at {_bit_rate(held.connection_rate)}"
+            f" of {_bit_rate(held.rate)}: {_flow_words(held)}."
         )
     if held.window_bytes is None and held.rtt_s > 0:
         usual = held._replace(window_bytes=float(LINUX_WINDOW_BYTES)).connection_rate
@@ -540,16 +540,21 @@ def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
             notes.append(
                 "The window of a TCP flow is taken to be large enough. Linux's own of"
                 f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
-                f" {format_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps."
+                f" {_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps."
             )
     return notes
+
+
+def _bit_rate(bytes_per_s: float) -> str:
+    """Write a rate in bits, in three digits."""
+    return format_bit_rate(float(f"{bytes_per_s:.3g}"))
 
 
 def _flow_words(path: SitePath) -> str:
     """Say what holds a flow of a path, and how many flows there are."""
     words = [f"{100 * path.loss:.2g} % lost"] if path.loss else []
     words += [f"a window of {format_bytes(path.window_bytes)}"] if path.window_bytes else []
-    words += [f"{format_bit_rate(path.per_flow)} allowed a flow"] if path.per_flow else []
+    words += [f"{_bit_rate(path.per_flow)} allowed a flow"] if path.per_flow else []
     flows = "one flow" if path.flows == 1 else f"{path.flows} flows"
     return f"{flows}, {', '.join(words)}, a round trip of {format_seconds(path.rtt_s)}"
 

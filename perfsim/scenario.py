@@ -313,8 +313,9 @@ class ScenarioFields:
     wan: Annotated[
         str | None,
         ScenarioField(
-            "Link of a site to the others: rate,delay such as 1Gbit/s,60ms. The rate is that of the"
-            " site's line, the delay one way between two sites with such links (half their ping);"
+            "Link of a site to the others: rate,delay such as 1Gbit/s,60ms, or a measured pair of"
+            " regions (aws-oregon-virginia, -tokyo, -frankfurt). The rate is that of the site's"
+            " line, the delay one way between two sites with such links (half their ping);"
             " of unlike sites the ping is the sum of both delays. May go on with up=RATE,"
             "down=RATE (in place of the rate), loss=0.01% (packets lost between two such sites),"
             " flows=8 (parallel TCP flows of a connection), window=3MiB (in flight of a flow),"
@@ -1160,7 +1161,12 @@ def _counted_at_sites(values: Any) -> Any:
         sites = _read_site(values["site"], "site")
         if isinstance(sites, list | tuple) and all(type(one) is int for one in sites):
             return values | {"gpus": sum(sites)}
+    if isinstance(values, dict) and values.get("wan") is not None and values.get("site") is None:
+        raise RequestError("wan", _NO_SITE, value=values["wan"])
     return values
+
+
+_NO_SITE = "needs `site`, the GPUs at each site that it joins, such as 8,8,16."
 
 
 def _node_as_network(values: Any) -> Any:
@@ -1235,8 +1241,7 @@ def _check_sites(scenario: ScenarioFields) -> None:
     site, wan = scenario.site, scenario.wan
     if site is None:
         if wan is not None:
-            why = "needs `site`, the GPUs at each site that it joins, such as 8,8,16."
-            raise RequestError("wan", why, value=wan)
+            raise RequestError("wan", _NO_SITE, value=wan)
         return
     if wan is None:
         why = "needs `wan`, what joins the sites: rate,delay such as 1Gbit/s,60ms."

@@ -240,8 +240,13 @@ def _wide_link(text: str, field: str) -> WideLink:
     given: dict[str, float] = {}
     unnamed = []
     first, comma, rest = text.partition(",")
-    if first.strip() in PRESETS:
-        return _wide_link(PRESETS[first.strip()] + comma + rest, field)
+    name = first.strip()
+    if name in PRESETS:
+        return _wide_link(PRESETS[name] + comma + rest, field)
+    if name[:1].isalpha() and "=" not in name:
+        error = unknown(field, name, PRESETS)
+        why = f"{error.why} Or write rate,delay such as {_EXAMPLE}."
+        raise RequestError(field, why, value=name, nearest=error.nearest)
     for part in (piece.strip() for piece in text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
@@ -252,7 +257,8 @@ def _wide_link(text: str, field: str) -> WideLink:
             raise RequestError(field, f"in {shown(text)}: {error.why}", value=key)
         _take(given, key, value, text, field)
     places = [key for key in ("rate", "delay") if key not in given]
-    if "up" in given and "down" in given and "rate" in places:
+    one_way = "up" in given or "down" in given
+    if "rate" in places and one_way and (len(unnamed) == 1 or {"up", "down"} <= given.keys()):
         places.remove("rate")
     if len(unnamed) > len(places):
         why = f"{shown(text)} has more than a rate and a delay; further parts are key=value:"

@@ -207,10 +207,11 @@ def cluster_words(scenario: ResolvedScenario) -> str:
         f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {scenario.net} between nodes,"
         f" {scenario.intra_net} inside"
     )
-    site = scenario.further.get("site")
+    site, wan = scenario.further.get("site"), str(scenario.further.get("wan"))
     if not site:
         return words
-    return f"{words}; sites of {'+'.join(map(str, site))} GPUs over {scenario.further['wan']}"
+    links = "links of their own" if ";" in wan else wan
+    return f"{words}; {len(site)} site{'s' * (len(site) > 1)} over {links}"
 
 
 def interval_words(low: float, high: float) -> str:

@@ -12,14 +12,15 @@ What the runs were, by the repository's scripts:
   node receives is not shaped. A p3.2xlarge has up to 10 Gbit/s (AWS's list of instance types), of
   which one flow outside a placement group is allowed 5 Gbit/s (Amazon EC2 User Guide, "Amazon EC2
   instance network bandwidth").
-- sizes are in MiB (``data_size_mb2dim``); "AWS default" has no shaping: its delay, 0.1 ms, is assumed.
-- NCCL opens 16 sockets a connection on AWS (NCCL_NSOCKS_PERTHREAD 8, NCCL_SOCKET_NTHREADS 2), on each
-  of its 2 channels; gloo one. A flow has 3 MiB in flight, as Linux is shipped.
-- Simulate_DP.md makes as many calls as there are nodes, each of its share of the buffer, between two
-  barriers of gloo: the last is in the time, a round trip (notice and message) in each of its
+- sizes are in MiB (``data_size_mb2dim``); "AWS default" has no shaping, and a delay of 0.1 ms is
+  assumed.
+- NCCL opens 16 sockets a connection on AWS (8 on each of 2 threads), on each of its 2 channels;
+  gloo opens one. A flow has 3 MiB in flight, as Linux is shipped.
+- Simulate_DP.md makes as many calls as there are nodes, each of its share of the buffer, between
+  two barriers of gloo. The last is in the time: a round trip (notice and message) in each of its
   ceil(log2 N) rounds. Reduces and broadcasts are chains, whose calls follow each other without a
-  wait, so that they count as one of the whole buffer. The all-gather sends every block from its owner
-  to all others, as an all-to-all does.
+  wait, so that they count as one of the whole buffer. The all-gather sends every block from its
+  owner to all others, as an all-to-all does.
 
 Nothing is fitted on these rows.
 """
@@ -56,7 +57,7 @@ class ShapedRow(NamedTuple):
 
     Parameters
     ----------
-    section : all_reduce, broadcast, reduce, send_recv, central_ps, sharded_ps; with "calls" where as
+    section : all_reduce, broadcast, reduce, send_recv, central_ps, sharded_ps; "in calls" where as
         many calls as nodes were made
     network : as the source names it
     library : nccl or gloo

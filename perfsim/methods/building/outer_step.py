@@ -2,8 +2,8 @@
 
 A worker is a rank or a node; where a wide area network joins several sites, a rank or a site, which
 takes the place of a node in all that follows. Inside a node gradients are averaged in every
-iteration, by DDP, in one message, or by FSDP. Between two outer steps nothing leaves a worker. At an
-outer step every worker sends how its parameters have changed since the last one: the
+iteration, by DDP, in one message, or by FSDP. Between two outer steps nothing leaves a worker. At
+an outer step every worker sends how its parameters have changed since the last one: the
 pseudo-gradient.
 
 Who sends it depends on what a worker's ranks hold. Ranks that are workers send it themselves. Of a
