@@ -287,9 +287,7 @@ class Cluster:
             cannot use it; lists those there are.
         """
         if self.wide is not None:
-            from perfsim.network.wide_area import wide_cost
-
-            return wide_cost(self, collective, size_bytes, algorithm, protocol)
+            return self._over_sites_cost(collective, size_bytes, algorithm, protocol)
         crowded = self._crowded(collective, size_bytes, algorithm, protocol)
         if crowded is not None:
             return crowded
@@ -414,6 +412,21 @@ class Cluster:
             wide=replace(
                 self.wide, links=group.links, parts=group.parts, crowd=crowd, by_site=False
             ),
+        )
+
+    def _over_sites_cost(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost:
+        """Return what a collective costs among ranks on several sites; parameters as of `cost`."""
+        from perfsim.network.wide_area import wide_cost
+
+        assert self.wide is not None
+        flat, library = self.in_one_place(), find_library(self.library)
+        inside = flat.cost(collective, size_bytes, algorithm, protocol)
+        name = flat.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        found = library.algorithm(collective, name)
+        return wide_cost(
+            inside, found, size_bytes, self.wide, self.library, self.servers, self.background
         )
 
     def in_one_place(self) -> Cluster:
