@@ -62,8 +62,8 @@ _SEGMENTS = 2
 
 _SPREAD = 0.24
 """Relative half width of the 90 % interval of what sites add: within it are nine of ten of 322
-published times of NCCL and gloo over shaped links, on which nothing here is fitted
-(profiles/build/wide_area_record.py)."""
+published times of NCCL and gloo over shaped links (profiles/build/wide_area_record.py). No number
+here is fitted to them, but which mechanisms count was seen in them: elsewhere it may be wider."""
 
 _NCCL = ("nccl", "rccl")
 _GIVEN = "given by the user (wan)"

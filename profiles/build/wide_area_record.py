@@ -22,7 +22,15 @@ What the runs were, by the repository's scripts:
   wait, so that they count as one of the whole buffer. The all-gather sends every block from its
   owner to all others, as an all-to-all does.
 
-Nothing is fitted on these rows.
+No number is fitted on these rows. But they are not out of sample: that rings go round again for
+each chunk, that notices stand in line and that broadcasts go to all children at once was read in NCCL's
+and gloo's code after these rows had asked for it.
+
+Not explained: all three kinds of Simulate_DP.md take longer than the model says (the all-reduces
+1.1 to 1.3 times as long as in allreduce.md where only the rate counts); NCCL's reduces and
+broadcasts have 0.03 to 0.4 s that do not grow with the message; one row beats the shaped rate (a
+central PS of 1024 MB on 4 nodes at 10 ms); one has an outlier's time (a sharded PS of 1024 MB on 8
+unshaped nodes, longer than on 16).
 """
 
 from __future__ import annotations
