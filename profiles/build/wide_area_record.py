@@ -23,8 +23,8 @@ What the runs were, by the repository's scripts:
   owner to all others, as an all-to-all does.
 
 No number is fitted on these rows. But they are not out of sample: that rings go round again for
-each chunk, that notices stand in line and that broadcasts go to all children at once was read in NCCL's
-and gloo's code after these rows had asked for it.
+each chunk, that notices stand in line and that broadcasts go to all children at once was read in
+NCCL's and gloo's code after these rows had asked for it.
 
 Not explained: all three kinds of Simulate_DP.md take longer than the model says (the all-reduces
 1.1 to 1.3 times as long as in allreduce.md where only the rate counts); NCCL's reduces and
