@@ -165,7 +165,8 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
         return stage_memory(setup, gathered_bytes, batch)[1]
     defined = matches_definition(setup.profile)
     scenario = setup.scenario
-    costs = Costs(setup.device, setup.cluster, scenario.algorithm, scenario.protocol)
+    cluster = setup.cluster.by_site() if setup.method.sites_are_nodes else setup.cluster
+    costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
     world = costs.context(setup.profile)
     kept = _kept(setup, world)
     precision, era = _regime(setup, kept), kernel_era(scenario)
@@ -475,7 +476,8 @@ def memory_note(
     if change:
         return f"{note} No batch does; {change} would fit."
     if batch == 0:
-        costs = Costs(setup.device, setup.cluster)
+        cluster = setup.cluster.by_site() if setup.method.sites_are_nodes else setup.cluster
+        costs = Costs(setup.device, cluster)
         share = setup.method.kept_share(costs.context(setup.profile))["parameters"]
         shared = setup.method.gathers_units() or share < 1.0
         ways = [] if shared else ["`method` fsdp"]

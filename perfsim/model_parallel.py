@@ -250,20 +250,24 @@ def _made(
             lambda: RememberingCluster.like(cluster.placed(*places)),
         )
 
-    axes = {
-        axis: placed(layout.group((axis,), per_node))
-        for axis in ("tp", "cp", "ep")
-        if layout.degree(axis) > 1
-    }
+    def spanning(*axes: str) -> Cluster:
+        if cluster.wide is None:
+            return placed(layout.group(axes, per_node))
+        return over_sites(cluster, layout.groups(axes))
+
+    axes = {axis: spanning(axis) for axis in ("tp", "cp", "ep") if layout.degree(axis) > 1}
     if layout.ep > 1:
-        axes["experts"] = placed(layout.group(("cp", "dp"), per_node))
-    if layout.pp > 1:
+        axes["experts"] = spanning("cp", "dp")
+    if layout.pp > 1 and cluster.wide is None:
         axes["pp"] = placed(layout.neighbours("pp", per_node))
+    elif layout.pp > 1:
+        axes["pp"] = over_sites(cluster, layout.pairs("pp"))
+    if layout.pp > 1:
         axes["ends"] = axes["pp"]
     return ModelSplit(
         layout,
         parts,
-        placed(layout.group(GRADIENTS, per_node)),
+        spanning(*GRADIENTS),
         axes,
         scenario.schedule,
         chunks,
@@ -272,6 +276,15 @@ def _made(
         divides_tokens=scenario.sequence_parallel,
         key=key,
     )
+
+
+def over_sites(cluster: Cluster, groups: list[list[int]]) -> Cluster:
+    """Return the group that is spread widest over sites as a cluster of its own."""
+    from perfsim.network.wide_area import widest_group
+
+    assert cluster.wide is not None
+    part = cluster.over_sites(widest_group(cluster.wide, groups))
+    return RememberingCluster.like(part)
 
 
 def _rank_work(

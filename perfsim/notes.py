@@ -68,7 +68,19 @@ def notes_of(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
     )
     interval = known.words() if known else _interval_note(setup, rounds)
-    return [*notes, *_network_notes(setup), interval]
+    return [*notes, *_site_notes(setup), *_network_notes(setup), interval]
+
+
+def _site_notes(setup: Setup) -> list[str]:
+    """Say what a method makes of sites."""
+    if setup.cluster.wide is None:
+        return []
+    if setup.method.sites_are_nodes:
+        return [
+            "A site takes the place of a node in the method: it trains as one worker, and its GPUs"
+            " exchange inside it."
+        ]
+    return ["All GPUs of all sites take part in what the method does; its nodes are machines."]
 
 
 def _node_notes(setup: Setup) -> list[str]:

@@ -51,7 +51,7 @@ from perfsim.models import (
     takes_tokens,
 )
 from perfsim.models.specification import canonical_model
-from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
+from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
 from perfsim.network.network_file import Network
 from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
@@ -71,11 +71,20 @@ from perfsim.scenario import (
     parse_types,
 )
 from perfsim.session import RememberingCluster, RememberingDevice
-from perfsim.units import parse_bytes, parse_iteration, parse_rate, parse_seconds
+from perfsim.units import (
+    format_bit_rate,
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_iteration,
+    parse_rate,
+    parse_seconds,
+)
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
     from perfsim.model_parallel import ModelSplit
+    from perfsim.network.wide_link import SitePath
 
 __all__ = [
     "Platform",
@@ -406,10 +415,11 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         from perfsim.compute.gpu_types import gpus_per_node
 
         each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
+    placement, each = _placement(scenario, each, network)
     cluster = make_cluster(
         scenario.gpus,
         each,
-        scenario.placement,
+        placement,
         network,
         intra_network,
         scenario.library,
@@ -421,6 +431,8 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     inside = intra_network.node_type if intra_network else None
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device, catalog))
+    cluster = _at_sites(scenario, cluster)
+    notes += _site_notes(scenario, cluster)
     notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
@@ -433,6 +445,118 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         notes += intra_notes
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
+
+
+def _placement(
+    scenario: Scenario, each: int | None, network: Network
+) -> tuple[tuple[int, ...] | None, int | None]:
+    """Return the GPUs on each node where sites say it, with the GPUs of a node, else as asked for.
+
+    Raises
+    ------
+    RequestError
+        If nodes do not fill the sites.
+    """
+    if scenario.site is None or len(scenario.site) == 1:
+        return scenario.placement, each
+    if scenario.placement is not None:
+        _parts(scenario.placement, scenario.site)
+        return scenario.placement, each
+    nodes: tuple[int, ...] = ()
+    for number, gpus in enumerate(scenario.site, 1):
+        if each is not None and gpus % each:
+            raise RequestError(
+                "gpus_per_node",
+                f"the {gpus} GPUs of site {number} do not divide by {each}; give another number, or"
+                " `placement` for uneven nodes.",
+                value=each,
+            )
+        nodes += node_placement(gpus, each, None, network.gpus_per_node)
+    return nodes, None
+
+
+def _parts(nodes: Sequence[int], sites: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Divide the GPUs on each node among sites.
+
+    Raises
+    ------
+    RequestError
+        If a node belongs to two sites.
+    """
+    parts, left = [], list(nodes)
+    for number, gpus in enumerate(sites, 1):
+        part: list[int] = []
+        while left and sum(part) < gpus:
+            part.append(left.pop(0))
+        if sum(part) != gpus:
+            raise RequestError(
+                "placement",
+                f"its nodes do not fill site {number} of {gpus} GPUs: {sum(part)} are on the"
+                f" {len(part)} nodes from there on; a node is at one site.",
+                value=list(nodes),
+            )
+        parts.append(tuple(part))
+    return tuple(parts)
+
+
+def _at_sites(scenario: Scenario, cluster: Cluster) -> Cluster:
+    """Return the cluster with the sites that it is on, where these are several."""
+    if scenario.site is None or scenario.wan is None or len(scenario.site) == 1:
+        return cluster
+    from perfsim.network.wide_area import WideArea
+    from perfsim.network.wide_link import parse_wide_links
+
+    links = parse_wide_links(scenario.wan)
+    links = links * len(scenario.site) if len(links) == 1 else links
+    return replace(cluster, wide=WideArea(links, _parts(cluster.placement, scenario.site)))
+
+
+def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
+    """Say how far sites are from each other, and what TCP reaches between them."""
+    if scenario.site is None:
+        return []
+    if cluster.wide is None:
+        return ["one site: nothing is sent over `wan`."]
+    from perfsim.network.wide_link import LINUX_WINDOW_BYTES
+
+    paths = list(cluster.wide.paths())
+    near, far = min(path.rtt_s for path in paths), max(path.rtt_s for path in paths)
+    pings = (
+        format_seconds(far) if near == far else f"{format_seconds(near)} to {format_seconds(far)}"
+    )
+    notes = [
+        f"{len(scenario.site)} sites, whose round trip (ping) is {pings}: the sum of the delays of"
+        " two sites."
+    ]
+    held = min(paths, key=lambda path: path.reached)
+    if held.connection_rate < held.rate:
+        notes.append(
+            f"TCP holds a connection between two sites at {_bit_rate(held.connection_rate)}"
+            f" of {_bit_rate(held.rate)}: {_flow_words(held)}."
+        )
+    if held.window_bytes is None and held.rtt_s > 0:
+        usual = held._replace(window_bytes=float(LINUX_WINDOW_BYTES)).connection_rate
+        if usual < held.reached:
+            notes.append(
+                "The window of a TCP flow is taken to be large enough. Linux's own of"
+                f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
+                f" {_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps."
+            )
+    return notes
+
+
+def _bit_rate(bytes_per_s: float) -> str:
+    """Write a rate in bits, in three digits."""
+    return format_bit_rate(float(f"{bytes_per_s:.3g}"))
+
+
+def _flow_words(path: SitePath) -> str:
+    """Say what holds a flow of a path, and how many flows there are."""
+    words = [f"{100 * path.loss:.2g} % lost"] if path.loss else []
+    words += [f"a window of {format_bytes(path.window_bytes)}"] if path.window_bytes else []
+    words += [f"{_bit_rate(path.per_flow)} allowed a flow"] if path.per_flow else []
+    flows = "one flow" if path.flows == 1 else f"{path.flows} flows"
+    return f"{flows}, {', '.join(words)}, a round trip of {format_seconds(path.rtt_s)}"
 
 
 def _with_data_sheet(network: Network, catalog: Catalog) -> Network:

@@ -66,6 +66,8 @@ MAX_DEGREE = 65_536
 """Ranks of one kind of parallelism. No source: chosen, above those of any cluster of today."""
 MAX_NICS = 1024
 """NICs of a node. No source: chosen, above those of any rack of today."""
+MAX_SITES = 256
+"""Sites of a job. No source: chosen, far above those of any run so far (some 30)."""
 MAX_BACKGROUND = 0.99
 MAX_SEED = 2**32 - 1
 
@@ -290,6 +292,42 @@ class ScenarioFields:
             nonempty=True,
             check=_check_nic,
             vary="100Gbit/s,400Gbit/s",
+            always=False,
+            column=False,
+        ),
+    ] = None
+    site: Annotated[
+        tuple[int, ...] | None,
+        ScenarioField(
+            "GPUs at each site, such as 8,8,16, where a wide area network joins several (`wan`), in"
+            " this order. Inside a site the cluster is what the other fields say.",
+            read_by=("network",),
+            metavar="N,N,...",
+            default="one site",
+            read=_read_site,
+            lists=True,
+            always=False,
+            column=False,
+        ),
+    ] = None
+    wan: Annotated[
+        str | None,
+        ScenarioField(
+            "Link of a site to the others: rate,delay such as 1Gbit/s,60ms, or a measured pair of"
+            " regions (aws-oregon-virginia, -tokyo, -frankfurt). The rate is that of the site's"
+            " line, the delay one way between two sites with such links (half their ping);"
+            " of unlike sites the ping is the sum of both delays. May go on with up=RATE,"
+            "down=RATE (in place of the rate), loss=0.01% (packets lost between two such sites),"
+            " flows=8 (parallel TCP flows of a connection), window=3MiB (in flight of a flow),"
+            " per_flow=5Gbit/s (allowed a flow). One link for all sites, or one a site with"
+            " semicolons between.",
+            read_by=("network",),
+            metavar="RATE,DELAY[,...]",
+            read=_read_wan,
+            check=_check_wan,
+            vary="1Gbit/s,60ms;10Gbit/s,60ms",
+            lists=True,
+            nonempty=True,
             always=False,
             column=False,
         ),
@@ -730,6 +768,31 @@ def _read_placement(value: Any, field: str) -> Any:
     return _whole_numbers(value, field, "GPUs on each node", "3,5", least=1)
 
 
+def _read_site(value: Any, field: str) -> Any:
+    """Return the GPUs at each site as whole numbers; refuse what is no such list."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = (value,)
+    sites = _whole_numbers(value, field, "GPUs at each site", "8,8,16", least=1)
+    if isinstance(sites, list | tuple) and len(sites) > MAX_SITES:
+        why = f"{len(sites)} sites are not allowed: it must be 1 to {MAX_SITES}."
+        raise RequestError(field, why, value=len(sites))
+    return sites
+
+
+def _read_wan(value: Any, field: str) -> Any:
+    """Return the links of several sites as one text."""
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return ";".join(value)
+    return value
+
+
+def _check_wan(value: str, field: str) -> str:
+    from perfsim.network.wide_link import parse_wide_links
+
+    parse_wide_links(value, field)
+    return value
+
+
 def _read_stage_layers(value: Any, field: str) -> Any:
     """Return blocks of stages as whole numbers; a stage of none has the embedding or the head."""
     return _whole_numbers(value, field, "blocks of each stage", "7,8,8,7", least=0)
@@ -1062,7 +1125,7 @@ def _model() -> type[Any]:
         @model_validator(mode="before")
         @classmethod
         def _before_types(cls, values: Any) -> Any:
-            values = _node_as_network(_counted_gpus(values))
+            values = _node_as_network(_counted_gpus(_counted_at_sites(values)))
             wrong = truth_for_number(cls, values)
             if wrong:
                 given = str(values[wrong]).lower()
@@ -1078,6 +1141,7 @@ def _model() -> type[Any]:
             _check_types(self)
             _check_conditions(self)
             _check_node(self)
+            _check_sites(self)
             return self
 
     return Scenario
@@ -1089,6 +1153,20 @@ def _counted_gpus(values: Any) -> Any:
         types = parse_types(values["gpu"])
         return values | {"gpus": sum(count for _, count in types)} if types else values
     return values
+
+
+def _counted_at_sites(values: Any) -> Any:
+    """Take the number of GPUs from those at each site where it is not given."""
+    if isinstance(values, dict) and "gpus" not in values and values.get("site") is not None:
+        sites = _read_site(values["site"], "site")
+        if isinstance(sites, list | tuple) and all(type(one) is int for one in sites):
+            return values | {"gpus": sum(sites)}
+    if isinstance(values, dict) and values.get("wan") is not None and values.get("site") is None:
+        raise RequestError("wan", _NO_SITE, value=values["wan"])
+    return values
+
+
+_NO_SITE = "needs `site`, the GPUs at each site that it joins, such as 8,8,16."
 
 
 def _node_as_network(values: Any) -> Any:
@@ -1156,6 +1234,28 @@ def _check_node(scenario: ScenarioFields) -> None:
     if scenario.nic is not None and scenario.node is None:
         why = "needs `node`, whose NICs it is the rate of; for a link of your own give `net`"
         raise RequestError("nic", f"{why} as rate,latency.", value=scenario.nic)
+
+
+def _check_sites(scenario: ScenarioFields) -> None:
+    """Refuse sites without what joins them, and numbers that contradict each other."""
+    site, wan = scenario.site, scenario.wan
+    if site is None:
+        if wan is not None:
+            raise RequestError("wan", _NO_SITE, value=wan)
+        return
+    if wan is None:
+        why = "needs `wan`, what joins the sites: rate,delay such as 1Gbit/s,60ms."
+        raise RequestError("site", why, value=list(site))
+    if not site or min(site) < 1:
+        why = f"{shown(list(site))} has a site without a GPU; give at least 1 for every site."
+        raise RequestError("site", why, value=list(site))
+    if sum(site) != scenario.gpus:
+        why = f"{sum(site)} GPUs at {len(site)} sites, `gpus` says {scenario.gpus}; the two must"
+        raise RequestError("site", f"{why} agree.", value=list(site))
+    links = wan.count(";") + 1
+    if links not in (1, len(site)):
+        why = f"{links} links for {len(site)} sites; give one for all, or one for each."
+        raise RequestError("wan", why, value=wan)
 
 
 def _check_conditions(scenario: ScenarioFields) -> None:

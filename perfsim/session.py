@@ -160,6 +160,20 @@ class RememberingCluster(Cluster):
             "as measured", (), lambda _: super(RememberingCluster, self).as_measured()
         )
 
+    def in_one_place(self) -> Cluster:
+        """Return the cluster with all nodes at one site."""
+        if self.wide is None:
+            return self
+        return self._once(
+            "in one place", (), lambda _: super(RememberingCluster, self).in_one_place()
+        )
+
+    def by_site(self) -> Cluster:
+        """Return the cluster with sites in place of nodes in what groups of the ranks mean."""
+        if self.wide is None or self.wide.by_site:
+            return self
+        return self._once("by site", (), lambda _: super(RememberingCluster, self).by_site())
+
     def uncrowded(self) -> Cluster:
         """Return the group as if no other sent out of its nodes."""
         return self._once("uncrowded", (), lambda _: super(RememberingCluster, self).uncrowded())

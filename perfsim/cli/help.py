@@ -13,6 +13,8 @@ EXAMPLES = {
         "perfsim predict --model bert-base --gpus 32 --net 10gbe --method auto",
         "perfsim predict --model vgg16 --gpus 8 --net 10Gbit/s,50us --method topk \\\n"
         "    --set density=0.01 --timeline",
+        "perfsim predict --model gpt2-xl --node dgx-h100 --site 8,8,16 \\\n"
+        "    --wan 1Gbit/s,40ms --method diloco --fusion whole",
         "perfsim predict --model llama3-8b --gpus 64 --gpu h100 --gpus-per-node 8 \\\n"
         "    --net ib400 --method fsdp --accumulate 4 --recompute selective",
         "perfsim predict --model qwen3-30b-a3b --gpus 64 --node dgx-h100 --ep 16 \\\n"

@@ -263,6 +263,7 @@ class MethodContext:
     profile : the model's profile on this device; None where no method needs it
     software : the software era that runs the method's kernels
     stages : of a pipeline that the ranks belong to; 1 without one
+    gpus_of_host : GPUs on the fullest node where the nodes here are sites of several; else 0
 
     Examples
     --------
@@ -278,11 +279,17 @@ class MethodContext:
     profile: Profile | None = None
     software: str = NEWEST
     stages: int = 1
+    gpus_of_host: int = 0
 
     def __post_init__(self) -> None:
         """Compute the number of nodes where it is not given."""
         if not self.nodes:
             object.__setattr__(self, "nodes", -(-self.ranks // self.gpus_per_node))
+
+    @property
+    def node_word(self) -> str:
+        """What a node is: a site where the nodes here are sites."""
+        return "site" if self.gpus_of_host else "node"
 
 
 class OptionError(ValueError):
@@ -556,6 +563,11 @@ class Method(BaseModel):
     def delay(self) -> int:
         """Return the number of updates that may pass before an exchange's result is needed."""
         return 0
+
+    @property
+    def sites_are_nodes(self) -> bool:
+        """Whether sites take the place of nodes where a wide area network joins several."""
+        return False
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""

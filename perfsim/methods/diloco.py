@@ -62,8 +62,9 @@ _WIDTHS = {"none": 4, "fp16": 2, "int8": 1}
 class Diloco(OuterSteps):
     """Updates locally by AdamW; every ``interval`` iterations workers exchange pseudo-gradients.
 
-    A worker is a node (``worker`` node) or a rank. In each iteration the ranks of a node average
-    their gradients: by DDP in its buckets, in one message after the backward pass, or by FSDP
+    A worker is a node (``worker`` node) or a rank. Where a wide area network joins several sites,
+    all that is said of a node holds for a site. In each iteration the ranks of a node average their
+    gradients: by DDP in its buckets, in one message after the backward pass, or by FSDP
     (``inner``). Every ``interval`` iterations, after the update, each worker takes the difference
     between its parameters at the last outer step and now. Workers all-reduce these differences,
     message by message, tensor by tensor unless `fusion` says otherwise. An outer optimizer (SGD

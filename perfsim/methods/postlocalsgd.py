@@ -46,8 +46,15 @@ class Postlocalsgd(Method):
     dense_share: float = Field(0.5, ge=0, le=1, description="share of iterations before local SGD")
     interval: int = Field(4, ge=1, le=10**6, description="iterations between two averagings")
     local_gradients: bool = Field(
-        True, description="gradients are reduced inside the node in the second phase"
+        True,
+        description="gradients are reduced inside the node (inside the site where a wide area"
+        " network joins several) in the second phase",
     )
+
+    @property
+    def sites_are_nodes(self) -> bool:
+        """Whether sites reduce gradients by themselves in the second phase (its ``subgroup``)."""
+        return self.local_gradients
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the buckets' all-reduces, among all ranks or in the node, and the averaging."""

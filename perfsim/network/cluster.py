@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
     from perfsim.network.node_network import DerivedCollectives
+    from perfsim.network.wide_area import GroupOverSites, WideArea
 
 __all__ = [
     "DEFAULT_GPUS_PER_NODE",
@@ -126,6 +127,7 @@ class Cluster:
     derived : what collectives cost by the data sheet of the nodes, where the network is a node type
     crowd : of a group of ranks, groups that send out of a node at once, this one among them
     shared_nics : NICs that these groups share; 0 where it is no group
+    wide : the sites that the ranks are on, where these are several
     """
 
     gpus: int
@@ -144,6 +146,7 @@ class Cluster:
     derived: DerivedCollectives | None = None
     crowd: int = 1
     shared_nics: int = 0
+    wide: WideArea | None = None
 
     @property
     def nodes(self) -> int:
@@ -175,6 +178,8 @@ class Cluster:
 
     def choice(self, collective: str, size_bytes: float, protocol: str = AUTO) -> str:
         """Return the algorithm that ``auto`` takes for this collective and size."""
+        if self.wide is not None:  # the library knows nothing of sites
+            return self.in_one_place().choice(collective, size_bytes, protocol)
         if collective not in algorithms():
             find_algorithm(collective, AUTO)  # raises, with the collectives there are
         library = find_library(self.library)
@@ -281,6 +286,8 @@ class Cluster:
             If there is no such collective, algorithm or protocol, or these ranks or this library
             cannot use it; lists those there are.
         """
+        if self.wide is not None:
+            return self._over_sites_cost(collective, size_bytes, algorithm, protocol)
         crowded = self._crowded(collective, size_bytes, algorithm, protocol)
         if crowded is not None:
             return crowded
@@ -386,8 +393,59 @@ class Cluster:
 
     def cluster_of(self, group: Group) -> Cluster:
         """Return one group of the ranks as a cluster of its own."""
+        if self.wide is not None:
+            from perfsim.network.wide_area import group_over_sites
+
+            return self.over_sites(group_over_sites(self.wide, group))
         placement = group_placement(group, self.gpus, self.nodes, self.gpus_per_node)
         return self.placed(placement, groups_per_nic(group, self.gpus_per_node))
+
+    def over_sites(self, group: GroupOverSites) -> Cluster:
+        """Return a group of the ranks, on one site or several, as a cluster of its own."""
+        nodes = tuple(gpus for part in group.parts for gpus in part)
+        part = self.in_one_place().placed(nodes, group.node_crowd)
+        if self.wide is None or len(group.parts) == 1:
+            return part
+        crowd = self.wide.crowd * group.site_crowd
+        return replace(
+            part,
+            wide=replace(
+                self.wide, links=group.links, parts=group.parts, crowd=crowd, by_site=False
+            ),
+        )
+
+    def _over_sites_cost(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost:
+        """Return what a collective costs among ranks on several sites; parameters as of `cost`."""
+        from perfsim.network.wide_area import wide_cost
+
+        assert self.wide is not None
+        flat, library = self.in_one_place(), find_library(self.library)
+        inside = flat.cost(collective, size_bytes, algorithm, protocol)
+        name = flat.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        found = library.algorithm(collective, name)
+        return wide_cost(
+            inside, found, size_bytes, self.wide, self.library, self.servers, self.background
+        )
+
+    def in_one_place(self) -> Cluster:
+        """Return the cluster with all nodes at one site."""
+        if self.wide is None:
+            return self
+        return replace(self, placement=self.wide.nodes, wide=None)
+
+    @property
+    def gpus_of_host(self) -> int:
+        """GPUs on the fullest node where sites take the place of nodes; else 0."""
+        return max(self.wide.nodes) if self.wide is not None and self.wide.by_site else 0
+
+    def by_site(self) -> Cluster:
+        """Return the cluster with sites in place of nodes in what groups of the ranks mean."""
+        if self.wide is None or self.wide.by_site:
+            return self
+        wide = replace(self.wide, by_site=True)
+        return replace(self, placement=wide.placement, wide=wide)
 
     def placed(self, placement: tuple[int, ...], crowd: int = 1) -> Cluster:
         """Return a group of the ranks with so many on each of its nodes, as a cluster of its own.
@@ -439,7 +497,7 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
-        if self.crowd > 1 and self.nodes > 1:
+        if (self.crowd > 1 and self.nodes > 1) or self.wide is not None:
             return self.cost(collective, size_bytes, algorithm, protocol).seconds
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol).seconds

@@ -87,6 +87,38 @@ class ParallelLayout(NamedTuple):
         """
         return _group(self, tuple(sorted(axes)), gpus_per_node)
 
+    def groups(self, axes: tuple[str, ...]) -> list[list[int]]:
+        """Return the ranks of every group that spans some axes.
+
+        Examples
+        --------
+        >>> ParallelLayout(tp=2, dp=2).groups(("dp",))
+        [[0, 2], [1, 3]]
+        """
+        spans = [(self.stride(axis), self.degree(axis)) for axis in axes]
+        offsets = [0]
+        for stride, count in spans:
+            offsets = [rank + stride * at for at in range(count) for rank in offsets]
+        firsts = (
+            rank
+            for rank in range(self.gpus)
+            if all(rank // stride % count == 0 for stride, count in spans)
+        )
+        return [sorted(first + offset for offset in offsets) for first in firsts]
+
+    def pairs(self, axis: str) -> list[list[int]]:
+        """Return every two neighbours of one kind of parallelism.
+
+        Examples
+        --------
+        >>> ParallelLayout(pp=3).pairs("pp")
+        [[0, 1], [1, 2]]
+        """
+        stride, count = self.stride(axis), self.degree(axis)
+        return [
+            [rank, rank + stride] for rank in range(self.gpus) if rank // stride % count < count - 1
+        ]
+
     def neighbours(self, axis: str, gpus_per_node: int) -> GroupPlaces:
         """Return how two neighbours of one kind of parallelism stand on nodes.
 

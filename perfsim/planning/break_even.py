@@ -128,6 +128,8 @@ def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
         return BreakEven("gpus", why_not=_OTHER_JOBS)
     if setup.parts:
         return BreakEven("gpus", why_not="the GPUs are of several types")
+    if setup.cluster.wide is not None:
+        return BreakEven("gpus", why_not="`site` says how many GPUs there are")
     if setup.cluster.uneven:
         return BreakEven("gpus", why_not="`placement` gives nodes different numbers of GPUs")
     max_gpus = max(MAX_GPUS_SEARCHED, setup.cluster.gpus)
@@ -245,12 +247,24 @@ class _Scaled(Cluster):
             return self
         return scaled_network(self.plain.served(servers), self.factor)
 
+    def in_one_place(self) -> Cluster:
+        """Return the cluster with all nodes at one site, whose links keep their rate."""
+        assert self.plain is not None
+        return self if self.wide is None else self.plain.in_one_place()
+
+    def by_site(self) -> Cluster:
+        """Return the cluster with sites in place of nodes in what groups of the ranks mean."""
+        assert self.plain is not None
+        return self if self.wide is None else scaled_network(self.plain.by_site(), self.factor)
+
     def cluster_of(self, group: Group) -> Cluster:
         """Return one group of the ranks as a cluster of its own."""
         assert self.plain is not None
         part = self.plain.cluster_of(group)
-        # Groups inside a node use the node's links, which keep their rate.
+        # Groups inside a node use the node's links, which keep their rate; so do those of a site.
         inside = part.nodes == 1 and self.nodes > 1
+        if self.wide is not None:
+            inside = part.wide is None
         return part if inside else scaled_network(part, self.factor)
 
     def cost(
@@ -258,7 +272,7 @@ class _Scaled(Cluster):
     ) -> Cost:
         """Price one collective: what was measured is scaled as the links' formula is."""
         assert self.plain is not None
-        if self.known is None:
+        if self.known is None or self.wide is not None:
             return super().cost(collective, size_bytes, algorithm, protocol)
         cost = self.plain.cost(collective, size_bytes, algorithm, protocol)
         chosen = self.plain.choice(collective, size_bytes, protocol)
@@ -274,11 +288,20 @@ class _Scaled(Cluster):
 class _RememberingScaled(RememberingCluster, _Scaled):
     """The same, with what it costs worked out once."""
 
+    def by_site(self) -> Cluster:
+        """Return the cluster with sites in place of nodes, as `_Scaled` does."""
+        return _Scaled.by_site(self)
+
+    def in_one_place(self) -> Cluster:
+        """Return the cluster with all nodes at one site, as `_Scaled` does."""
+        return _Scaled.in_one_place(self)
+
 
 def scaled_network(cluster: Cluster, factor: float) -> Cluster:
     """Return the cluster with the rate of its network multiplied by ``factor``.
 
-    The network is the link between nodes; if all GPUs are in one node, the link inside it.
+    The network is the link between nodes; if all GPUs are in one node, the link inside it; where
+    there are sites, the links of these.
 
     Examples
     --------
@@ -294,7 +317,9 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
         for one in fields(cluster)
         if one.name not in ("plain", "factor")
     }
-    if cluster.nodes > 1:
+    if cluster.wide is not None:
+        kept["wide"] = cluster.wide.faster(factor)
+    elif cluster.nodes > 1:
         kept["inter"] = _faster(cluster.inter, factor)
     else:
         kept["intra"] = _faster(cluster.intra, factor)
@@ -303,6 +328,8 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
 
 def scaled_rate(cluster: Cluster) -> float | None:
     """Return the rate that ``scaled_network`` multiplies [B/s]; None if there is no link."""
+    if cluster.wide is not None:
+        return cluster.wide.slowest_rate
     link = cluster.inter if cluster.nodes > 1 else cluster.intra
     return None if link is None else link.rate.value
 

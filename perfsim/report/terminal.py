@@ -205,10 +205,15 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     """Say how many GPUs there are on which nodes, and their networks."""
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
-    return (
+    words = (
         f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {scenario.net} between nodes,"
         f" {scenario.intra_net} inside"
     )
+    site, wan = scenario.further.get("site"), str(scenario.further.get("wan"))
+    if not site:
+        return words
+    links = "links of their own" if ";" in wan else wan
+    return f"{words}; {len(site)} site{'s' * (len(site) > 1)} over {links}"
 
 
 def interval_words(low: float, high: float) -> str:

@@ -130,6 +130,7 @@ class Costs:
             profile,
             self.device.software,
             self.stages,
+            self.cluster.gpus_of_host,
         )
 
 

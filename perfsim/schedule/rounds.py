@@ -231,6 +231,8 @@ def schedule(
     """
     if cache is not None and profile_key is None:
         raise ValueError("a cache needs the key of the profile")
+    if method.sites_are_nodes:
+        cluster = cluster.by_site()
     costs = Costs(
         device, cluster, algorithm, protocol, shared=shared, axes=axes or {}, stages=stage.stages
     )
@@ -337,7 +339,7 @@ class _Builder:
         self.recorded = RecordedCosts(context, costs.all_reduce_s)
         self.context = context if cache is None else self.recorded.context
         self.fuse = partial(fuse, self.recorded.all_reduce_s)
-        shape = context.ranks, context.nodes, context.gpus_per_node
+        shape = context.ranks, context.nodes, context.gpus_per_node, context.gpus_of_host
         self.key = (method, *key, *shape, context.software)
 
     def pin_kernels(self, kernels_s: float) -> None:

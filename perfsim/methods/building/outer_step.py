@@ -1,8 +1,10 @@
 """Outer steps: workers that train by themselves and exchange once in a fixed number of iterations.
 
-A worker is a rank or a node. Inside a node gradients are averaged in every iteration, by DDP, in
-one message, or by FSDP. Between two outer steps nothing leaves a worker. At an outer step every
-worker sends how its parameters have changed since the last one: the pseudo-gradient.
+A worker is a rank or a node; where a wide area network joins several sites, a rank or a site, which
+takes the place of a node in all that follows. Inside a node gradients are averaged in every
+iteration, by DDP, in one message, or by FSDP. Between two outer steps nothing leaves a worker. At
+an outer step every worker sends how its parameters have changed since the last one: the
+pseudo-gradient.
 
 Who sends it depends on what a worker's ranks hold. Ranks that are workers send it themselves. Of a
 node whose ranks hold the same parameters one rank sends it, and broadcasts the result in the node.
@@ -157,13 +159,20 @@ class OuterSteps(Method):
 
     interval: int = Field(500, ge=1, le=10**6, description="iterations from one outer step to next")
     worker: Literal["rank", "node"] = Field(
-        "node", description="what trains by itself: each rank, or each node"
+        "node",
+        description="what trains by itself: each rank, or each node (each site where a wide area"
+        " network joins several)",
     )
     inner: Annotated[Inner, OnlyWith(worker="node")] = Field(
         "ddp",
         description="gradients inside a node: in DDP's buckets; in one message after the backward"
         " pass; by FSDP, each GPU with a shard of the parameters",
     )
+
+    @property
+    def sites_are_nodes(self) -> bool:
+        """Whether a worker is a site where a wide area network joins several."""
+        return self.worker == "node"
 
     @property
     def sharded(self) -> bool:
@@ -173,16 +182,18 @@ class OuterSteps(Method):
     def workers(self, world: MethodContext) -> Workers:
         """Return who exchanges pseudo-gradients."""
         inside = world.gpus_per_node
+        host = world.gpus_of_host or inside
         if self.worker == "rank" or inside == 1:
-            return Workers(world.ranks, "all", on_host=inside)
+            return Workers(world.ranks, "all", on_host=host)
         if self.sharded:
-            return Workers(world.nodes, "across", inside, inside, inside)
+            return Workers(world.nodes, "across", inside, inside, host)
         return Workers(world.nodes, "leaders", inside)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the nodes are no workers, or ""."""
         if self.worker == "node" and world.nodes < 2:
-            return "needs two or more nodes where each node is a worker; set worker=rank"
+            unit = world.node_word
+            return f"needs two or more {unit}s where each {unit} is a worker; set worker=rank"
         apart = self.sharded or self.workers(world).group == "across"
         return uneven_nodes(world) if apart else ""
 

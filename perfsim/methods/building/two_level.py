@@ -15,7 +15,11 @@ def uneven_nodes(world: MethodContext) -> str:
     """Return why the ranks form no grid of nodes and local ranks, or ""."""
     if world.ranks == world.nodes * world.gpus_per_node:
         return ""
-    return f"needs as many GPUs on every node, not {world.ranks} on {world.nodes} nodes"
+    unit = world.node_word
+    where = "at" if unit == "site" else "on"
+    return (
+        f"needs as many GPUs {where} every {unit}, not {world.ranks} {where} {world.nodes} {unit}s"
+    )
 
 
 def in_rows_and_columns(

@@ -1,0 +1,485 @@
+"""Sites: parts of a cluster that a wide area network joins, and what collectives cost over it.
+
+The ranks of a site come one after another, site by site in the order in which a ring visits them.
+Inside a site the cluster is what it is without sites; a group of ranks that stays in one site costs
+what it costs there. A group over several sites costs
+
+    latency inside + latency between sites + max(transfer inside, transfer between sites).
+
+What is inside is the cost of the same collective with all its ranks in one place. The library
+chooses its algorithm by that: it knows nothing of the distance. Between sites count
+
+- the bytes that the algorithm sends over the uplink, the downlink and the connection of the slowest
+  site (`perfsim.network.routing`), each at its rate, and a connection at what TCP reaches;
+- the one-way delays on its longest chain of messages;
+- what libraries have on its way at a time, which over a long path is less than the path holds:
+  NCCL's rings go round again for every chunk of 2 MiB of each rank and channel, of which a slice is
+  sent on while the next is on its way; gloo's rings have two segments of up to 1 MiB on their way,
+  each of which waits for a notice that the receiver is ready.
+
+Left out: slow start (a connection that was idle begins with 10 segments a flow and doubles that
+every round trip), what packet headers take, flows of others but those of `background`.
+
+References
+----------
+NVIDIA/nccl src/include/collectives.h (NCCL_STEPS, ALLREDUCE_SLICESTEPS, ALLREDUCE_CHUNKSTEPS),
+src/init.cc (DEFAULT_BUFFSIZE); facebookincubator/gloo@1d9e62af gloo/allreduce.cc, @55b6bf77
+gloo/reduce.cc, gloo/broadcast.cc, gloo/transport/tcp/pair.cc.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from perfsim.collectives import Algorithm, Hops
+from perfsim.collectives.hops import ceil_log2
+from perfsim.libraries import library as find_library
+from perfsim.network.routing import Flow, Pattern, all_to_all_flows, flows
+from perfsim.network.wide_link import SitePath, WideLink
+from perfsim.quantity import Cost, Quantity, Term
+
+if TYPE_CHECKING:
+    from perfsim.methods.base import Group
+
+__all__ = ["GroupOverSites", "WideArea", "group_over_sites", "wide_cost"]
+
+_CHANNELS = 2
+"""Rings of NCCL over a NIC: it doubles the one that it finds (NVIDIA/nccl src/graph/connect.cc)."""
+_STEP_BYTES = 2**19
+"""A slot of NCCL's buffers: 4 MiB in NCCL_STEPS = 8."""
+_CHUNK_STEPS, _SLICES = 4, 2
+"""Slots of a chunk of a ring (NCCL_STEPS / 2), and slices in which a chunk is sent on."""
+_SEGMENT_BYTES = 2**20
+"""The most of one message of a ring of gloo (kMaxSegmentSize in its options)."""
+_SEGMENTS = 2
+"""Messages that a rank of gloo's ring has on their way: one is added up while another comes."""
+
+_SPREAD = 0.24
+"""Relative half width of the 90 % interval of what sites add: within it are nine of ten of 322
+published times of NCCL and gloo over shaped links (profiles/build/wide_area_record.py). No number
+here is fitted to them, but which mechanisms count was seen in them: elsewhere it may be wider."""
+
+_NCCL = ("nccl", "rccl")
+_GIVEN = "given by the user (wan)"
+
+
+@dataclass(frozen=True)
+class WideArea:
+    """The sites on which the ranks of a cluster stand.
+
+    Parameters
+    ----------
+    links : of each site
+    parts : GPUs on each node, site by site
+    crowd : of a group of ranks, groups that send out of a site at once, this one among them
+    by_site : whether a group's "node" is a site
+    """
+
+    links: tuple[WideLink, ...]
+    parts: tuple[tuple[int, ...], ...]
+    crowd: int = 1
+    by_site: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """GPUs of each site."""
+        return tuple(map(sum, self.parts))
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """GPUs on each node, of all sites."""
+        return tuple(gpus for part in self.parts for gpus in part)
+
+    @property
+    def placement(self) -> tuple[int, ...]:
+        """GPUs on each node, or of each site where a site counts as a node."""
+        return self.sizes if self.by_site else self.nodes
+
+    def faster(self, factor: float) -> WideArea:
+        """Return the sites with the rates of all their links multiplied."""
+        return replace(self, links=tuple(link.faster(factor) for link in self.links))
+
+    def shared(self, part: float) -> WideArea:
+        """Return the sites with a part of each link; what a TCP flow reaches stays."""
+        return self if part == 1.0 else self.faster(part)
+
+    @property
+    def slowest_rate(self) -> float:
+        """Rate of the slowest uplink or downlink [B/s]."""
+        return min(min(link.up, link.down) for link in self.links)
+
+    def paths(self) -> Iterator[SitePath]:
+        """Go through the paths from each site to each other."""
+        for tail, one in enumerate(self.links):
+            for head, other in enumerate(self.links):
+                if head != tail:
+                    yield one.path(other)
+
+
+# Groups of ranks
+
+
+class GroupOverSites(NamedTuple):
+    """One group of the ranks, the one that is spread widest.
+
+    Parameters
+    ----------
+    links, parts : of the sites that it is on, as of `WideArea`
+    node_crowd, site_crowd : groups that send out of a node, or out of a site, at once
+    """
+
+    links: tuple[WideLink, ...]
+    parts: tuple[tuple[int, ...], ...]
+    node_crowd: int
+    site_crowd: int
+
+
+def group_over_sites(wide: WideArea, group: Group) -> GroupOverSites:
+    """Return a group of the ranks as it stands on nodes and sites.
+
+    Examples
+    --------
+    >>> link = WideLink(1e8, 1e8, 0.01)
+    >>> wide = WideArea((link, link), ((4, 4), (4,)))
+    >>> for group in ("node", "across", 8):
+    ...     print(group_over_sites(wide, group)[1:])
+    (((4,),), 1, 1)
+    (((1, 1), (1,)), 4, 4)
+    (((4, 4),), 1, 1)
+    """
+    return widest_group(wide, tuple(_groups(group, wide.placement)))
+
+
+def _groups(group: Group, units: Sequence[int]) -> Iterator[list[int]]:
+    """Go through all groups of a kind, each the ranks that it has."""
+    ranks = sum(units)
+    starts = [0, *accumulate(units)]
+    if group == "all":
+        yield list(range(ranks))
+    elif group == "leaders":
+        yield starts[:-1]
+    elif group == "node":
+        for start, gpus in zip(starts, units, strict=False):
+            yield list(range(start, start + gpus))
+    elif group == "across":
+        for place in range(max(units)):
+            yield [
+                start + place for start, gpus in zip(starts, units, strict=False) if place < gpus
+            ]
+    else:
+        assert isinstance(group, int | tuple)  # groups by axis are clusters of their own
+        count, stride = group if isinstance(group, tuple) else (group, 1)
+        for block in range(0, ranks, count * stride):
+            end = min(ranks, block + count * stride)
+            yield from (
+                list(range(first, end, stride)) for first in range(block, min(end, block + stride))
+            )
+
+
+def widest_group(wide: WideArea, groups: Sequence[Sequence[int]]) -> GroupOverSites:
+    """Return the group on most sites, then with the slowest link, then with most ranks.
+
+    Parameters
+    ----------
+    groups : ranks of each group
+    """
+    node_of = [node for node, gpus in enumerate(wide.nodes) for _ in range(gpus)]
+    site_of = [site for site, gpus in enumerate(wide.sizes) for _ in range(gpus)]
+
+    def width(ranks: Sequence[int]) -> tuple[int, float, int, int]:
+        sites = {site_of[rank] for rank in ranks}
+        slowest = min(min(wide.links[site][:2]) for site in sites)
+        return len(sites), -slowest if len(sites) > 1 else 0.0, len(ranks), -ranks[0]
+
+    chosen = max(groups, key=width)
+    parts: list[tuple[int, ...]] = []
+    links = []
+    for site in sorted({site_of[rank] for rank in chosen}):
+        nodes = Counter(node_of[rank] for rank in chosen if site_of[rank] == site)
+        parts.append(tuple(nodes[node] for node in sorted(nodes)))
+        links.append(wide.links[site])
+    return GroupOverSites(
+        tuple(links), tuple(parts), _crowd(groups, node_of), _crowd(groups, site_of)
+    )
+
+
+def _crowd(groups: Iterable[Sequence[int]], place_of: Sequence[int]) -> int:
+    """Return how many groups send out of the place that most of them send out of."""
+    leaving: Counter[int] = Counter()
+    for ranks in groups:
+        places = {place_of[rank] for rank in ranks}
+        if len(places) > 1:
+            leaving.update(places)
+    return max(leaving.values(), default=1)
+
+
+# Costs over sites
+
+
+class _Crossing(NamedTuple):
+    """What an algorithm sends between sites.
+
+    Parameters
+    ----------
+    sent : bytes over a link of a ring, a byte of the message
+    s_per_byte : transfer of a byte of the message, phases added up, were nothing else a limit [s/B]
+    chain_s : one-way delays on the longest chain of messages [s]
+    last_s : the longest one-way delay of one message [s]
+    """
+
+    sent: float
+    s_per_byte: float
+    chain_s: float
+    last_s: float
+
+
+def wide_cost(
+    inside: Cost,
+    algorithm: Algorithm,
+    size_bytes: float,
+    wide: WideArea,
+    library: str,
+    servers: int = 0,
+    background: float = 0.0,
+) -> Cost:
+    """Return what a collective costs among ranks on several sites.
+
+    Parameters
+    ----------
+    inside : its cost with all ranks at one place
+    algorithm : as the library runs it
+    size_bytes : as of `perfsim.network.cluster.Cluster.cost`
+    servers, background : machines that serve pushes and pulls; share that other traffic takes
+
+    Examples
+    --------
+    Two sites of one GPU, 1 GB/s and 100 ms one way. A tree over two sends 10 GB each way; what
+    comes back was sent 200 ms before.
+
+    >>> far = WideLink(1e9, 1e9, 0.1)
+    >>> tree = find_library("nccl").algorithm("all_reduce", "tree")
+    >>> wide_cost(Cost(0.0), tree, 1e10, WideArea((far, far), ((1,), (1,))), "nccl").seconds
+    10.2
+    """
+    shared = wide.shared((1.0 - background) / wide.crowd)
+    latency_s, transfer_s = _between(algorithm, size_bytes, library, servers, shared)
+    inside_s = inside.seconds - inside.latency_s
+    seconds = inside.latency_s + latency_s + max(inside_s, transfer_s)
+    known = _SPREAD if inside.spread is None else inside.spread
+    spread_s = _SPREAD * (seconds - inside.seconds) + known * inside.seconds
+    return inside._replace(
+        seconds=seconds,
+        latency_s=inside.latency_s + latency_s,
+        spread=spread_s / seconds if seconds > 0 else None,
+        terms=(*inside.terms, *_terms(wide)),
+        grade="modelled",
+    )
+
+
+@lru_cache(maxsize=256)
+def _terms(wide: WideArea) -> tuple[Term, ...]:
+    """Return the slowest connection and the longest round trip, for a prediction's provenance."""
+    paths = list(wide.paths())
+    rate = min(path.reached for path in paths)
+    rtt_s = max(path.rtt_s for path in paths)
+    return (
+        Term("rate of a connection between sites", Quantity(rate, "B/s", "derived", _GIVEN)),
+        Term("round trip between sites", Quantity(rtt_s, "s", "derived", _GIVEN)),
+    )
+
+
+def _between(
+    algorithm: Algorithm, size_bytes: float, library: str, servers: int, wide: WideArea
+) -> tuple[float, float]:
+    """Return latency and transfer between sites [s]."""
+    sites = len(wide.sizes)
+    crossing = _crossing(algorithm.collective, algorithm.name, servers, library, wide)
+    transfer_s = size_bytes * crossing.s_per_byte
+    ring = algorithm.blocks and algorithm.flows == "ring"
+    if library in _NCCL and ring and algorithm.name in ("ring", "hierarchical"):
+        return _chunked(algorithm, size_bytes, crossing, transfer_s, wide)
+    if library in _NCCL and algorithm.name == "chain":
+        step_s = min(_CHANNELS * _STEP_BYTES, size_bytes) * crossing.s_per_byte
+        return crossing.chain_s, transfer_s + max(0, sites - 2) * step_s
+    if library == "gloo" and algorithm.name == "binomial":
+        return crossing.chain_s, size_bytes * _all_at_once(wide)
+    if library == "gloo" and ring:
+        return _noticed(algorithm, size_bytes, crossing, wide)
+    return crossing.chain_s, transfer_s
+
+
+def _chunked(
+    algorithm: Algorithm, size_bytes: float, crossing: _Crossing, transfer_s: float, wide: WideArea
+) -> tuple[float, float]:
+    """Return latency and transfer of NCCL's ring, which goes round again for each chunk of a rank.
+
+    Every rank sends a chunk while another comes, so that the wire is full, unless the ring is too
+    long: a chunk goes on after all delays, and after each site has sent a slice of it.
+    """
+    ranks, delays_s = sum(wide.sizes), [path.one_way_s for path in _ring(wide)]
+    if algorithm.name == "hierarchical":  # rings of the ranks with the same place in their nodes
+        size_bytes, ranks = size_bytes / max(wide.nodes), len(wide.nodes)
+    loops = max(1.0, size_bytes / (_CHANNELS * ranks * _CHUNK_STEPS * _STEP_BYTES))
+    chunk_s = transfer_s / (loops * crossing.sent * ranks)
+    waiting_s = crossing.chain_s + (loops - 1.0) * crossing.sent * sum(delays_s)
+    waiting_s += len(delays_s) / ranks / _SLICES * transfer_s + (1.0 - 1.0 / _SLICES) * chunk_s
+    seconds = max(transfer_s + crossing.last_s, waiting_s)
+    latency_s = max(0.0, seconds - transfer_s)
+    return latency_s, seconds - latency_s
+
+
+def _noticed(
+    algorithm: Algorithm, size_bytes: float, crossing: _Crossing, wide: WideArea
+) -> tuple[float, float]:
+    """Return latency and transfer of gloo's ring, whose segments wait for the receiver's notice.
+
+    A segment takes a round trip and its own time c, and two are on their way. The notice for the
+    next stands in line behind what its sender sends: c/2 in the share of time in which it sends,
+    which is 2 c of a cycle t of two segments. So t = RTT + c + c c / t. A reduce ends with a gather
+    in which every rank sends its block to the root.
+    """
+    ranks, gathers = sum(wide.sizes), algorithm.name == "ring_gather"
+    segment = size_bytes / (_SEGMENTS * ranks)
+    if algorithm.collective != "all_gather":
+        segment = min(segment, float(_SEGMENT_BYTES))
+    sent = size_bytes * crossing.sent / (2.0 if gathers else 1.0)
+    transfer_s = seconds = 0.0
+    for path in _ring(wide):
+        wire_s = segment / path.reached
+        trip_s = path.rtt_s + wire_s
+        cycle_s = (trip_s + math.hypot(trip_s, 2.0 * wire_s)) / 2.0
+        transfer_s = max(transfer_s, sent / segment * wire_s)
+        seconds = max(seconds, sent / segment * max(wire_s, cycle_s / _SEGMENTS))
+    latency_s = seconds - transfer_s + crossing.last_s
+    if not gathers:
+        return latency_s, transfer_s
+    gather_s, longest_s = 0.0, 0.0
+    root, block = wide.links[0], size_bytes / ranks
+    for link, gpus in zip(wide.links[1:], wide.sizes[1:], strict=True):
+        path = link.path(root)
+        gather_s = max(gather_s, gpus * block / link.up, block / path.connection_rate)
+        longest_s = max(longest_s, path.rtt_s)
+    gather_s = max(gather_s, (ranks - wide.sizes[0]) * block / root.down)
+    return latency_s + longest_s, transfer_s + gather_s
+
+
+def _all_at_once(wide: WideArea) -> float:
+    """Return the transfer of gloo's broadcast [s/B]: each rank sends to all its children at once.
+
+    With k = ceil(log2 S) rounds over S sites the root's uplink carries k messages, that of its
+    largest child k - 1, and so on: k (k+1) / 2 in all, where the uplink is what holds them.
+    """
+    up = min(link.up for link in wide.links)
+    one = 1.0 / min(path.reached for path in wide.paths())
+    return sum(max(count / up, one) for count in range(1, ceil_log2(len(wide.sizes)) + 1))
+
+
+def _ring(wide: WideArea) -> list[SitePath]:
+    """Return the path from each site to the next."""
+    after = (*wide.links[1:], wide.links[0])
+    return [one.path(other) for one, other in zip(wide.links, after, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _crossing(collective: str, name: str, servers: int, library: str, wide: WideArea) -> _Crossing:
+    """Return what an algorithm sends between sites, for a group that has the links to itself.
+
+    The formula of the algorithm says what leaves a node, and over how many hops its chain goes; the
+    pattern of its flows says which part of that crosses from site to site.
+    """
+    algorithm = find_library(library).algorithm(collective, name)
+    nodes, sites = wide.nodes, wide.sizes
+    hops = Hops(
+        *(sum(nodes), len(nodes), max(nodes), 0.0, 0.0, 1.0, 1.0, 0.0, 1.0),
+        servers=servers,
+    )
+    sent = algorithm.formula(1.0, hops).transfer_s
+    steps = algorithm.formula(0.0, hops._replace(alpha_inter_s=1.0)).latency_s
+    paths = {
+        (a, b): one.path(other)
+        for a, one in enumerate(wide.links)
+        for b, other in enumerate(wide.links)
+        if a != b
+    }
+    last_s = max(path.one_way_s for path in paths.values())
+    if algorithm.flows == "pairs":
+        slowest = min(path.reached for path in paths.values())
+        return _Crossing(sent, sent / slowest, steps * last_s, last_s)
+    if algorithm.flows == "all_to_all":
+        scale = sent / max(gpus * (1.0 - gpus / sum(nodes)) for gpus in nodes)
+        many = {
+            (a, b): path._replace(flows=path.flows * sites[a] * sites[b])
+            for (a, b), path in paths.items()
+        }
+        s_per_byte = scale * _transfer(all_to_all_flows(sites), wide, many)
+        return _Crossing(sent, s_per_byte, steps * last_s, last_s)
+    near, far = flows(algorithm.flows, nodes), flows(algorithm.flows, sites)
+    scale = sent / _busiest(near)
+    if collective == "all_reduce" and algorithm.flows == "tree":
+        scale = 1.0  # a tree's flows are those of an all-reduce
+    s_per_byte = scale * _transfer(far, wide, paths)
+    if algorithm.blocks and algorithm.flows == "ring":
+        turns = 2 if sent > 1.0 or collective == "all_reduce" else 1
+        members = tuple(map(len, wide.parts)) if name == "hierarchical" else sites
+        delays_s = [path.one_way_s for path in _ring(wide)]
+        chain_s = turns * sum(delays_s) - _skipped(delays_s, members, turns)
+        factor = steps / max(1, turns * (len(nodes) - 1))  # gloo's round trips, others' 1
+        return _Crossing(sent, s_per_byte, factor * chain_s, last_s)
+    longest = max((len(chain) for chain in near.chains), default=1)
+    chains = (sum(paths[hop].one_way_s for hop in chain) for chain in far.chains)
+    return _Crossing(sent, s_per_byte, steps / longest * max(chains, default=last_s), last_s)
+
+
+def _skipped(delays_s: Sequence[float], members: Sequence[int], turns: int) -> float:
+    """Return the delays that a chunk does not meet: it ends one hop short of each turn of the ring.
+
+    Where ``turns`` hops that follow each other can all be inside a site, it meets all of them.
+
+    Examples
+    --------
+    >>> [_skipped((0.1, 0.1), (gpus, gpus), 2) for gpus in (1, 2, 3)]
+    [0.2, 0.1, 0.0]
+    """
+    if max(members) > turns:
+        return 0.0
+    edges = [
+        delay_s
+        for delay_s, count in zip(delays_s, members, strict=True)
+        for delay_s in (*(0.0,) * (count - 1), delay_s)
+    ]
+    around = [*edges, *edges[: turns - 1]]
+    return min(sum(around[at : at + turns]) for at in range(len(edges)))
+
+
+def _loads(phase: Iterable[Flow]) -> tuple[dict[int, float], dict[int, float]]:
+    """Return what each place sends and receives in a phase, a byte of the message."""
+    out: dict[int, float] = defaultdict(float)
+    into: dict[int, float] = defaultdict(float)
+    for source, target, weight in phase:
+        out[source] += weight
+        into[target] += weight
+    return out, into
+
+
+def _busiest(pattern: Pattern) -> float:
+    """Return the load of the busiest node in each phase, added up."""
+    loads = map(_loads, pattern.phases)
+    return sum(max(*out.values(), *into.values()) for out, into in loads)
+
+
+def _transfer(pattern: Pattern, wide: WideArea, paths: dict[tuple[int, int], SitePath]) -> float:
+    """Return the time of the busiest link or connection in each phase, added up [s/B]."""
+    total_s = 0.0
+    for phase in pattern.phases:
+        out, into = _loads(phase)
+        sent = (load / wide.links[site].up for site, load in out.items())
+        received = (load / wide.links[site].down for site, load in into.items())
+        held = (weight / paths[source, target].connection_rate for source, target, weight in phase)
+        total_s += max(*sent, *received, *held)
+    return total_s
