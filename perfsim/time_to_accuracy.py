@@ -208,16 +208,17 @@ class EpochsFactors:
     def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
         """Return what is known of a method with the options that it was predicted with."""
         evidence, statements, spread = self._tables
+        update = method_class(method).learns_as or method
         told = [
             one
-            for one in statements.get(method, [])
+            for one in statements.get(update, [])
             if one.task == self._task and self._data in one.data.lower()
         ]
         if method in self._given:
             value = self._given[method]
             return EpochsFactor("given", value, value, value, against=_against(told))
         found = epochs_factor(
-            method, options, evidence.get(method, []), told, self._task, self._data
+            method, options, evidence.get(update, []), told, self._task, self._data
         )
         return found.widened(spread)
 
@@ -226,17 +227,23 @@ _Tables = tuple[dict[str, list[Evidence]], dict[str, list[Statement]], float]
 
 
 def _tables(catalog: Catalog) -> _Tables:
-    """Return the rows of both tables by method, and the spread of runs, read once by a session."""
+    """Return the rows of both tables by method, and the spread of runs, read once by a session.
+
+    Methods that make the same update share their rows.
+    """
+
+    def update_of(name: str) -> str:
+        return method_class(name).learns_as or name
 
     def read() -> _Tables:
         evidence: dict[str, list[Evidence]] = {}
         statements: dict[str, list[Statement]] = {}
         if (path := catalog.beside("learning", "", LEARNING_FILE)) is not None:
             for row in read_evidence(path):
-                evidence.setdefault(row.method, []).append(row)
+                evidence.setdefault(update_of(row.method), []).append(row)
         if (path := catalog.beside("learning", "", STATEMENTS_FILE)) is not None:
             for statement in read_statements(path):
-                statements.setdefault(statement.method, []).append(statement)
+                statements.setdefault(update_of(statement.method), []).append(statement)
         return evidence, statements, spread_of_runs(chain.from_iterable(evidence.values()))
 
     return catalog.once(("learning", LEARNING_FILE), read)

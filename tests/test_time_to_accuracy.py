@@ -215,6 +215,15 @@ def test_what_changes_nothing_in_training_needs_as_many_epochs() -> None:
         assert (found.middle, found.basis, found.words) == (1.0, "same arithmetic", "1")
 
 
+def test_methods_that_make_the_same_update_share_what_is_known() -> None:
+    """K-FAC's factors and inverses are the same wherever they are computed and sent."""
+    factors = EpochsFactors(Catalog(), "resnet50")
+    names = ("d_kfac", "mpd_kfac", "spd_kfac", "kaisa")
+    found = {factors.of(name, {}) for name in names}
+    assert len(found) == 1 and found.pop().runs > 2
+    assert not factors.of("dp_kfac", {}).known
+
+
 def test_authors_words_are_told_for_their_data_only() -> None:
     told = EpochsFactors(Catalog(), "resnet50").of("randk", {"density": 0.001})
     assert not told.known and "BytePS' developers did not train it on ImageNet" in told.against[0]

@@ -17,7 +17,7 @@ EVIDENCE = read_evidence(TABLE)
 
 
 def test_rows_are_of_lossy_methods_and_say_where_they_are_from() -> None:
-    assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 25
+    assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 30
     for one in EVIDENCE:
         assert one.method in method_names() and method_class(one.method).lossy, one.method
         assert one.licence in ("MIT", "Apache-2.0", "paper", "none stated")
@@ -62,15 +62,17 @@ def test_published_epochs_of_k_fac() -> None:
     assert found == {("mpd_kfac", 16, 76.0, 43.0), ("kaisa", 8, 65.0, 46.0)}
 
 
-def test_random_values_lose() -> None:
-    """In each source random values end worse than the baseline, on images and on language."""
+def test_random_values_lose_on_language() -> None:
+    """LSTMs end worse, the worse the fewer values; ImageNet within a point (GRACE, figure 6)."""
     rows = [one for one in EVIDENCE if one.method == "randk"]
-    tasks = {"image classification", "fine-tuning", "language model pretraining"}
-    assert {one.task for one in rows} == tasks
-    for one in rows:
-        assert one.value is not None
-        more = one.value - one.baseline_value
-        assert more > 0 if one.measure == "final_perplexity" else more < 0
+    language = [one for one in rows if one.measure == "final_perplexity"]
+    assert len(language) >= 5
+    for one in language:
+        assert one.value is not None and one.value > one.baseline_value
+    images = [one for one in rows if one.data == "ImageNet"]
+    assert {one.options for one in images} == {f"density={k}" for k in (0.01, 0.1, 0.25, 0.5)}
+    for one in images:
+        assert one.value is not None and abs(one.value - one.baseline_value) < 1
 
 
 def test_a_quality_that_is_never_reached_is_told() -> None:
@@ -131,7 +133,7 @@ def test_show_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [one for one in EVIDENCE if one.method == "dgc"]
     assert len(shown["evidence"]) == len(rows) > 18
     assert len(shown["learning"]) == len({(r.source, r.measure, r.baseline) for r in rows})
-    left, out, _ = run("show method mstopk", capsys)
+    left, out, _ = run("show method thc", capsys)
     assert left == 0 and "what is known of its learning\n  nothing is collected" in out
     left, out, _ = run("show method ssgd", capsys)
     assert left == 0 and "what is known of its learning" not in out
