@@ -42,13 +42,20 @@ __all__ = [
 Basis = Literal["same arithmetic", "evidence", "given", "none"]
 """Where a factor is from: a method that changes nothing in training, measurements, the user."""
 
-_TEXT = (
+_TRAINED_FROM_NOTHING = (
     "language model pretraining",
     "masked language model",
-    "fine-tuning",
     "machine translation",
 )
-"""Tasks over text: where none of a task's own evidence is there, that of another of these is."""
+"""Tasks over text that train from nothing: where none of a task's own evidence is there, that of
+another of these is. It is for fine-tuning too, and fine-tuning's is for no other."""
+
+_SMALL_TEXTS = ("penn treebank", "wikitext", "tinystories")
+"""Texts of 1 to some 500 million tokens: what is known on them says nothing of models trained on
+the web (Marcus et al. 1993; Merity et al. 2017; Eldan and Li 2023, arXiv 2305.07759)."""
+
+_DATA_OF = {"lstm": "small text", "lstm-ptb": "small text"}
+"""What recurrent language models are trained on; others over text are trained on the web."""
 
 _LESS_IS_HARDER = ("density", "rank", "values", "bits", "levels")
 _MORE_IS_HARDER = ("interval", "ratio")
@@ -202,7 +209,7 @@ class EpochsFactors:
         given: Mapping[str, float] | None = None,
     ) -> None:
         self._tables = _tables(catalog)
-        self._task, self._data = task_of(model), _image_data(model, data)
+        self._task, self._data = task_of(model), _data_of(model, data)
         self._given = dict(given or {})
 
     def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
@@ -212,7 +219,7 @@ class EpochsFactors:
         told = [
             one
             for one in statements.get(update, [])
-            if one.task == self._task and self._data in one.data.lower()
+            if one.task == self._task and _is_own(one.data.lower(), self._data)
         ]
         if method in self._given:
             value = self._given[method]
@@ -270,13 +277,16 @@ def spread_of_runs(evidence: Iterable[Evidence]) -> float:
     return exp(sorted(apart)[ceil(_MOST_RUNS * len(apart)) - 1])
 
 
-def _image_data(model: str, data: str) -> str:
-    """Return the training set of a model of images: as asked, else by its name; "" for others."""
-    if task_of(model) != "image classification":
-        return ""
-    if data in ("imagenet", "cifar10", "cifar100"):
-        return data.rstrip("0123456789")
-    return "cifar" if model.endswith("-cifar") else "imagenet"
+def _data_of(model: str, data: str) -> str:
+    """Return what a model is trained on: as asked, else by its name; "" where that is not known."""
+    task = task_of(model)
+    if task == "image classification":
+        if data in ("imagenet", "cifar10", "cifar100"):
+            return data.rstrip("0123456789")
+        return "cifar" if model.endswith("-cifar") else "imagenet"
+    if task in _TRAINED_FROM_NOTHING:
+        return _DATA_OF.get(model, "web")
+    return ""
 
 
 def epochs_factor(
@@ -289,8 +299,8 @@ def epochs_factor(
 ) -> EpochsFactor:
     """Return what a method's evidence says of the epochs that it needs at a setting.
 
-    Evidence of the same task counts (of another task over text where it is one over text and has
-    none of its own); for images, evidence on the same data, else on larger ones. Of it, runs at the
+    Evidence of the same task counts (of another that trains over text from nothing where it is one
+    over text and has none of its own), on the same data, else on larger ones. Of it, runs at the
     same setting count; where there are none, runs that reached the quality sending less, and runs
     that fell short sending more. Each model of each source weighs alike: the middle is the median
     of their medians.
@@ -300,7 +310,7 @@ def epochs_factor(
     options : those that the method was predicted with
     evidence, statements : of this method
     task : what the model is trained for, None where that is not known
-    data : "imagenet" or "cifar" for images, else ""
+    data : "imagenet", "cifar", "web", "small text", or "" for any
 
     Examples
     --------
@@ -327,7 +337,7 @@ def _chosen(
     of_task = _of_task(evidence, task)
     of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
     read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
-    own = [(row, ratio) for row, ratio in read if data in row.data.lower()]
+    own = [(row, ratio) for row, ratio in read if _is_own(row.data.lower(), data)]
     chosen = _at_setting(own, options) or _at_setting(read, options)
     if not evidence:
         why = "nothing is known of its learning"
@@ -363,12 +373,24 @@ def _each(words: Iterable[str]) -> str:
 
 def _of_task(evidence: Sequence[Evidence], task: str | None) -> list[Evidence]:
     own = [row for row in evidence if row.task == task]
-    return own or [row for row in evidence if task in _TEXT and row.task in _TEXT]
+    stands_in = task in (*_TRAINED_FROM_NOTHING, "fine-tuning")
+    return own or [row for row in evidence if stands_in and row.task in _TRAINED_FROM_NOTHING]
 
 
 def _as_large(trained_on: str, data: str) -> bool:
     """Tell whether a run's data are at least as large as those asked for."""
-    return not data or "imagenet" in trained_on or (data == "cifar" and "cifar" in trained_on)
+    if data == "web":
+        return not any(text in trained_on for text in _SMALL_TEXTS)
+    if data in ("imagenet", "cifar"):
+        return "imagenet" in trained_on or data in trained_on
+    return True
+
+
+def _is_own(trained_on: str, data: str) -> bool:
+    """Tell whether a run's data are those asked for."""
+    if data == "small text":
+        return any(text in trained_on for text in _SMALL_TEXTS)
+    return _as_large(trained_on, data) if data == "web" else data in trained_on
 
 
 def _summed_up(

@@ -180,6 +180,20 @@ def test_tasks_over_text_stand_in_for_each_other() -> None:
     found = epochs_factor("dgc", KEPT, [masked], task=IMAGES)
     assert found.why == "what is known of its learning is for masked language model only"
     assert "is not known" in epochs_factor("dgc", KEPT, [ROW]).why
+    # Fine-tuning may take what is known of training from nothing, and not the reverse.
+    tuned = ROW._replace(task="fine-tuning")
+    assert epochs_factor("dgc", KEPT, [masked], task="fine-tuning").known
+    assert not epochs_factor("dgc", KEPT, [tuned], task=TEXT).known
+
+
+def test_small_texts_say_nothing_of_the_web() -> None:
+    small = ROW._replace(task=TEXT, data="Penn Treebank")
+    assert epochs_factor("dgc", KEPT, [small], task=TEXT, data="small text").middle == 1.2
+    found = epochs_factor("dgc", KEPT, [small], task=TEXT, data="web")
+    assert found.why == "what is known of its learning is for smaller data: Penn Treebank"
+    large = small._replace(data="C4", value=100.0)
+    assert epochs_factor("dgc", KEPT, [small, large], task=TEXT, data="small text").middle == 1.2
+    assert epochs_factor("dgc", KEPT, [small, large], task=TEXT, data="web").middle == 1.0
 
 
 def test_few_runs_get_the_spread_of_many_and_promise_no_advantage() -> None:
