@@ -5,8 +5,8 @@ Every host has a name, a network and one interface of its own; its link to the b
 198.18.0.0/24, the range for benchmarks (RFC 2544), and no route leaves it. TCP is Reno on every
 machine, whatever its default: bandwidth estimates of BBR fall in two groups a factor 2 apart here.
 
-Hosts may have a share of a core each, so that what they compute takes as long alone as together,
-and may stand in sites: a bridge each, joined by links of their own rate.
+Hosts that compute may each be pinned to a core, where they come before all other work, and hosts
+may stand in sites: a bridge each, joined by links of their own rate.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Hosts", "Job", "why_no_shares", "why_not"]
+__all__ = ["Hosts", "Job", "why_not"]
 
 QUEUE_MS = 400
 """Length of a link's queue, enough to lose nothing: a lost packet costs TCP 200 ms."""
 
-PERIOD_US = 10_000
-"""Period in which a host's share of a core is counted: short beside every message of interest."""
-
 CPU_GROUPS = Path("/sys/fs/cgroup")
+"""Where the controller of CPU time is, of control groups v1 (below cpu) or v2."""
+_MOST_SHARES, _MOST_WEIGHT = "262144", "10000"
+"""The largest share that a control group can have, in v1 and v2: 256 and 100 times the usual."""
 
 
 def why_not() -> str:
@@ -47,22 +47,13 @@ def why_not() -> str:
     return ""
 
 
-def why_no_shares() -> str:
-    """Return why hosts cannot have a share of a core, or ''."""
-    if not _cpu_groups():
-        return f"no controller of CPU time below {CPU_GROUPS} that can be written"
-    return ""
-
-
 def _cpu_groups() -> Path | None:
-    """Return the folder in which control groups with a quota of CPU time are made, v1 or v2."""
+    """Return the folder in which control groups with a share of CPU time can be made, if any."""
     first = CPU_GROUPS / "cpu"
-    if (first / "cpu.cfs_quota_us").exists() or (first / "cpu.shares").exists():
-        return first if os.access(first, os.W_OK) else None
+    if (first / "cpu.shares").exists():
+        return first
     offered = CPU_GROUPS / "cgroup.subtree_control"
-    if offered.exists() and "cpu" in offered.read_text().split():
-        return CPU_GROUPS if os.access(CPU_GROUPS, os.W_OK) else None
-    return None
+    return CPU_GROUPS if offered.exists() and "cpu" in offered.read_text().split() else None
 
 
 @dataclass
@@ -103,7 +94,9 @@ class Hosts:
     rate : of every link, as tc writes it ("1gbit"); "" is not shaped
     burst_kb : what a link lets through at once [kB of 1024 B]
     work : folder for the output of jobs
-    cores : share of a core that a host's processes have; None for all of the machine, in real time
+    pinned : each host's processes run on one core, before all other work there; else on any core in
+        real time, which keeps other work from stretching small messages but halts a host's own
+        communication while it computes
     sites : sites of as many hosts each, joined in a row; hosts of a site share its name
     between : rate of the link between two sites
     """
@@ -112,7 +105,7 @@ class Hosts:
     rate: str
     work: Path
     burst_kb: int = 128
-    cores: float | None = None
+    pinned: bool = False
     sites: int = 1
     between: str = ""
     name: str = field(default_factory=lambda: f"pfs{os.getpid()}")
@@ -130,8 +123,8 @@ class Hosts:
                     self._join(switch, site)
             for host in range(self.count):
                 self._add(host, switch)
-                if self.cores is not None:
-                    self._limit(host, self.cores)
+                if self.pinned:
+                    self._make_group(host)
         except BaseException:
             self.__exit__()
             raise
@@ -213,20 +206,19 @@ class Hosts:
         return job
 
     def inside(self, host: int, command: Sequence[str]) -> list[str]:
-        """Return a command as run on a host, under the host's (or site's) own name.
-
-        Where hosts have all of the machine it runs in real time, which keeps other work from
-        stretching small messages. Shares of a core hold for the usual order only.
-        """
+        """Return a command as run on a host, under the host's (or site's) own name."""
         entered = ["ip", "netns", "exec", self.space(host), "unshare", "--uts", "sh", "-c"]
         name = f"host{host}" if self.sites == 1 else f"site{self.site(host)}"
-        group = None if self.cores is None else self._group(host)
-        if group is not None:
-            # Before the network's namespace, which has a view of /sys of its own.
-            joined = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs"]
-            return [*joined, *entered, 'hostname "$0" && exec "$@"', name, *command]
-        priority = ["chrt", "-r", "10"] if shutil.which("chrt") else []
-        return [*entered, 'hostname "$0" && exec "$@"', name, *priority, *command]
+        named = [*entered, 'hostname "$0" && exec "$@"', name]
+        if not self.pinned:
+            priority = ["chrt", "-r", "10"] if shutil.which("chrt") else []
+            return [*named, *priority, *command]
+        core = str(host % (os.cpu_count() or 1))
+        pinned = [*named, "taskset", "-c", core, *command]
+        group = self._group(host)
+        # Before the network's namespace, which has a view of /sys of its own.
+        joins = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs"]
+        return pinned if group is None else [*joins, *pinned]
 
     def site(self, host: int) -> int:
         """Return the site of a host, counted from 0."""
@@ -236,18 +228,19 @@ class Hosts:
         groups = _cpu_groups()
         return None if groups is None else groups / self.space(host)
 
-    def _limit(self, host: int, cores: float) -> None:
-        """Make a host's control group, whose processes have so many cores' time together."""
+    def _make_group(self, host: int) -> None:
+        """Make a host's control group, whose processes come before others, where there can be one.
+
+        A process's own priority does not do so: sessions share a core alike (sched(7), autogroup).
+        """
         group = self._group(host)
         if group is None:
-            raise RuntimeError(why_no_shares())
+            return
         group.mkdir()
-        quota = round(cores * PERIOD_US)
-        if (group / "cpu.cfs_quota_us").exists():
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(quota))
-        else:
-            (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        first = (group / "cpu.shares", _MOST_SHARES), (group / "cpu.weight", _MOST_WEIGHT)
+        for file, share in first:
+            if file.exists():
+                file.write_text(share)
 
     def _empty(self, group: Path) -> None:
         """Remove a control group once the processes that were killed have gone."""

@@ -1,8 +1,9 @@
 """Real training on emulated hosts, beside what perfsim says from its own calibrations there.
 
-Every host has a fixed share of a core, so that what one process computes takes as long on one host
-as on all at once: otherwise the cores that emulated hosts share, as real ones do not, would be
-measured. Kernels, model and network are calibrated by perfsim's commands on such hosts.
+Each host is pinned to a core, where it comes before the machine's other work. Where hosts are more
+than cores, several share one, as real ones do not: the model's step and the slowdown beside
+messages are calibrated on as many hosts at once as train, which sees both. Kernels are calibrated
+on one host and the network on two (of two sites on all), by perfsim's commands alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -24,13 +26,14 @@ __all__ = ["CASES", "MODELS", "RealBench", "RealCase", "RealSetting"]
 
 HERE = Path(__file__).resolve().parent
 GPU = "emulated-host"
-CORES = 0.45
-"""Share of a core that a host has: four of them leave a tenth of two cores to the kernel."""
 MODELS = {"cnn": 24, "transformer": 12}
 """Model of `real_models` and its batch."""
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
+"""glibc keeps freed memory, as allocators that PyTorch's tuning guide advises for CPUs do: handed
+back and mapped anew, it costs a step up to a fifth of its time, more at first than later on."""
 KERNELS = (
     "stream_add,stream_copy,stream_scale,launch_queued,launch_alone,matrix_fp32,"
-    "fp16_cast,fp16_uncast,gram_schmidt,qr"
+    "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowrank_rebuilt"
 )
 """What the hooks run, and what a device file needs."""
 
@@ -73,7 +76,10 @@ CASES = {
         RealCase("post-local", "post_local", _POST_LOCAL, {"interval": 4, "inside": 1}),
         RealCase("post-local sites", "post_local", _POST_LOCAL, {"interval": 4, "inside": 2}),
         RealCase(
-            "local sgd", "local_sgd", ("--method", "localsgd", "--set", "interval=4"), {"interval": 4}
+            "local sgd",
+            "local_sgd",
+            ("--method", "localsgd", "--set", "interval=4"),
+            {"interval": 4},
         ),
         _diloco(4),
         _diloco(8),
@@ -108,6 +114,7 @@ class RealBench:
     """A folder of profiles, and the commands that fill it and ask it."""
 
     def __init__(self, work: Path, network_s: float = 40.0, kernel_s: float = 3.0) -> None:
+        self.others: dict[str, float] = {}
         self.work, self.network_s, self.kernel_s = work, network_s, kernel_s
         self.profiles = work / "profiles"
         for folder in ("devices", "networks", "models"):
@@ -122,16 +129,30 @@ class RealBench:
         with self.hosts(1, "") as hosts:
             self.do(hosts, (*asked, "--device-file", "--out", str(self.profiles)), "kernels")
 
-    def compute(self, model: str, optimizer: str = "sgd", repeats: int = 16) -> str:
-        """Calibrate a model's training step on one host; return the model's name."""
-        name = f"{model}-{optimizer}"
+    def compute(
+        self, model: str, hosts_at_once: int, optimizer: str = "sgd", repeats: int = 16
+    ) -> str:
+        """Calibrate a model's training step on so many hosts at once; return the model's name."""
+        name = f"{model}-{optimizer}-on-{hosts_at_once}"
         if not list((self.profiles / "models").glob(f"{name}.*.csv")):
             asked = ("compute", "--model", f"support.emulated.real_models:{model}", "--gpu", GPU)
             asked += ("--batch", str(MODELS[model]), "--optimizer", optimizer, "--name", name)
             asked += ("--repeats", str(repeats), "--device", "cpu", "--out", str(self.profiles))
-            with self.hosts(1, "") as hosts:
+            with self.hosts(hosts_at_once, "") as hosts:
                 self.do(hosts, asked, name)
         return name
+
+    def slowdown(self, setting: RealSetting) -> Path:
+        """Measure computation beside all-reduces; return a scenario file with the slowdown."""
+        label = f"beside-{setting.hosts}-{setting.rate}"
+        path = self.work / f"{label}.toml"
+        if not path.exists():
+            asked = ("kernels", "--beside", "--device", "cpu", "--json")
+            with self.hosts(setting.hosts, setting.rate) as hosts:
+                text = self.do(hosts, asked, label)
+            measured = json.loads(text[text.index("{") :])["computations"][0]
+            path.write_text(f"overlap_slowdown = {max(1.0, measured['slowdown']):.4f}\n")
+        return path
 
     def network(self, setting: RealSetting, most: str = "16MiB") -> str:
         """Calibrate the network on two hosts, or on all of two sites; return its name."""
@@ -161,10 +182,15 @@ class RealBench:
 
     def predict(self, setting: RealSetting, case: RealCase) -> dict[str, Any]:
         """Return the object of ``perfsim predict --json``."""
-        model = self.compute(setting.model, case.options.get("optimizer", "sgd"))
+        optimizer = case.options.get("optimizer", "sgd")
+        model = self.compute(setting.model, setting.hosts, optimizer)
         asked = ["predict", "--model", model, "--gpu", GPU, "--gpus", str(setting.hosts)]
-        asked += ["--gpus-per-node", str(setting.hosts // setting.sites if setting.sites > 1 else 1)]
+        asked += [
+            "--gpus-per-node",
+            str(setting.hosts // setting.sites if setting.sites > 1 else 1),
+        ]
         asked += ["--net", setting.net, "--profiles", str(self.profiles), "--json", *case.asks]
+        asked += ["--scenario", str(self.slowdown(setting))]
         done = subprocess.run(
             [sys.executable, "-m", "perfsim", *asked],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -178,11 +204,19 @@ class RealBench:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    def rows(self, setting: RealSetting, blocks: int) -> Iterator[dict[str, Any]]:
-        """Calibrate, train and predict; yield a row a case."""
+    def measure(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
+        """Calibrate what a setting needs, train, and return the seconds of each block, by case."""
         self.kernels()
         self.network(setting)
-        measured = self.train(setting, blocks)
+        self.slowdown(setting)
+        for name in setting.cases:
+            self.compute(setting.model, setting.hosts, CASES[name].options.get("optimizer", "sgd"))
+        return self.train(setting, blocks)
+
+    def rows(
+        self, setting: RealSetting, measured: Mapping[str, Sequence[float]]
+    ) -> Iterator[dict[str, Any]]:
+        """Predict what was trained; yield a row a case."""
         for name in setting.cases:
             yield self.row(setting, CASES[name], measured[name])
 
@@ -205,7 +239,7 @@ class RealBench:
 
     def hosts(self, count: int, rate: str, sites: int = 1, between: str = "") -> Hosts:
         """Return hosts with a share of a core each."""
-        return Hosts(count, rate, self.work, cores=CORES, sites=sites, between=between)
+        return Hosts(count, rate, self.work, pinned=True, sites=sites, between=between)
 
     def do(self, hosts: Hosts, asked: Sequence[str], label: str) -> str:
         """Run ``perfsim calibrate`` on hosts."""
@@ -213,10 +247,21 @@ class RealBench:
 
     def run(self, hosts: Hosts, arguments: Sequence[str], label: str) -> str:
         """Run Python on hosts and return what the first one says."""
-        environ = {"PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        environ = {**KEPT_MEMORY, "PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        before = _others_s()
         job = hosts.run(arguments, environ=environ, label=label)
         codes = job.wait(340)
+        self.others[label] = (_others_s()[0] - before[0]) / (_others_s()[1] - before[1])
         if any(codes):
             said = "".join(job.text(rank)[-1500:] for rank in range(hosts.count))
             raise SystemExit(f"{label} failed {codes}: {said}")
         return job.text(0)
+
+
+def _others_s() -> tuple[float, float]:
+    """Return the CPU time of all but this process and its children that ended, and the time [s]."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, steal = (int(words[column]) for column in (1, 2, 3, 8))
+    all_s = (user + nice + system + steal) / os.sysconf("SC_CLK_TCK")
+    own = os.times()
+    return all_s - sum(own[:4]), time.monotonic()
