@@ -28,7 +28,7 @@ def test_ddp_of_a_real_cnn_is_predicted_on_two_hosts(
     # One retry: what else runs on the machine stretches real messages and computation.
     for attempt in ("one", "two"):
         (tmp_path / attempt).mkdir()
-        bench = RealBench(tmp_path / attempt, network_s=4.0, kernel_s=0.3)
+        bench = RealBench(tmp_path / attempt, network_s=4.0, kernel_s=0.5, short=True)
         rows = list(bench.rows(setting, bench.measure(setting, 3)))
         # 11 MB over 100 Mbit/s take 0.9 s: what the wire alone takes is no prediction.
         assert rows[0]["predicted_s"] > 0.9
@@ -37,16 +37,12 @@ def test_ddp_of_a_real_cnn_is_predicted_on_two_hosts(
     pytest.fail(table(rows))
 
 
-def test_pinned_hosts_run_on_one_core_each_before_other_work(
-    bare_cluster: Callable[..., Hosts],
-) -> None:
-    hosts = bare_cluster(2)
-    hosts.pinned = True
+@pytest.mark.usefixtures("bare_cluster")
+def test_pinned_hosts_run_on_one_core_each(tmp_path: Path) -> None:
     asked = ["sh", "-c", "taskset -cp $$; hostname"]
-    said = [
-        subprocess.run(hosts.inside(host, asked), capture_output=True, text=True, check=True).stdout
-        for host in range(2)
-    ]
+    with Hosts(2, "1gbit", tmp_path, pinned=True) as hosts:
+        commands = [hosts.inside(host, asked) for host in range(2)]
+        said = [subprocess.check_output(command, text=True) for command in commands]
     assert [text.split()[-1] for text in said] == ["host0", "host1"]
     assert all(text.splitlines()[0].split(":")[1].strip() in ("0", "1") for text in said)
 

@@ -31,11 +31,9 @@ MODELS = {"cnn": 24, "transformer": 12}
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """glibc keeps freed memory, as allocators that PyTorch's tuning guide advises for CPUs do: handed
 back and mapped anew, it costs a step up to a fifth of its time, more at first than later on."""
-KERNELS = (
-    "stream_add,stream_copy,stream_scale,launch_queued,launch_alone,matrix_fp32,"
-    "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowrank_rebuilt"
-)
-"""What the hooks run, and what a device file needs."""
+NEEDED_KERNELS = "stream_add,stream_copy,stream_scale,launch_queued,launch_alone,matrix_fp32"
+HOOK_KERNELS = "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowrank_rebuilt"
+"""What a device file needs, and what the hooks run."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +109,19 @@ class RealSetting:
 
 
 class RealBench:
-    """A folder of profiles, and the commands that fill it and ask it."""
+    """A folder of profiles, and the commands that fill it and ask it.
 
-    def __init__(self, work: Path, network_s: float = 40.0, kernel_s: float = 3.0) -> None:
+    Parameters
+    ----------
+    work : the folder
+    network_s, kernel_s : time of a network's sweep and of one kernel [s]
+    short : leave out the hooks' kernels and the slowdown beside messages
+    """
+
+    def __init__(
+        self, work: Path, network_s: float = 25.0, kernel_s: float = 2.0, *, short: bool = False
+    ) -> None:
+        self.short = short
         self.others: dict[str, float] = {}
         self.work, self.network_s, self.kernel_s = work, network_s, kernel_s
         self.profiles = work / "profiles"
@@ -125,7 +133,8 @@ class RealBench:
         if (self.profiles / "devices" / f"{GPU}.toml").exists():
             return
         budget = ("--kernel-budget", f"{self.kernel_s}s", "--max", str(2**22))
-        asked = ("kernels", "--device", "cpu", "--gpu", GPU, "--kernels", KERNELS, *budget)
+        names = NEEDED_KERNELS if self.short else f"{NEEDED_KERNELS},{HOOK_KERNELS}"
+        asked = ("kernels", "--device", "cpu", "--gpu", GPU, "--kernels", names, *budget)
         with self.hosts(1, "") as hosts:
             self.do(hosts, (*asked, "--device-file", "--out", str(self.profiles)), "kernels")
 
@@ -151,7 +160,10 @@ class RealBench:
             with self.hosts(setting.hosts, setting.rate) as hosts:
                 text = self.do(hosts, asked, label)
             measured = json.loads(text[text.index("{") :])["computations"][0]
-            path.write_text(f"overlap_slowdown = {max(1.0, measured['slowdown']):.4f}\n")
+            factor = max(1.0, measured["slowdown"])
+            path.write_text(
+                f'schema = "perfsim/scenario/1"\n[scenario]\noverlap_slowdown = {factor:.4f}\n'
+            )
         return path
 
     def network(self, setting: RealSetting, most: str = "16MiB") -> str:
@@ -190,7 +202,7 @@ class RealBench:
             str(setting.hosts // setting.sites if setting.sites > 1 else 1),
         ]
         asked += ["--net", setting.net, "--profiles", str(self.profiles), "--json", *case.asks]
-        asked += ["--scenario", str(self.slowdown(setting))]
+        asked += [] if self.short else ["--scenario", str(self.slowdown(setting))]
         done = subprocess.run(
             [sys.executable, "-m", "perfsim", *asked],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -208,7 +220,8 @@ class RealBench:
         """Calibrate what a setting needs, train, and return the seconds of each block, by case."""
         self.kernels()
         self.network(setting)
-        self.slowdown(setting)
+        if not self.short:
+            self.slowdown(setting)
         for name in setting.cases:
             self.compute(setting.model, setting.hosts, CASES[name].options.get("optimizer", "sgd"))
         return self.train(setting, blocks)
@@ -251,7 +264,8 @@ class RealBench:
         before = _others_s()
         job = hosts.run(arguments, environ=environ, label=label)
         codes = job.wait(340)
-        self.others[label] = (_others_s()[0] - before[0]) / (_others_s()[1] - before[1])
+        after = _others_s()
+        self.others[label] = (after[0] - before[0]) / (after[1] - before[1])
         if any(codes):
             said = "".join(job.text(rank)[-1500:] for rank in range(hosts.count))
             raise SystemExit(f"{label} failed {codes}: {said}")
