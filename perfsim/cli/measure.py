@@ -173,6 +173,8 @@ def _print(made: MeasuredProfile, batch: int) -> None:
         f" that: forward {format_seconds(moments.forward_s)}, backward"
         f" {format_seconds(moments.backward_s)}, optimizer {format_seconds(moments.update_s)}"
     )
+    for warning in made.warnings():
+        typer.echo(f"warning: {warning}")
     if measured.unused:
         typer.echo(f"left out, as they have no gradient: {', '.join(measured.unused)}")
     typer.echo(written(made.profile, made.positions))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.compute.device import KernelCurve
 from perfsim.compute.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
@@ -32,6 +35,16 @@ def sends(method: Method, iteration: int = 0) -> list[float]:
     return [stage.size_bytes for stage in stages if isinstance(stage, Send)]
 
 
+def low_rank(name: str, rows: int, columns: int, rank: int) -> Kernel:
+    """Return a product of a matrix and its factors: its sizes' cost, its points by the matrix."""
+    sizes = {
+        "lowrank_p": (rows, columns, rank),
+        "lowrank_q": (columns, rows, rank),
+        "lowrank_rebuilt": (rows, rank, columns),
+    }
+    return gemm(*sizes[name])._replace(name=name, elements=rows * columns, width=rank)
+
+
 def plan(method: Method, *shapes: int | tuple[int, ...], ranks: int = 4) -> CostedGraph:
     """Return the plan for gradients ready every 10 ms, on a ring of 1 ms and 1 ns/B a hop."""
     ready_s = [0.010 * (place + 1) for place in range(len(shapes))]
@@ -50,11 +63,28 @@ def test_the_hooks_kernels() -> None:
     # 8256 values: residual 3 passes, copy 2, difference 3; the vector packed 2, divided and
     # unpacked 4 (a launch for each tensor); Q divided 2.
     assert kernels(load_method("powersgd", {"rank": 2})) == [
-        [elementwise(8256, 5, 2), elementwise(64, 2), gram_schmidt(128, 2), gemm(64, 128, 2)],
+        [
+            elementwise(8256, 5, 2),
+            elementwise(64, 2),
+            gram_schmidt(128, 2),
+            low_rank("lowrank_p", 64, 128, 2),
+        ],
         [elementwise(64, 4, 2)],
-        [gram_schmidt(64, 2), gemm(128, 64, 2)],
-        [gemm(64, 2, 128), elementwise(256, 2), elementwise(8256, 3)],
+        [gram_schmidt(64, 2), low_rank("lowrank_q", 64, 128, 2)],
+        [low_rank("lowrank_rebuilt", 64, 128, 2), elementwise(256, 2), elementwise(8256, 3)],
     ]
+
+
+def test_products_cost_their_sizes_until_low_rank_points_are_measured() -> None:
+    device = hand_device()
+    by_sizes = device.cost(gemm(64, 128, 4))
+    product = low_rank("lowrank_p", 64, 128, 4)
+    assert device.cost(product) == by_sizes
+    # Points at 4096 and 16384 values of M: 8192 is half way between by logarithms.
+    about = ("measured",) * 2, ("by hand",) * 2, (None,) * 2
+    curve = KernelCurve(4, (4096.0, 16384.0), (1e-3, 4e-3), *about)
+    measured = replace(device, points={"lowrank_p": (curve,)}).cost(product)
+    assert measured.seconds == pytest.approx(2e-3) and measured.grade == "measured"
 
 
 def test_the_hook_takes_qr_above_rank_2() -> None:
@@ -96,8 +126,8 @@ def test_same_shape_stacks_matrices_in_the_hook() -> None:
     first, second, last = (list(one.kernels) for one in stages if isinstance(one, Compute))
     # Copied into a stack (one launch) and out of it (two); one product for both; QR one by one.
     assert first[:2] == [elementwise(16384, 5, 2), elementwise(16384, 2)]
-    assert [kernel.name for kernel in first[2:]] == ["qr", "qr", "gemm"]
-    assert [kernel.name for kernel in second] == ["qr", "qr", "gemm"]
+    assert [kernel.name for kernel in first[2:]] == ["qr", "qr", "lowrank_p"]
+    assert [kernel.name for kernel in second] == ["qr", "qr", "lowrank_q"]
     assert last[1] == elementwise(16384, 2, 2)
     apart = load_method("powersgd", {}).stages(two, MethodContext(4), 0)
     assert [stage for stage in stages if isinstance(stage, Send)] == [
@@ -110,9 +140,14 @@ def test_the_batched_hook_makes_a_square_of_the_bucket() -> None:
     method = load_method("powersgd", {"variant": "batched_hook", "rank": 1})
     assert sends(method) == [364.0, 364.0]
     assert kernels(method) == [
-        [elementwise(8281, 2, 2), elementwise(8281, 5, 2), gram_schmidt(91, 1), gemm(91, 91, 1)],
-        [gram_schmidt(91, 1), gemm(91, 91, 1)],
-        [elementwise(91, 2), gemm(91, 1, 91), elementwise(8281, 3)],
+        [
+            elementwise(8281, 2, 2),
+            elementwise(8281, 5, 2),
+            gram_schmidt(91, 1),
+            low_rank("lowrank_p", 91, 91, 1),
+        ],
+        [gram_schmidt(91, 1), low_rank("lowrank_q", 91, 91, 1)],
+        [elementwise(91, 2), low_rank("lowrank_rebuilt", 91, 91, 1), elementwise(8281, 3)],
     ]
     exact = method.stages(bucket(gradient(100)), MethodContext(4), 0)[0]
     assert isinstance(exact, Compute) and exact.kernels[0] == elementwise(100, 5, 2)
@@ -122,9 +157,14 @@ def test_the_papers_code_runs_after_the_backward_pass() -> None:
     method = load_method("powersgd", {"variant": "after_backward", "rank": 2})
     # Gram-Schmidt at any rank, of P alone; the copies go a tensor at a time.
     assert kernels(method) == [
-        [elementwise(8256, 5, 4), elementwise(64, 2), gemm(64, 128, 2)],
-        [gram_schmidt(64, 2), gemm(128, 64, 2)],
-        [elementwise(64, 4, 2), gemm(64, 2, 128), elementwise(256, 2), elementwise(8192, 5, 2)],
+        [elementwise(8256, 5, 4), elementwise(64, 2), low_rank("lowrank_p", 64, 128, 2)],
+        [gram_schmidt(64, 2), low_rank("lowrank_q", 64, 128, 2)],
+        [
+            elementwise(64, 4, 2),
+            low_rank("lowrank_rebuilt", 64, 128, 2),
+            elementwise(256, 2),
+            elementwise(8192, 5, 2),
+        ],
     ]
     assert sends(method) == [512.0, 256.0, 1024.0]
     assert all(stage.earliest == "backward" for stage in method.stages(MIXED, MethodContext(4), 0))
@@ -163,7 +203,7 @@ def test_the_package_sends_q_and_p_in_turn() -> None:
     stacked, finish, zeroed = kernels(method, 0)
     # P is orthonormalised, and copied back, to make Q.
     assert stacked[:3] == [elementwise(8192, 3, 2), qr(64, 4), elementwise(256, 2)]
-    assert stacked[3] == gemm(128, 64, 4)
+    assert stacked[3] == low_rank("lowrank_q", 64, 128, 4)
     assert finish[1:] == [elementwise(8192, 4, 2), elementwise(64, 4, 2)]
     assert zeroed == [elementwise(64, 1)]
     assert method.default_fusion() == "whole"
@@ -222,13 +262,13 @@ def test_acpsgds_kernels() -> None:
     assert kernels(method, 0) == [
         [
             qr(128, 2),
-            gemm(64, 128, 2),
-            gemm(64, 2, 128),
+            low_rank("lowrank_p", 64, 128, 2),
+            low_rank("lowrank_rebuilt", 64, 128, 2),
             elementwise(8192, 9, 3),
             elementwise(64 + 128 + 256, 2, 3),
         ]
     ]
-    assert kernels(method, 1)[0][:2] == [qr(64, 2), gemm(128, 64, 2)]
+    assert kernels(method, 1)[0][:2] == [qr(64, 2), low_rank("lowrank_q", 64, 128, 2)]
     # Residual of the matrix, P, Q, and the vector in the buffers of both.
     assert method.memory_bytes(MIXED.gradients, 4) == 4 * 8192 + 512 + 1024 + 2 * 256
 

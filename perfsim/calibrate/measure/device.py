@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Protocol
 
 from perfsim.errors import RequestError, unknown
@@ -18,9 +19,11 @@ __all__ = [
     "KernelDevice",
     "device_name",
     "torch_device",
+    "waited_for_core_s",
 ]
 
 TORCH_DEVICES = ("cuda", "cpu")
+_SCHEDULE = Path("/proc/thread-self/schedstat")
 
 MAKER_WORDS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
 """Words of a driver's name for a GPU that do not tell which GPU it is."""
@@ -75,6 +78,20 @@ def device_name(driver_name: str, known: Iterable[str]) -> str:
         if name and not OTHER_BOARD_WORDS & set(words[count:]):
             return name
     return "-".join(words)[:64] or "device"
+
+
+def waited_for_core_s(schedule: Path = _SCHEDULE) -> float | None:
+    """Return how long this thread has been ready to run without a core [s]; None off Linux.
+
+    References
+    ----------
+    Linux, Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat: time on a core, time on a
+    run queue, turns [ns, ns, 1].
+    """
+    try:
+        return int(schedule.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 class DeviceClock(Protocol):

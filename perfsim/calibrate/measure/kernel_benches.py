@@ -220,7 +220,7 @@ STREAM_BENCHES = (
 # Matrix products
 
 
-_LOW_RANKS = (1, 4, 16, 64, 256)
+_LOW_RANKS = (1, 2, 4, 16, 64, 256)
 _LOW_RANK_SIDES = (256, 1024, 4096, 8192)
 _FACTOR_ROWS = 4096
 """Rows of X in X^T X: samples times positions of a middle layer. No source: chosen."""
@@ -237,21 +237,25 @@ def _low_rank_sizes(most: int) -> list[Size]:
 
 
 def _p(device: KernelDevice, size: Size) -> Call:
-    side, rank = size.shape
-    matrix, q = device.normal(side, side), device.normal(side, rank)
-    return lambda: matrix @ q
+    matrix, q, out = _low_rank_tensors(device, size)
+    return lambda: device.torch.bmm(matrix, q, out=out)
 
 
 def _q(device: KernelDevice, size: Size) -> Call:
-    side, rank = size.shape
-    matrix, p = device.normal(side, side), device.normal(side, rank)
-    return lambda: matrix.t() @ p
+    matrix, p, out = _low_rank_tensors(device, size)
+    return lambda: device.torch.bmm(matrix.transpose(1, 2), p, out=out)
 
 
 def _rebuilt(device: KernelDevice, size: Size) -> Call:
+    out, p, q = _low_rank_tensors(device, size)
+    return lambda: device.torch.bmm(p, q.transpose(1, 2), out=out)
+
+
+def _low_rank_tensors(device: KernelDevice, size: Size) -> tuple[Any, Any, Any]:
+    """Return a square matrix and two factors of it, each a stack of one, as PowerSGD's hook has."""
     side, rank = size.shape
-    p, q = device.normal(side, rank), device.normal(side, rank)
-    return lambda: p @ q.t()
+    matrix = device.normal(1, side, side)
+    return matrix, device.normal(1, side, rank), device.normal(1, side, rank)
 
 
 def _counted_p(size: Size) -> Sequence[Kernel]:
@@ -291,7 +295,9 @@ PRODUCT_BENCHES = (
         "lowrank_rebuilt", "P Q^T, width: rank", _low_rank_sizes, _rebuilt, counted=_counted_rebuilt
     ),
 )
-"""No method reads the low-rank products: a gemm depends on three sizes, a point has two."""
+"""Low-rank products are keyed on the values of M: next to its sides the rank is small, and M is
+read or written once. They run as batched products of a stack of one, as in PyTorch's PowerSGD hook,
+which CPU libraries do not make as fast as the matrix rate or memory allow."""
 
 
 def _rate_sizes(most: int) -> list[Size]:

@@ -48,6 +48,9 @@ MIN_STEPS = 3
 """Steps of each kind at least, so that a median holds off one stall. No source: chosen."""
 USUAL_MARK_COST = 0.03
 """Marks that lengthen a step by more than this share are pointed out. No source: chosen."""
+USUAL_WAIT = 0.1
+"""A process that has no core for more than this share of its time shares its cores.
+No source: chosen."""
 MEASURED_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 LAYER_KINDS = {
     "Conv": "conv",
@@ -68,6 +71,10 @@ class MeasuredProfile:
     positions: Path
     measured: MeasuredModel
 
+    def warnings(self) -> list[str]:
+        """Return what makes the times doubtful, a sentence each."""
+        return [words] if (words := _shared_cores(self.measured)) else []
+
     def to_dict(self) -> dict[str, Any]:
         """Return the object that the command prints as JSON."""
         measured = self.measured
@@ -86,6 +93,8 @@ class MeasuredProfile:
             "gradients": len(measured.moments.ready_s),
             "without_gradient": list(measured.unused),
             "peak_memory_bytes": measured.peak_bytes,
+            "waited_for_core": measured.waited,
+            "warnings": self.warnings(),
         }
 
 
@@ -219,9 +228,23 @@ def _notes(measured: MeasuredModel, about: Mapping[str, str]) -> list[str]:
         f" took {measured.marked:.3f} times as long and are scaled to the whole"
         + (f": more than the {USUAL_MARK_COST:.0%} that is usual" if costly else "")
     )
+    if shared := _shared_cores(measured):
+        notes.append(shared)
     if measured.peak_bytes is not None:
         notes.append(f"peak memory {measured.peak_bytes / 2**30:.2f} GiB")
     return notes
+
+
+def _shared_cores(measured: MeasuredModel) -> str:
+    """Return in a sentence that other processes took this one's cores, or ""."""
+    if measured.waited is None or measured.waited <= USUAL_WAIT:
+        return ""
+    beside = "the ranks beside it or other work" if measured.ranks > 1 else "other work"
+    return (
+        f"for {measured.waited:.0%} of the time the process had no core: {beside} shares its cores."
+        " The step holds for training that shares them alike: run as many ranks at once as train"
+        " on a machine, and no other work"
+    )
 
 
 def layer_times(measured: MeasuredModel) -> list[LayerTimes]:

@@ -5,6 +5,7 @@ Both kinds of step are measured in turn and compared: the marks cost time, too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -12,7 +13,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Protocol
 
-from perfsim.calibrate.measure.device import CpuClock, CudaClock, DeviceClock
+from perfsim.calibrate.measure.device import (
+    CpuClock,
+    CudaClock,
+    DeviceClock,
+    waited_for_core_s,
+)
 from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.calibrate.measure.repeats import half_width
 from perfsim.calibrate.measure.subject import Subject
@@ -281,6 +287,8 @@ class MeasuredModel:
     peak_bytes : of device memory; None on a CPU
     unused : parameters that got no gradient
     ranks : that trained side by side; ``whole_s`` are then the slowest's
+    waited : share of the whole steps' time in which this process was ready but had no core; None
+        where the system does not tell it
     """
 
     subject: Subject
@@ -291,6 +299,7 @@ class MeasuredModel:
     peak_bytes: int | None
     unused: tuple[str, ...]
     ranks: int = 1
+    waited: float | None = None
 
     @property
     def iteration_s(self) -> float:
@@ -348,7 +357,9 @@ def measure_compute(
         step = _Step(subject, precision, optimizer, device)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        whole, marked, marks = _in_turn(step, subject, clock, repeats, ranks or OneProcess())
+        whole, marked, marks, waited = _in_turn(
+            step, subject, clock, repeats, ranks or OneProcess()
+        )
     except torch.OutOfMemoryError:
         raise RequestError(
             "batch", "the model does not fit into the GPU's memory; take a smaller batch."
@@ -365,6 +376,7 @@ def measure_compute(
         torch.cuda.max_memory_allocated() if device == "cuda" else None,
         tuple(name for name in parameters if name not in moments.ready_s),
         1 if ranks is None else ranks.count,
+        waited,
     )
 
 
@@ -408,23 +420,33 @@ class _Step:
 
 def _in_turn(
     step: _Step, subject: Subject, clock: DeviceClock, repeats: int, ranks: Ranks
-) -> tuple[list[float], list[StepMoments], StepMarks]:
-    """Measure steps without and with marks in turn, so that a drift of the clocks meets both."""
+) -> tuple[list[float], list[StepMoments], StepMarks, float | None]:
+    """Measure steps without and with marks in turn, so that a drift of the clocks meets both.
+
+    The last value is the share of the former's time in which this thread had no core.
+    """
     whole: list[float] = []
     marked: list[StepMoments] = []
     positions: dict[str, int] = {}
     per_turn = -(-repeats // TURNS)
+    waits_s: list[float] = []
+    spent_s = 0.0
     for _ in range(TURNS):
+        begun_s, waited_s = time.perf_counter(), waited_for_core_s()
         if ranks.count == 1:
             whole += _whole_steps(step, clock, per_turn)
         else:
             whole += _whole_steps_of_slowest(step, clock, per_turn, ranks)
+        spent_s += time.perf_counter() - begun_s
+        now_s = waited_for_core_s()
+        if waited_s is not None and now_s is not None:
+            waits_s.append(now_s - waited_s)
         marks = StepMarks(subject.model, clock, positions)
         count = WARM_UP_STEPS + per_turn
         steps = [marks.step(step.loss, step.back, step.update) for _ in range(count)]
         marked += steps[WARM_UP_STEPS:]
         marks.remove()
-    return whole, marked, marks
+    return whole, marked, marks, sum(waits_s) / spent_s if waits_s else None
 
 
 def _whole_steps(step: _Step, clock: DeviceClock, repeats: int) -> list[float]:

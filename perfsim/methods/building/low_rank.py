@@ -73,6 +73,8 @@ class LowRankTensor:
     >>> two = LowRankTensor(2, 512, 256, 4)
     >>> two.p_elements, two.q_elements, two.p_product().launches
     (4096, 2048, 1)
+    >>> two.q_product().name, two.q_product().elements, two.q_product().width
+    ('lowrank_q', 262144, 4)
     """
 
     count: int
@@ -97,19 +99,19 @@ class LowRankTensor:
 
     def p_product(self) -> Kernel:
         """Return the kernel of P = M Q."""
-        return self._together(gemm(self.rows, self.columns, self.rank))
+        return self._product("lowrank_p", gemm(self.rows, self.columns, self.rank))
 
     def q_product(self) -> Kernel:
         """Return the kernel of Q = M^T P."""
-        return self._together(gemm(self.columns, self.rows, self.rank))
+        return self._product("lowrank_q", gemm(self.columns, self.rows, self.rank))
 
     def rebuilt(self) -> Kernel:
         """Return the kernel of P Q^T."""
-        return self._together(gemm(self.rows, self.rank, self.columns))
+        return self._product("lowrank_rebuilt", gemm(self.rows, self.rank, self.columns))
 
     def added(self) -> Kernel:
         """Return M += P Q^T as one kernel (baddbmm), which also reads M."""
-        kernel = self.rebuilt()
+        kernel = self._together(gemm(self.rows, self.rank, self.columns))
         more = elementwise(self.elements, 1).moved_bytes
         return kernel._replace(moved_bytes=kernel.moved_bytes + more)
 
@@ -127,6 +129,14 @@ class LowRankTensor:
         """
         single = orthogonalise(side, self.rank, kernel)
         return [self._together(single)] if single.name == "gram_schmidt" else [single] * self.count
+
+    def _product(self, name: str, product: Kernel) -> Kernel:
+        """Return a product under the name of its measured points, by the values of M and the rank.
+
+        Without such points it costs what a product of its sizes does.
+        """
+        named = product._replace(name=name, elements=self.rows * self.columns, width=self.rank)
+        return self._together(named)
 
     def _together(self, kernel: Kernel) -> Kernel:
         return kernel._replace(

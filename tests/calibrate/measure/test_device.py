@@ -1,10 +1,16 @@
-"""The device's name in perfsim's words."""
+"""The device's name in perfsim's words, and how long a thread waits for a core."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
-from perfsim.calibrate.measure.device import device_name
+from perfsim.calibrate.measure.device import device_name, waited_for_core_s
 from perfsim.data.catalog import Catalog
 
 
@@ -23,3 +29,34 @@ from perfsim.data.catalog import Catalog
 )
 def test_a_driver_s_word_becomes_a_name(word: str, name: str) -> None:
     assert device_name(word, Catalog().files("devices")) == name
+
+
+def test_a_schedule_that_says_nothing_is_none(tmp_path: Path) -> None:
+    told = tmp_path / "schedstat"
+    told.write_text("5000000000 1500000000 12\n")
+    assert waited_for_core_s(told) == 1.5
+    assert waited_for_core_s(tmp_path / "absent") is None
+    told.write_text("12\n")
+    assert waited_for_core_s(told) is None
+
+
+@pytest.mark.skipif(waited_for_core_s() is None, reason="the system does not tell it")
+def test_a_thread_beside_a_busy_one_on_its_core_waits() -> None:
+    cores = os.sched_getaffinity(0)
+    core = min(cores)
+    spin = f"import os; os.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as beside:
+        try:
+            assert beside.stdout is not None
+            beside.stdout.readline()
+            os.sched_setaffinity(0, {core})
+            before_s, end = waited_for_core_s(), time.perf_counter() + 0.3
+            while time.perf_counter() < end:
+                pass
+            after_s = waited_for_core_s()
+        finally:
+            os.sched_setaffinity(0, cores)
+            beside.kill()
+    assert before_s is not None and after_s is not None
+    # Two alike have half of the core each; another process there would take more.
+    assert 0.1 < (after_s - before_s) / 0.3 < 1.5

@@ -75,7 +75,7 @@ def test_messages_are_added_until_all_of_the_loop_has_one_beside_it(job: Any) ->
 def test_long_messages_stay_as_few_as_they_are(job: Any) -> None:
     one, ranks = job(10.0)
     assert one.slowed("product", ranks.call).factor == pytest.approx(1.5)
-    assert one.messages == 4
+    assert one.messages == 1
 
 
 def test_messages_that_never_last_are_refused_in_the_end(job: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,12 @@ from perfsim.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
-from perfsim.calibrate.measure.profile import calibrate_compute, layer_times  # noqa: E402
+from perfsim.calibrate.measure.profile import (  # noqa: E402
+    MeasuredProfile,
+    calibrate_compute,
+    layer_times,
+    measured_profile_text,
+)
 from perfsim.calibrate.measure.subject import Subject, find_subject  # noqa: E402
 from perfsim.calibrate.measure.training_step import (  # noqa: E402
     MeasuredModel,
@@ -107,6 +113,31 @@ def test_layers_are_scaled_so_that_all_adds_up_to_the_whole_step() -> None:
     assert (c.backward_s, a.backward_s) == (2.0, 5.0)  # 4; then 10, of which 2 after the last
     assert [ready for _, _, ready in a.gradients] == [6.0, 4.5]
     assert [name for name, _, _ in a.gradients] == ["a.w", "a.b.w"]
+
+
+@pytest.mark.parametrize(
+    ("waited", "ranks", "told"),
+    [
+        (None, 1, None),
+        (0.1, 1, None),
+        (0.48, 1, "for 48% of the time the process had no core: other work shares its cores."),
+        (0.48, 4, "had no core: the ranks beside it or other work shares its cores."),
+    ],
+)
+def test_a_process_without_a_core_is_told(
+    waited: float | None, ranks: int, told: str | None, tmp_path: Path
+) -> None:
+    moments = StepMoments(
+        {"a": 1.0, "c": 6.0}, {"c.w": 4.0, "a.b.w": 9.0, "a.w": 12.0}, 10.0, 14.0, 6.0
+    )
+    measured = replace(_made_up(moments, 15.0), waited=waited, ranks=ranks)
+    made = MeasuredProfile(tmp_path / "p.csv", tmp_path / "p.positions.csv", measured)
+    assert len(made.warnings()) == (told is not None)
+    assert told is None or told in made.warnings()[0]
+    about = {name: "x" for name in ("model", "gpu", "framework", "source", "licence")}
+    text = measured_profile_text(measured, {**about, "precision": "fp32", "date": "2026-01-01"})
+    assert ("had no core" in text) == (told is not None)
+    assert made.to_dict()["waited_for_core"] == waited
 
 
 def test_a_sleeping_model_shows_the_times_that_it_sleeps(here: Path) -> None:

@@ -4,6 +4,9 @@ Every host has a name, a network and one interface of its own; its link to the b
 ``rate`` either way (tc tbf on both ends) and nothing else reaches it: addresses come from
 198.18.0.0/24, the range for benchmarks (RFC 2544), and no route leaves it. TCP is Reno on every
 machine, whatever its default: bandwidth estimates of BBR fall in two groups a factor 2 apart here.
+
+Hosts that compute may each be pinned to a core, where they come before all other work, and hosts
+may stand in sites: a bridge each, joined by links of their own rate.
 """
 
 from __future__ import annotations
@@ -23,6 +26,11 @@ __all__ = ["Hosts", "Job", "why_not"]
 QUEUE_MS = 400
 """Length of a link's queue, enough to lose nothing: a lost packet costs TCP 200 ms."""
 
+CPU_GROUPS = Path("/sys/fs/cgroup")
+"""Where the controller of CPU time is, of control groups v1 (below cpu) or v2."""
+_MOST_SHARES, _MOST_WEIGHT = "262144", "10000"
+"""The largest share that a control group can have, in v1 and v2: 256 and 100 times the usual."""
+
 
 def why_not() -> str:
     """Return why hosts cannot be made here, or ''."""
@@ -37,6 +45,15 @@ def why_not() -> str:
         return f"no network namespaces here: {tried.stderr.strip()}"
     subprocess.run(["ip", "netns", "del", name], check=True)
     return ""
+
+
+def _cpu_groups() -> Path | None:
+    """Return the folder in which control groups with a share of CPU time can be made, if any."""
+    first = CPU_GROUPS / "cpu"
+    if (first / "cpu.shares").exists():
+        return first
+    offered = CPU_GROUPS / "cgroup.subtree_control"
+    return CPU_GROUPS if offered.exists() and "cpu" in offered.read_text().split() else None
 
 
 @dataclass
@@ -69,7 +86,7 @@ class Job:
 
 @dataclass
 class Hosts:
-    """So many hosts on one switch.
+    """So many hosts on one switch, or on one switch a site.
 
     Parameters
     ----------
@@ -77,12 +94,20 @@ class Hosts:
     rate : of every link, as tc writes it ("1gbit"); "" is not shaped
     burst_kb : what a link lets through at once [kB of 1024 B]
     work : folder for the output of jobs
+    pinned : each host's processes run on one core, before all other work there; else on any core in
+        real time, which keeps other work from stretching small messages but halts a host's own
+        communication while it computes
+    sites : sites of as many hosts each, joined in a row; hosts of a site share its name
+    between : rate of the link between two sites
     """
 
     count: int
     rate: str
     work: Path
     burst_kb: int = 128
+    pinned: bool = False
+    sites: int = 1
+    between: str = ""
     name: str = field(default_factory=lambda: f"pfs{os.getpid()}")
 
     def __enter__(self) -> Hosts:
@@ -90,10 +115,16 @@ class Hosts:
         switch = f"{self.name}-sw"
         try:
             _ip("netns", "add", switch)
-            _ip("-n", switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
-            _ip("-n", switch, "link", "set", "br0", "up")
+            for site in range(self.sites):
+                bridge = f"br{site}"
+                _ip("-n", switch, "link", "add", bridge, "type", "bridge", "forward_delay", "0")
+                _ip("-n", switch, "link", "set", bridge, "up")
+                if site:
+                    self._join(switch, site)
             for host in range(self.count):
                 self._add(host, switch)
+                if self.pinned:
+                    self._make_group(host)
         except BaseException:
             self.__exit__()
             raise
@@ -108,6 +139,10 @@ class Hosts:
             for pid in left.stdout.split():
                 os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", space], check=False)
+        for host in range(self.count):
+            group = self._group(host)
+            if group is not None and group.exists():
+                self._empty(group)
 
     def space(self, host: int) -> str:
         """Return the namespace of a host."""
@@ -121,8 +156,8 @@ class Hosts:
         """Give every link another rate."""
         self.rate = rate
         for host in range(self.count):
-            self._shape(self.space(host), "eth0")
-            self._shape(f"{self.name}-sw", f"p{host}")
+            self._shape(self.space(host), "eth0", rate)
+            self._shape(f"{self.name}-sw", f"p{host}", rate)
 
     def run(
         self,
@@ -171,13 +206,59 @@ class Hosts:
         return job
 
     def inside(self, host: int, command: Sequence[str]) -> list[str]:
-        """Return a command as run on a host, under the host's own name and in real time.
-
-        Real-time order keeps other work of the machine from stretching small messages.
-        """
+        """Return a command as run on a host, under the host's (or site's) own name."""
         entered = ["ip", "netns", "exec", self.space(host), "unshare", "--uts", "sh", "-c"]
-        priority = ["chrt", "-r", "10"] if shutil.which("chrt") else []
-        return [*entered, 'hostname "$0" && exec "$@"', f"host{host}", *priority, *command]
+        name = f"host{host}" if self.sites == 1 else f"site{self.site(host)}"
+        named = [*entered, 'hostname "$0" && exec "$@"', name]
+        if not self.pinned:
+            priority = ["chrt", "-r", "10"] if shutil.which("chrt") else []
+            return [*named, *priority, *command]
+        core = str(host % (os.cpu_count() or 1))
+        pinned = [*named, "taskset", "-c", core, *command]
+        group = self._group(host)
+        # Before the network's namespace, which has a view of /sys of its own.
+        joins = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs"]
+        return pinned if group is None else [*joins, *pinned]
+
+    def site(self, host: int) -> int:
+        """Return the site of a host, counted from 0."""
+        return host // (self.count // self.sites)
+
+    def _group(self, host: int) -> Path | None:
+        groups = _cpu_groups()
+        return None if groups is None else groups / self.space(host)
+
+    def _make_group(self, host: int) -> None:
+        """Make a host's control group, whose processes come before others, where there can be one.
+
+        A process's own priority does not do so: sessions share a core alike (sched(7), autogroup).
+        """
+        group = self._group(host)
+        if group is None:
+            return
+        group.mkdir()
+        first = (group / "cpu.shares", _MOST_SHARES), (group / "cpu.weight", _MOST_WEIGHT)
+        for file, share in first:
+            if file.exists():
+                file.write_text(share)
+
+    def _empty(self, group: Path) -> None:
+        """Remove a control group once the processes that were killed have gone."""
+        for _ in range(100):
+            try:
+                group.rmdir()
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    def _join(self, switch: str, site: int) -> None:
+        """Join a site's bridge to the one before it, by a link of the rate between sites."""
+        ends = f"w{site}a", f"w{site}b"
+        _ip("-n", switch, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        for end, bridge in zip(ends, (f"br{site - 1}", f"br{site}"), strict=True):
+            _ip("-n", switch, "link", "set", end, "master", bridge)
+            _ip("-n", switch, "link", "set", end, "up")
+            self._shape(switch, end, self.between)
 
     def _add(self, host: int, switch: str) -> None:
         space, port = self.space(host), f"p{host}"
@@ -197,19 +278,19 @@ class Hosts:
             "netns",
             space,
         )
-        _ip("-n", switch, "link", "set", port, "master", "br0")
+        _ip("-n", switch, "link", "set", port, "master", f"br{self.site(host)}")
         _ip("-n", switch, "link", "set", port, "up")
         _ip("-n", space, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         _ip("-n", space, "link", "set", "eth0", "up")
         _ip("netns", "exec", space, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
-        self._shape(space, "eth0")
-        self._shape(switch, port)
+        self._shape(space, "eth0", self.rate)
+        self._shape(switch, port, self.rate)
 
-    def _shape(self, space: str, device: str) -> None:
-        if not self.rate:
+    def _shape(self, space: str, device: str, rate: str) -> None:
+        if not rate:
             return
         burst, queue = f"{self.burst_kb}kb", f"{QUEUE_MS}ms"
-        shaped = ("tbf", "rate", self.rate, "burst", burst, "latency", queue)
+        shaped = ("tbf", "rate", rate, "burst", burst, "latency", queue)
         _ip("netns", "exec", space, "tc", "qdisc", "replace", "dev", device, "root", *shaped)
 
 

@@ -1,0 +1,281 @@
+"""Real training on emulated hosts, beside what perfsim says from its own calibrations there.
+
+Each host is pinned to a core, where it comes before the machine's other work. Where hosts are more
+than cores, several share one, as real ones do not: the model's step and the slowdown beside
+messages are calibrated on as many hosts at once as train, which sees both. Kernels are calibrated
+on one host and the network on two (of two sites on all), by perfsim's commands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from support.emulated.hosts import Hosts
+from support.paths import ROOT, TESTS
+
+__all__ = ["CASES", "MODELS", "RealBench", "RealCase", "RealSetting"]
+
+HERE = Path(__file__).resolve().parent
+GPU = "emulated-host"
+MODELS = {"cnn": 24, "transformer": 12}
+"""Model of `real_models` and its batch."""
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
+"""glibc keeps freed memory, as allocators that PyTorch's tuning guide advises for CPUs do: handed
+back and mapped anew, it costs a step up to a fifth of its time, more at first than later on."""
+NEEDED_KERNELS = "stream_add,stream_copy,stream_scale,launch_queued,launch_alone,matrix_fp32"
+HOOK_KERNELS = "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowrank_rebuilt"
+"""What a device file needs, and what the hooks run."""
+
+
+@dataclass(frozen=True)
+class RealCase:
+    """One way to train, as the worker runs it (``options``) and as perfsim is asked (``asks``)."""
+
+    name: str
+    scheme: str
+    asks: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _powersgd(rank: int) -> RealCase:
+    # One bucket: gloo's threads run the callbacks of several in another order on each rank, whose
+    # all-reduces then do not meet.
+    asks = ("--method", "powersgd", "--set", f"rank={rank}", "--bucket", "25MiB")
+    options = {"hook": "powersgd", "rank": rank, "bucket_mb": 25}
+    return RealCase(f"powersgd rank {rank}", "ddp", asks, options)
+
+
+def _diloco(interval: int) -> RealCase:
+    asks = ("--method", "diloco", "--set", f"interval={interval}", "--set", "backup=gpu")
+    options = {"inside": 2, "interval": interval, "optimizer": "adamw"}
+    return RealCase(f"diloco every {interval}", "diloco", asks, options)
+
+
+_POST_LOCAL = ("--method", "postlocalsgd", "--set", "dense_share=0", "--set", "interval=4")
+
+CASES = {
+    case.name: case
+    for case in (
+        RealCase("ddp", "ddp", ("--method", "ssgd")),
+        RealCase("fp16 hook", "ddp", ("--method", "fp16"), {"hook": "fp16"}),
+        RealCase("bf16 hook", "ddp", ("--method", "bf16"), {"hook": "bf16"}),
+        _powersgd(1),
+        _powersgd(2),
+        _powersgd(4),
+        RealCase("post-local", "post_local", _POST_LOCAL, {"interval": 4, "inside": 1}),
+        RealCase("post-local sites", "post_local", _POST_LOCAL, {"interval": 4, "inside": 2}),
+        RealCase(
+            "local sgd",
+            "local_sgd",
+            ("--method", "localsgd", "--set", "interval=4"),
+            {"interval": 4},
+        ),
+        _diloco(4),
+        _diloco(8),
+    )
+}
+
+
+@dataclass(frozen=True)
+class RealSetting:
+    """Hosts, their links, a model, and the cases trained there."""
+
+    hosts: int
+    rate: str
+    model: str
+    cases: tuple[str, ...]
+    sites: int = 1
+    between: str = ""
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        sites = f" in {self.sites} sites, {self.between} between" if self.sites > 1 else ""
+        return f"{self.hosts} hosts{sites}, {self.rate}, {self.model}"
+
+    @property
+    def net(self) -> str:
+        """Name of the network that is calibrated for it."""
+        return f"real-{self.rate}{f'-{self.between}' if self.sites > 1 else ''}"
+
+
+class RealBench:
+    """A folder of profiles, and the commands that fill it and ask it.
+
+    Parameters
+    ----------
+    work : the folder
+    network_s, kernel_s : time of a network's sweep and of one kernel [s]
+    short : leave out the hooks' kernels and the slowdown beside messages
+    """
+
+    def __init__(
+        self, work: Path, network_s: float = 25.0, kernel_s: float = 2.0, *, short: bool = False
+    ) -> None:
+        self.short = short
+        self.others: dict[str, float] = {}
+        self.work, self.network_s, self.kernel_s = work, network_s, kernel_s
+        self.profiles = work / "profiles"
+        for folder in ("devices", "networks", "models"):
+            (self.profiles / folder).mkdir(parents=True, exist_ok=True)
+
+    def kernels(self) -> None:
+        """Calibrate the kernels of one host."""
+        if (self.profiles / "devices" / f"{GPU}.toml").exists():
+            return
+        budget = ("--kernel-budget", f"{self.kernel_s}s", "--max", str(2**22))
+        names = NEEDED_KERNELS if self.short else f"{NEEDED_KERNELS},{HOOK_KERNELS}"
+        asked = ("kernels", "--device", "cpu", "--gpu", GPU, "--kernels", names, *budget)
+        with self.hosts(1, "") as hosts:
+            self.do(hosts, (*asked, "--device-file", "--out", str(self.profiles)), "kernels")
+
+    def compute(
+        self, model: str, hosts_at_once: int, optimizer: str = "sgd", repeats: int = 16
+    ) -> str:
+        """Calibrate a model's training step on so many hosts at once; return the model's name."""
+        name = f"{model}-{optimizer}-on-{hosts_at_once}"
+        if not list((self.profiles / "models").glob(f"{name}.*.csv")):
+            asked = ("compute", "--model", f"support.emulated.real_models:{model}", "--gpu", GPU)
+            asked += ("--batch", str(MODELS[model]), "--optimizer", optimizer, "--name", name)
+            asked += ("--repeats", str(repeats), "--device", "cpu", "--out", str(self.profiles))
+            with self.hosts(hosts_at_once, "") as hosts:
+                self.do(hosts, asked, name)
+        return name
+
+    def slowdown(self, setting: RealSetting) -> Path:
+        """Measure computation beside all-reduces; return a scenario file with the slowdown."""
+        label = f"beside-{setting.hosts}-{setting.rate}"
+        path = self.work / f"{label}.toml"
+        if not path.exists():
+            asked = ("kernels", "--beside", "--device", "cpu", "--json")
+            with self.hosts(setting.hosts, setting.rate) as hosts:
+                text = self.do(hosts, asked, label)
+            measured = json.loads(text[text.index("{") :])["computations"][0]
+            factor = max(1.0, measured["slowdown"])
+            path.write_text(
+                f'schema = "perfsim/scenario/1"\n[scenario]\noverlap_slowdown = {factor:.4f}\n'
+            )
+        return path
+
+    def network(self, setting: RealSetting, most: str = "16MiB") -> str:
+        """Calibrate the network on two hosts, or on all of two sites; return its name."""
+        name = setting.net
+        out = self.profiles / "networks" / f"{name}.toml"
+        if not out.exists():
+            asked = ("network", "--out", str(out), "--max", most, "--budget", f"{self.network_s}s")
+            collectives = "all_reduce" if setting.sites == 1 else "all_reduce,broadcast"
+            asked += ("--collectives", collectives, "--transport", "tcp", "--fresh")
+            count = 2 if setting.sites == 1 else setting.hosts
+            with self.hosts(count, setting.rate, setting.sites, setting.between) as hosts:
+                self.do(hosts, asked, name)
+        return name
+
+    def train(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
+        """Train for real; return the seconds an iteration of each block, by case."""
+        cases = [CASES[name] for name in setting.cases]
+        texts = [
+            json.dumps({"name": case.name, "scheme": case.scheme, "options": case.options})
+            for case in cases
+        ]
+        asked = (str(HERE / "real_worker.py"), setting.model, str(MODELS[setting.model]))
+        with self.hosts(setting.hosts, setting.rate, setting.sites, setting.between) as hosts:
+            text = self.run(hosts, (*asked, str(blocks), *texts), "train")
+        results = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return {result["name"]: result["seconds"] for result in results}
+
+    def predict(self, setting: RealSetting, case: RealCase) -> dict[str, Any]:
+        """Return the object of ``perfsim predict --json``."""
+        optimizer = case.options.get("optimizer", "sgd")
+        model = self.compute(setting.model, setting.hosts, optimizer)
+        asked = ["predict", "--model", model, "--gpu", GPU, "--gpus", str(setting.hosts)]
+        asked += [
+            "--gpus-per-node",
+            str(setting.hosts // setting.sites if setting.sites > 1 else 1),
+        ]
+        asked += ["--net", setting.net, "--profiles", str(self.profiles), "--json", *case.asks]
+        asked += [] if self.short else ["--scenario", str(self.slowdown(setting))]
+        done = subprocess.run(
+            [sys.executable, "-m", "perfsim", *asked],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"perfsim {' '.join(asked)}: {done.stderr}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def measure(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
+        """Calibrate what a setting needs, train, and return the seconds of each block, by case."""
+        self.kernels()
+        self.network(setting)
+        if not self.short:
+            self.slowdown(setting)
+        for name in setting.cases:
+            self.compute(setting.model, setting.hosts, CASES[name].options.get("optimizer", "sgd"))
+        return self.train(setting, blocks)
+
+    def rows(
+        self, setting: RealSetting, measured: Mapping[str, Sequence[float]]
+    ) -> Iterator[dict[str, Any]]:
+        """Predict what was trained; yield a row a case."""
+        for name in setting.cases:
+            yield self.row(setting, CASES[name], measured[name])
+
+    def row(self, setting: RealSetting, case: RealCase, seconds: Sequence[float]) -> dict[str, Any]:
+        """Return what was measured beside what is predicted."""
+        answer = self.predict(setting, case)
+        middle = median(seconds)
+        low, high = answer["iteration_s_interval"]
+        return {
+            "setting": setting.name,
+            "case": case.name,
+            "measured_s": middle,
+            "spread": (max(seconds) - min(seconds)) / 2 / middle,
+            "predicted_s": answer["iteration_s"],
+            "low_s": low,
+            "high_s": high,
+            "inside": low <= middle <= high,
+            "error": answer["iteration_s"] / middle - 1,
+        }
+
+    def hosts(self, count: int, rate: str, sites: int = 1, between: str = "") -> Hosts:
+        """Return hosts with a share of a core each."""
+        return Hosts(count, rate, self.work, pinned=True, sites=sites, between=between)
+
+    def do(self, hosts: Hosts, asked: Sequence[str], label: str) -> str:
+        """Run ``perfsim calibrate`` on hosts."""
+        return self.run(hosts, ("-m", "perfsim", "calibrate", *asked), label)
+
+    def run(self, hosts: Hosts, arguments: Sequence[str], label: str) -> str:
+        """Run Python on hosts and return what the first one says."""
+        environ = {**KEPT_MEMORY, "PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        before = _others_s()
+        job = hosts.run(arguments, environ=environ, label=label)
+        codes = job.wait(340)
+        after = _others_s()
+        self.others[label] = (after[0] - before[0]) / (after[1] - before[1])
+        if any(codes):
+            said = "".join(job.text(rank)[-1500:] for rank in range(hosts.count))
+            raise SystemExit(f"{label} failed {codes}: {said}")
+        return job.text(0)
+
+
+def _others_s() -> tuple[float, float]:
+    """Return the CPU time of all but this process and its children that ended, and the time [s]."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, steal = (int(words[column]) for column in (1, 2, 3, 8))
+    all_s = (user + nice + system + steal) / os.sysconf("SC_CLK_TCK")
+    own = os.times()
+    return all_s - sum(own[:4]), time.monotonic()
