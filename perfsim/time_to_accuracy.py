@@ -26,7 +26,7 @@ from perfsim.methods.learning import (
     read_evidence,
     read_statements,
 )
-from perfsim.models import task_of
+from perfsim.models import data_of, task_of
 
 __all__ = [
     "AS_MANY_EPOCHS",
@@ -53,9 +53,6 @@ another of these is. It is for fine-tuning too, and fine-tuning's is for no othe
 _SMALL_TEXTS = ("penn treebank", "wikitext", "tinystories")
 """Texts of 1 to some 500 million tokens: what is known on them says nothing of models trained on
 the web (Marcus et al. 1993; Merity et al. 2017; Eldan and Li 2023, arXiv 2305.07759)."""
-
-_DATA_OF = {"lstm": "small text", "lstm-ptb": "small text"}
-"""What recurrent language models are trained on; others over text are trained on the web."""
 
 _LESS_IS_HARDER = ("density", "rank", "values", "bits", "levels")
 _MORE_IS_HARDER = ("interval", "ratio")
@@ -209,7 +206,9 @@ class EpochsFactors:
         given: Mapping[str, float] | None = None,
     ) -> None:
         self._tables = _tables(catalog)
-        self._task, self._data = task_of(model), _data_of(model, data)
+        self._task, self._data = task_of(model), data_of(model)
+        if self._task == "image classification" and data in ("imagenet", "cifar10", "cifar100"):
+            self._data = data.rstrip("0123456789")
         self._given = dict(given or {})
 
     def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
@@ -277,18 +276,6 @@ def spread_of_runs(evidence: Iterable[Evidence]) -> float:
     return exp(sorted(apart)[ceil(_MOST_RUNS * len(apart)) - 1])
 
 
-def _data_of(model: str, data: str) -> str:
-    """Return what a model is trained on: as asked, else by its name; "" where that is not known."""
-    task = task_of(model)
-    if task == "image classification":
-        if data in ("imagenet", "cifar10", "cifar100"):
-            return data.rstrip("0123456789")
-        return "cifar" if model.endswith("-cifar") else "imagenet"
-    if task in _TRAINED_FROM_NOTHING:
-        return _DATA_OF.get(model, "web")
-    return ""
-
-
 def epochs_factor(
     method: str,
     options: Mapping[str, Any],
@@ -301,8 +288,8 @@ def epochs_factor(
 
     Evidence of the same task counts (of another that trains over text from nothing where it is one
     over text and has none of its own), on the same data, else on larger ones. Of it, runs at the
-    same setting count; where there are none, runs that reached the quality sending less, and runs
-    that fell short sending more. Each model of each source weighs alike: the middle is the median
+    same setting count; where they are fewer than three, also runs that reached the quality sending
+    less, and runs that fell short sending more. Each model of each source weighs alike: the middle is the median
     of their medians.
 
     Parameters
@@ -358,9 +345,12 @@ def _chosen(
 def _at_setting(
     read: Sequence[tuple[Evidence, float]], options: Mapping[str, Any]
 ) -> list[tuple[Evidence, float]]:
-    """Return the runs at a setting; where there are none, those that bound what it needs."""
+    """Return the runs at a setting; where they are few, those too that bound what it needs."""
     sides = [(row, ratio, _against_setting(row, options)) for row, ratio in read]
-    return [(row, ratio) for row, ratio, side in sides if side == "same"] or [
+    same = [(row, ratio) for row, ratio, side in sides if side == "same"]
+    if len(same) >= _FEW_RUNS:
+        return same
+    return same + [
         (row, ratio)
         for row, ratio, side in sides
         if side == ("sends less" if isfinite(ratio) else "sends more")

@@ -156,6 +156,15 @@ def test_settings_bound_each_other(density: float, value: float | None, known: b
         assert found.why == "what is known of its learning ends at density=0.001"
 
 
+def test_one_run_at_the_setting_does_not_outweigh_many_that_send_less() -> None:
+    there = ROW._replace(options="density=0.01", value=None, source="b")
+    less = ROW._replace(value=100.0)
+    found = epochs_factor("dgc", {"density": 0.01}, [there, *[less] * 9], task=IMAGES)
+    assert (found.runs, found.short) == (10, 1)
+    three = epochs_factor("dgc", {"density": 0.01}, [*[there] * 3, *[less] * 9], task=IMAGES)
+    assert (three.runs, three.short) == (3, 3) and not three.known
+
+
 def test_a_longer_interval_sends_less() -> None:
     row = ROW._replace(method="diloco", options="interval=500", task=TEXT)
     for interval, known in ((100, True), (500, True), (1000, False)):

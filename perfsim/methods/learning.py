@@ -173,8 +173,8 @@ def summaries(evidence: list[Evidence]) -> list[str]:
     Examples
     --------
     >>> one = Evidence("dgc", "0.1 %", "density=0.001", "image classification", "ResNet-50",
-    ...     "ImageNet", None, 8, "final_accuracy", "percent", "dense", 76.2, 76.6, "", None,
-    ...     "published", "a", "b", "MIT", "2020", "")
+    ...     "ImageNet", None, 8, "final_accuracy", "percent", "yes", "dense", 76.2, 76.6, "",
+    ...     None, "published", "a", "b", "MIT", "2020", "")
     >>> summaries([one, one._replace(value=75.9)])
     ['final accuracy -0.3 to +0.4 points against dense (2 settings; ResNet-50 on ImageNet): a']
     """

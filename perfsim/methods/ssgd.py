@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SET, Job, MethodContext, OnlyWith, PassPoint, Send
+from perfsim.methods.base import Job, MethodContext, PassPoint, Send
 from perfsim.methods.building.dense_buckets import DenseBuckets
 
 
@@ -42,7 +42,7 @@ class Ssgd(DenseBuckets):
         " pytorch/pytorch torch/nn/parallel/distributed.py, _pre_forward"
     )
 
-    buffers_mib: Annotated[float, OnlyWith(buffers_mib=SET)] = Field(
+    buffers_mib: float = Field(
         0.0, ge=0, le=1e6, description="the model's buffers, broadcast before each forward pass"
     )
 

@@ -24,6 +24,7 @@ __all__ = [
     "TEXT_MODELS",
     "ModelLayer",
     "build_model",
+    "data_of",
     "defined_models",
     "is_defined",
     "model_elements",
@@ -87,6 +88,22 @@ def task_of(name: str) -> str | None:
     if name in NAMED or (is_defined(name) and takes_tokens(name)):
         return "language model pretraining"
     return None
+
+
+def data_of(name: str) -> str:
+    """Return what a model is trained on: imagenet, cifar, small text, web; "" where not known.
+
+    Examples
+    --------
+    >>> [data_of(name) for name in ("resnet50", "resnet20-cifar", "lstm-ptb", "llama3-8b")]
+    ['imagenet', 'cifar', 'small text', 'web']
+    """
+    task = task_of(name)
+    if task == "image classification":
+        return "cifar" if name.endswith("-cifar") else "imagenet"
+    if task in ("language model pretraining", "masked language model"):
+        return "small text" if name in RECURRENT else "web"
+    return ""
 
 
 @cache

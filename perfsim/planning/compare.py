@@ -535,11 +535,11 @@ def compare(
     >>> asked = Scenario(model="resnet50", gpus=16, net="1gbe")
     >>> found = compare(asked, ["ssgd", "topk", "dgc"], options={"density": 0.01})
     >>> [one.scenario.method for one in found.rows]
-    ['topk', 'dgc', 'ssgd']
+    ['dgc', 'ssgd', 'topk']
     >>> found.rows[0].speedup > 2
     True
-    >>> [row["against_ssgd"] for row in found.records()]
-    ['faster', 'faster', None]
+    >>> [(row["against_ssgd"], row["epochs_ratio"]) for row in found.records()]
+    [('faster', 1.0), (None, 1.0), ('faster', None)]
     """
     if sort not in SORTS:
         raise unknown("sort", sort, SORTS)

@@ -67,8 +67,8 @@ def trace_of_all(predictions: Mapping[str, Prediction]) -> dict[str, Any]:
     >>> found = compare(Scenario(model="resnet50", gpus=8), ["ssgd", "localsgd"])
     >>> trace = trace_of_all(found.ranking.predictions)
     >>> [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
-    ['localsgd, round 1 of 2: 7 times 1 iteration', 'localsgd, round 2 of 2: once 1 iteration', \
-'ssgd, 1 iteration']
+    ['ssgd, 1 iteration', 'localsgd, round 1 of 2: 7 times 1 iteration', \
+'localsgd, round 2 of 2: once 1 iteration']
     """
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []

@@ -22,7 +22,7 @@ def test_options_of_a_scenario_are_for_its_own_method(
         'method = "topk"\noptions = { density = 0.01 }\n'
     )
     found = answer(f"predict --scenario {mine} --method ssgd", capsys)
-    assert found["scenario"]["options"] == {"gradients": "fp32"}
+    assert found["scenario"]["options"] == {"gradients": "fp32", "buffers_mib": 0.0}
     assert found["notes"][0] == "The file's options are left out: they are for topk."
     kept = answer(f"predict --scenario {mine} --method topk", capsys)
     assert kept["scenario"]["options"]["density"] == 0.01

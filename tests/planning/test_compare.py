@@ -62,7 +62,7 @@ def test_without_evidence_a_method_has_no_rank_and_says_why() -> None:
     assert rows["topk"].rank is None and rows["topk"].accuracy_speedup_ratio is None
     assert rows["ssgd"].rank is not None and rows["ssgd"].epochs_ratio == 1.0
     told = " ".join(found.notes)
-    assert "Iteration time only, as what is known of its learning is for smaller data" in told
+    assert "Iteration time only, as 2 of 2 runs fell short of S-SGD's quality: topk." in told
     assert found.ranking.winner not in found.ranking.by_iteration_only
 
 
@@ -223,7 +223,7 @@ def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> N
     asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
     alone = compare(asked, ["topk", "ssgd"])
     [place] = [line for line in alone.verdict() if line.startswith("Your method powersgd")]
-    assert place.startswith("Your method powersgd has no rank: what is known of its learning is")
+    assert place.startswith("Your method powersgd has no rank: what is known of its learning ends")
     found = compare(asked, ["topk"], epochs_of={"topk": 1.0, "powersgd": 1.0})
     assert found.ranking.predictions["powersgd"].scenario.options["rank"] == 64
     behind = found.standings()[1].behind_first_ratio

@@ -58,5 +58,5 @@ def test_a_thread_beside_a_busy_one_on_its_core_waits() -> None:
             os.sched_setaffinity(0, cores)
             beside.kill()
     assert before_s is not None and after_s is not None
-    # Two alike have half of the core each; another process there would take more.
-    assert 0.1 < (after_s - before_s) / 0.3 < 1.5
+    # Two alike have half of the core each; other processes there would take more.
+    assert after_s - before_s > 0.1 * 0.3

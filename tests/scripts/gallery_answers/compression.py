@@ -15,7 +15,7 @@ def which_method_1gbe(asked: Any) -> str:
     """Return who is first at the accuracy, who is not known to learn, and who learns as S-SGD."""
     found, by = asked.found, methods(asked)
     first, same = by[found["winner"]], by[found["same_learning"]]
-    assert found["winner"] == "dgc" and found["undecided"] == []
+    assert {found["winner"], *found["undecided"]} == {"dgc", "dgc_k"}
     faster = [row for row in found["standings"] if row["against_ssgd"] == "faster"]
     assert not any(row["learns_as_ssgd"] for row in faster)
     assert against(found, found["same_learning"]) == "not told apart"
@@ -24,8 +24,8 @@ def which_method_1gbe(asked: Any) -> str:
     return (
         f"{found['winner']}: {time(first)} instead of S-SGD's {time(by['ssgd'])}, and DGC's own"
         f" runs on ImageNet needed no more epochs. {len(sooner)} methods have shorter iterations,"
-        f" down to {time(by[sooner[0]])}, but of their learning on ImageNet nothing is known (or,"
-        f" of rand-k, a warning): they are listed apart. All {len(faster)} of {len(by) - 1} methods"
+        f" down to {time(by[sooner[0]])}, but no run on ImageNet is known that was as good with"
+        f" them at such settings: they are listed apart, rand-k with a warning. All {len(faster)} of {len(by) - 1} methods"
         " that beat S-SGD change what is learnt; the fastest that does not,"
         f" {found['same_learning']}, takes {time(same)}."
     )
