@@ -289,8 +289,8 @@ def epochs_factor(
     Evidence of the same task counts (of another that trains over text from nothing where it is one
     over text and has none of its own), on the same data, else on larger ones. Of it, runs at the
     same setting count; where they are fewer than three, also runs that reached the quality sending
-    less, and runs that fell short sending more. Each model of each source weighs alike: the middle is the median
-    of their medians.
+    less, and runs that fell short sending more. Each model of each source weighs alike: the middle
+    is the median of their medians.
 
     Parameters
     ----------

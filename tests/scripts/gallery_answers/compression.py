@@ -25,7 +25,8 @@ def which_method_1gbe(asked: Any) -> str:
         f"{found['winner']}: {time(first)} instead of S-SGD's {time(by['ssgd'])}, and DGC's own"
         f" runs on ImageNet needed no more epochs. {len(sooner)} methods have shorter iterations,"
         f" down to {time(by[sooner[0]])}, but no run on ImageNet is known that was as good with"
-        f" them at such settings: they are listed apart, rand-k with a warning. All {len(faster)} of {len(by) - 1} methods"
+        " them at such settings: they are listed apart, rand-k with a warning. All"
+        f" {len(faster)} of {len(by) - 1} methods"
         " that beat S-SGD change what is learnt; the fastest that does not,"
         f" {found['same_learning']}, takes {time(same)}."
     )
