@@ -394,7 +394,8 @@ def _summed_up(
         by_source.setdefault(row.source, []).append(row)
     ratios = sorted(ratio for _, ratio in chosen)
     most = ceil(_MOST_RUNS * len(ratios))
-    middle = median(median(own) for own in by_model.values())
+    middles = [median(own) for own in by_model.values()]
+    middle = median(middles)
     short = [row for row, ratio in chosen if not isfinite(ratio)]
     told = tuple(
         f"{row.model} on {row.data} with {row.setting} {_shortfall(row)} ({row.source})"
@@ -410,8 +411,15 @@ def _summed_up(
         len(short),
         tuple(f"{_where(rows)} ({source})" for source, rows in by_source.items()),
         told + _against(statements),
-        "" if known else f"{len(short)} of {len(ratios)} runs fell short of S-SGD's quality",
+        "" if known else _short_words(len(short), len(ratios), middles),
     )
+
+
+def _short_words(short: int, runs: int, middles: Sequence[float]) -> str:
+    """Say how many runs fell short, and of how many models most did."""
+    models = sum(not isfinite(one) for one in middles)
+    of = f", those of {models} of {len(middles)} models," if len(middles) > 1 else ""
+    return f"{short} of {runs} runs{of} fell short of S-SGD's quality"
 
 
 def _against(statements: Sequence[Statement]) -> tuple[str, ...]:

@@ -131,6 +131,10 @@ def test_where_most_fell_short_nothing_is_known() -> None:
     assert not found.known and found.words == "short"
     assert found.why == "2 of 3 runs fell short of S-SGD's quality"
     assert found.against[0].startswith("ResNet-50 on ImageNet with 0.1 % never reached SGD (a)")
+    # Half of the models decide, whatever their runs.
+    other = [ROW._replace(model="VGG", value=100.0)] * 5
+    half = epochs_factor("dgc", KEPT, [*other, short], task=IMAGES)
+    assert half.why == "1 of 6 runs, those of 1 of 2 models, fell short of S-SGD's quality"
     # One in three does not decide, and opens the upper end.
     found = epochs_factor("dgc", KEPT, [ROW, ROW, short], task=IMAGES)
     assert (found.middle, found.low, found.high) == (1.2, 1.2, inf)

