@@ -418,7 +418,7 @@ def _summed_up(
 def _short_words(short: int, runs: int, middles: Sequence[float]) -> str:
     """Say how many runs fell short, and of how many models most did."""
     models = sum(not isfinite(one) for one in middles)
-    of = f", those of {models} of {len(middles)} models," if len(middles) > 1 else ""
+    of = f", those of {models} of {len(middles)} models," if models < len(middles) else ""
     return f"{short} of {runs} runs{of} fell short of S-SGD's quality"
 
 

@@ -68,6 +68,7 @@ SECTIONS = {
         "which_batch_fits",
         "bf16_or_fp8",
         "gpt2_on_10gbe",
+        "diloco_between_sites",
         "plan_our_model",
     ),
     "How to shard or split a language model?": (
