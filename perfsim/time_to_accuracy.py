@@ -20,6 +20,7 @@ from perfsim.errors import RequestError, shown
 from perfsim.methods import method_class, method_name
 from perfsim.methods.learning import (
     LEARNING_FILE,
+    SAME_UPDATE,
     STATEMENTS_FILE,
     Evidence,
     Statement,
@@ -214,7 +215,7 @@ class EpochsFactors:
     def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
         """Return what is known of a method with the options that it was predicted with."""
         evidence, statements, spread = self._tables
-        update = method_class(method).learns_as or method
+        update = SAME_UPDATE.get(method, method)
         told = [
             one
             for one in statements.get(update, [])
@@ -238,18 +239,17 @@ def _tables(catalog: Catalog) -> _Tables:
     Methods that make the same update share their rows.
     """
 
-    def update_of(name: str) -> str:
-        return method_class(name).learns_as or name
-
     def read() -> _Tables:
         evidence: dict[str, list[Evidence]] = {}
         statements: dict[str, list[Statement]] = {}
         if (path := catalog.beside("learning", "", LEARNING_FILE)) is not None:
             for row in read_evidence(path):
-                evidence.setdefault(update_of(row.method), []).append(row)
+                evidence.setdefault(SAME_UPDATE.get(row.method, row.method), []).append(row)
         if (path := catalog.beside("learning", "", STATEMENTS_FILE)) is not None:
             for statement in read_statements(path):
-                statements.setdefault(update_of(statement.method), []).append(statement)
+                statements.setdefault(
+                    SAME_UPDATE.get(statement.method, statement.method), []
+                ).append(statement)
         return evidence, statements, spread_of_runs(chain.from_iterable(evidence.values()))
 
     return catalog.once(("learning", LEARNING_FILE), read)

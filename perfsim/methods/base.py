@@ -442,7 +442,6 @@ class Method(BaseModel):
     - ``wire``: the bytes sent, see below
     - ``fusion``: the policy used when the user chooses none
     - ``lossy``: whether it changes what is learnt, so that time alone cannot rank it
-    - ``learns_as``: the method whose update it makes, by other messages; "" for one of its own
     - ``over_text``: defaults of options that its paper takes for models over text instead
     - ``needs``: its requirements besides GPUs and a network, "" for none
     - ``decides``: whether it acts on costs, so that a faster network need not make it faster
@@ -477,7 +476,6 @@ class Method(BaseModel):
     wire: ClassVar[str]
     fusion: ClassVar[str] = "size"
     lossy: ClassVar[bool] = True
-    learns_as: ClassVar[str] = ""
     over_text: ClassVar[Mapping[str, Any]] = {}
     needs: ClassVar[str] = ""
     decides: ClassVar[bool] = False

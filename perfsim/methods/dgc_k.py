@@ -45,7 +45,6 @@ class DgcK(Method):
     """
 
     summary: ClassVar[str] = "Top-k by a threshold on a random sample (DGC as its rivals run it)"
-    learns_as: ClassVar[str] = "dgc"
     citation: ClassVar[str] = (
         "Lin et al. 2018, Deep Gradient Compression, ICLR, section 5; code"
         " hclhkbu/GaussianK-SGD@0de3eeb compression.py, DGCSamplingCompressor"

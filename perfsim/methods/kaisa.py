@@ -47,7 +47,6 @@ class Kaisa(Preconditioner):
     """
 
     summary: ClassVar[str] = "K-FAC with a fraction of gradient workers (KAISA)"
-    learns_as: ClassVar[str] = "d_kfac"
     citation: ClassVar[str] = (
         "Pauloski et al. 2021, KAISA, SC, arXiv 2107.01739; code gpauloski/kfac-pytorch@869cf11"
         " kfac/base_preconditioner.py, kfac/assignment.py; release 0.3: @37d4e81"

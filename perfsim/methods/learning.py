@@ -15,6 +15,7 @@ from perfsim.quantity import Kind
 
 __all__ = [
     "LEARNING_FILE",
+    "SAME_UPDATE",
     "STATEMENTS_FILE",
     "TASKS",
     "Evidence",
@@ -51,6 +52,18 @@ TASKS = (
     "recommendation",
     "other",
 )
+
+
+SAME_UPDATE = {
+    "mpd_kfac": "d_kfac",
+    "spd_kfac": "d_kfac",
+    "kaisa": "d_kfac",
+    "dgc_k": "dgc",
+    "trimmed_topk": "redsync",
+}
+"""Methods that make the update of another by other messages: what is known of one is of both.
+K-FAC's factors and inverses are the same wherever they are computed (Shi et al. 2021, SPD-KFAC;
+Pauloski et al. 2021, KAISA); two codes of one algorithm (hclhkbu/GaussianK-SGD)."""
 
 
 class Evidence(NamedTuple):

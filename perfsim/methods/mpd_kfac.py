@@ -26,7 +26,6 @@ class MpdKfac(AveragedFactors):
     """
 
     summary: ClassVar[str] = "K-FAC: each factor inverted on one rank and broadcast (MPD-KFAC)"
-    learns_as: ClassVar[str] = "d_kfac"
     citation: ClassVar[str] = (
         "Osawa et al. 2019, CVPR, arXiv 1811.12019; Pauloski et al. 2020, SC, arXiv 2007.00784;"
         " code shyhuai/kfac_pytorch@1dacea76 kfac/kfac_preconditioner_inv_naive.py"

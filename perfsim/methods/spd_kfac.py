@@ -30,7 +30,6 @@ class SpdKfac(AveragedFactors):
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"
-    learns_as: ClassVar[str] = "d_kfac"
     citation: ClassVar[str] = (
         "Shi et al. 2021, SPD-KFAC, ICDCS, arXiv 2107.06533; code shyhuai/kfac_pytorch@1dacea76"
         " kfac/comm.py _generate_groups_spd; @1233119 (its submission)"

@@ -19,7 +19,6 @@ class TrimmedTopk(Redsync):
     """
 
     summary: ClassVar[str] = "Top-k by a threshold lowered in steps (RedSync's trimmed Top-k)"
-    learns_as: ClassVar[str] = "redsync"
     citation: ClassVar[str] = (
         "Fang et al. 2018, RedSync, arXiv 1808.04357; code hclhkbu/GaussianK-SGD@0de3eeb"
         " compression.py, RedSyncTrimCompressor"
