@@ -8,6 +8,7 @@ method's period, `run_all` runs them, and the rest is read off their timelines a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,7 @@ from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.memory import OuterState, memory_note, memory_use, outer_state
+from perfsim.note import of_grade
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
@@ -90,7 +92,7 @@ class Prediction(PredictedIteration):
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
     ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
     is what ranks keep from one exchange to the next where these are many iterations apart, None
-    elsewhere.
+    elsewhere. ``memory_usable_bytes`` is what a GPU has for all that is held, None if not known.
     """
 
     baseline_s: float
@@ -103,6 +105,17 @@ class Prediction(PredictedIteration):
     meeting: ContentionResult | None = None
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
+    memory_usable_bytes: float | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """The notes that may change a decision."""
+        return of_grade(self.notes, "warning")
+
+    @property
+    def assumptions(self) -> list[str]:
+        """The notes on values that were not asked for."""
+        return of_grade(self.notes, "assumption")
 
     @property
     def speedup(self) -> float:
@@ -127,6 +140,7 @@ class Prediction(PredictedIteration):
             "breakdown_s": self.breakdown_s,
             "communication": self.communication,
             "memory_bytes": self.memory_bytes,
+            "memory_usable_bytes": self.memory_usable_bytes,
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
@@ -139,6 +153,8 @@ class Prediction(PredictedIteration):
 
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
+            result["warnings"] = list(map(str, self.warnings))
+            result["assumptions"] = list(map(str, self.assumptions))
             result["provenance"] = [_row(term) for term in self.terms]
         return result
 
@@ -198,6 +214,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         meeting=contention,
         parallel=_parallel(setup, rounds),
         outer_state=outer_state(setup),
+        memory_usable_bytes=memory.usable if math.isfinite(memory.usable) else None,
     )
 
 

@@ -33,6 +33,7 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.parallelism import print_parallelism
+from perfsim.report.prediction_screen import question
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     batch_words,
@@ -41,7 +42,6 @@ from perfsim.report.terminal import (
     outer_state_words,
     print_lines,
     print_table,
-    question,
     rate_words,
 )
 from perfsim.resolve import ResolvedScenario

@@ -15,7 +15,7 @@ from perfsim.cli.predict import predict_command
 from perfsim.cli.scenario_flags import SHARED_FLAGS, ScenarioFlags, scenario_command
 from perfsim.scenario import SCENARIO_FIELDS
 
-REPORTS = {"timeline", "trace", "chakra", "html", "png"}
+REPORTS = {"timeline", "trace", "chakra", "html", "png", "verbose"}
 """Flags of ``predict`` that are no fields of a scenario and that not every command has."""
 
 
