@@ -31,6 +31,7 @@ COMMANDS = {
     "pipeline": "pipeline.pipeline_command",
     "calibrate": "calibrate.calibrate_commands",
     "validate": "validate.validate_commands",
+    "doctor": "doctor.doctor_command",
 }
 """Each command, and where it is."""
 
