@@ -24,13 +24,14 @@ from perfsim.note import of_grade
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
-from perfsim.scenario import Scenario, table_columns
+from perfsim.scenario import Scenario, gpu_words, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import Throughput, setup_throughput
+from perfsim.units import format_seconds
 from perfsim.what_if import (
     bottleneck,
     era_move,
@@ -84,7 +85,7 @@ class PredictedIteration:
     counts: list[float]
 
 
-@dataclass
+@dataclass(repr=False)
 class Prediction(PredictedIteration):
     """What perfsim answers; `to_dict` is the object as JSON has it.
 
@@ -106,6 +107,15 @@ class Prediction(PredictedIteration):
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
     memory_usable_bytes: float | None = None
+
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        asked, (low, high) = self.scenario, self.iteration_s_interval
+        return (
+            f"<Prediction {asked.model}, {asked.method}, {gpu_words(asked.gpus, asked.gpu)},"
+            f" {asked.net}: {format_seconds(self.iteration_s)} an iteration"
+            f" ({format_seconds(low, 3)} to {format_seconds(high, 3)}), {self.speedup:.2f}x S-SGD>"
+        )
 
     @property
     def warnings(self) -> list[str]:

@@ -142,9 +142,9 @@ OVERVIEW = {
     "list": "List what perfsim knows of one kind, with where it comes from.",
     "show": "Show all that is known of one model, GPU, network, node type, method or scenario.",
     "pipeline": "Predict an iteration of a pipeline over slow links, with dense or Top-k messages.",
+    "doctor": "Say which optional parts are installed here, and what this machine could measure.",
     "calibrate": "Measure a cluster, or read what was measured, into files that predictions use.",
     "validate": "Hold predictions against what was measured.",
-    "doctor": "Say which optional parts are installed here, and what this machine could measure.",
     "calibrate import": (
         "Fit a network file to measured collectives, or make a profile of a trace of training."
     ),

@@ -214,6 +214,8 @@ def _answer(prediction: Prediction) -> Iterator[tuple[str, str]]:
         f" {format_seconds(sent['hidden_s'], 3)} of {format_seconds(sent['busy_s'], 3)} hidden",
     )
     yield "memory of a GPU", _memory(prediction)
+    if prediction.outer_state is not None:
+        yield "outer state", "; ".join(outer_state_words(prediction.outer_state))
     if prediction.meeting is not None:
         first, *rest = meeting_lines(prediction.scenario, prediction.meeting)
         yield "", first
@@ -231,15 +233,14 @@ def _throughput(prediction: Prediction) -> str:
 
 
 def _memory(prediction: Prediction) -> str:
-    """Say what a GPU holds of what it has, and what its host keeps from exchange to exchange."""
+    """Say what a GPU holds of what it has."""
     parts = prediction.memory_bytes
     usable = prediction.memory_usable_bytes
     words = format_bytes(sum(parts.values()), 3)
     words += f" of {format_bytes(usable, 3)}" if usable is not None else ""
     if not parts["activations"] and not parts["step"]:
         words += " without activations"
-    state = prediction.outer_state
-    return "; ".join([words, *(outer_state_words(state) if state else ())])
+    return words
 
 
 def _breakdown(prediction: Prediction, columns: int) -> Iterator[str]:
