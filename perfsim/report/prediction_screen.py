@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -16,13 +13,16 @@ from perfsim.memory import UNFIT
 from perfsim.methods import method_class
 from perfsim.note import briefs
 from perfsim.report.terminal import (
-    MIN_COLUMNS,
+    LABEL_COLUMNS,
     PAGE_COLUMNS,
     PART_NAMES,
     batch_words,
     cluster_words,
+    coloured,
     interval_words,
+    labelled,
     outer_state_words,
+    page_columns,
     print_lines,
     rate_words,
 )
@@ -39,7 +39,6 @@ __all__ = ["MAX_LINES", "prediction_lines", "print_prediction", "question"]
 MAX_LINES = 24
 """Lines of the screen: those of a terminal that nobody enlarged."""
 
-_LABEL_COLUMNS = 16
 _MIN_WARNING_LINES = 2
 """Lines that are kept for warnings, however long the rest is."""
 
@@ -60,11 +59,8 @@ _FIDELITY = ("density", "rank", "values", "bits", "ratio", "interval")
 
 def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
     """Print the first screen of a prediction and, if asked, all options, sources and notes."""
-    terminal = sys.stdout.isatty()
-    columns = get_terminal_size().columns if terminal else PAGE_COLUMNS
-    columns = max(MIN_COLUMNS, min(columns, PAGE_COLUMNS))
-    for line in prediction_lines(prediction, columns, None if verbose else MAX_LINES):
-        print(_coloured(line) if terminal else line)
+    for line in prediction_lines(prediction, page_columns(), None if verbose else MAX_LINES):
+        print(coloured(line))
     if not verbose:
         return
     scenario = prediction.scenario
@@ -87,23 +83,13 @@ def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
             "",
             "Sources",
         ],
-        rest=" " * _LABEL_COLUMNS,
+        rest=" " * LABEL_COLUMNS,
     )
     for source, terms in groupby(prediction.terms, lambda term: term.quantity.source):
         values = "; ".join(f"{term.term} {term.quantity} [{_kind(term)}]" for term in terms)
         print_lines([f"{values}: {source}"], "  ", "      ")
     print_lines(["", "Notes"])
     print_lines(prediction.notes, "  - ", "    ")
-
-
-def _coloured(line: str) -> str:
-    """Return a line with its warning in yellow, unless NO_COLOR says otherwise."""
-    if os.environ.get("NO_COLOR") or not line.startswith(_WARNING):
-        return line
-    return f"\x1b[33m{_WARNING}\x1b[0m{line.removeprefix(_WARNING)}"
-
-
-_WARNING = "warning"
 
 
 def _kind(term: Term) -> str:
@@ -127,13 +113,13 @@ def prediction_lines(
         *_folded(_where(prediction.scenario), columns),
         *(_folded(prediction.parallel.words(), columns) if prediction.parallel else ()),
         "",
-        *(line for label, words in _answer(prediction) for line in _entry(label, words, columns)),
+        *(line for label, words in _answer(prediction) for line in labelled(label, words, columns)),
         "",
         *_breakdown(prediction, columns),
         "",
     ]
     taken = briefs(prediction.notes, "assumption")
-    assumed = list(_entry("assumed", ", ".join(taken), columns)) if taken else []
+    assumed = list(labelled("assumed", ", ".join(taken), columns)) if taken else []
     warnings = briefs(prediction.notes, "warning")
     room = _ALL_LINES
     if limit is not None:
@@ -171,22 +157,12 @@ def _where(scenario: ResolvedScenario) -> str:
 
 
 def question(prediction: Prediction) -> list[str]:
-    """Say what was asked: model and method, cluster, options."""
-    scenario = prediction.scenario
-    given = scenario.options.items()
-    options = ", ".join(f"{name} {value}" for name, value in given if value != "")
-    bucket = scenario.bucket_bytes
-    fusion = scenario.fusion + (f" {bucket / 2**20:g} MiB" if bucket else "")
-    overlap = "overlap" if scenario.overlap else "no overlap"
-    conditions = condition_words(scenario)
+    """Say what was asked, a line what trains and a line on what; and that it does not fit."""
     unfit = next((note for note in prediction.notes[:1] if note.startswith(UNFIT)), "")
     return [
-        f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
-        cluster_words(scenario),
+        _question(prediction.scenario),
+        _where(prediction.scenario),
         *([prediction.parallel.words()] if prediction.parallel else []),
-        f"{batch_words(scenario)}, {scenario.precision}, fusion {fusion}, {overlap},"
-        f" all-reduce {scenario.algorithm}",
-        *([f"conditions: {conditions}"] if conditions else []),
         *([f"WARNING: {unfit}"] if unfit else []),
     ]
 
@@ -274,7 +250,7 @@ def _that_fit(warnings: Sequence[str], room: int, columns: int) -> tuple[list[st
     """Return the lines of the first warnings that fit, and how many warnings are left out."""
     lines: list[str] = []
     for number, text in enumerate(warnings):
-        own = list(_entry("warning", text, columns))
+        own = list(labelled("warning", text, columns))
         if len(lines) + len(own) > room:
             return lines, len(warnings) - number
         lines += own
@@ -286,17 +262,7 @@ def _last(prediction: Prediction, left: int, columns: int) -> Iterator[str]:
     more = f"{left} more warning{'s' * (left > 1)}, " if left else ""
     sources = len({term.quantity.source for term in prediction.terms})
     words = f"compare, explain, tune; -v: {more}{sources} sources, {len(prediction.notes)} notes"
-    return _entry("next", words, columns)
-
-
-def _entry(label: str, words: str, columns: int) -> Iterator[str]:
-    """Yield words beside their label, folded."""
-    indent = " " * _LABEL_COLUMNS
-    first = f"{label:{_LABEL_COLUMNS}}" if label else ""
-    rest = indent if label else "  "
-    yield from wrap(
-        words, columns, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-    )
+    return labelled("next", words, columns)
 
 
 def _folded(text: str, columns: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
+from perfsim.note import briefs
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -22,18 +24,23 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
 
 __all__ = [
+    "LABEL_COLUMNS",
     "MIN_COLUMNS",
     "PAGE_COLUMNS",
     "PART_NAMES",
     "batch_words",
     "cluster_words",
+    "coloured",
     "command_lines",
     "interval_words",
     "json_text",
+    "labelled",
     "outer_state_words",
+    "page_columns",
     "print_description",
     "print_lines",
     "print_method",
+    "print_notes",
     "print_scenario",
     "print_scenarios",
     "print_table",
@@ -42,6 +49,9 @@ __all__ = [
     "write_json",
 ]
 
+
+LABEL_COLUMNS = 16
+"""Columns of a label that words stand beside."""
 
 PAGE_COLUMNS = 80
 """Columns of what is written for a page of 80 columns, such as a description or a comparison."""
@@ -101,6 +111,50 @@ def json_text(result: dict[str, Any]) -> str:
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """Write ``result`` as JSON to ``path``, whole or not at all."""
     write_text(path, json_text(result) + "\n")
+
+
+def page_columns() -> int:
+    """Return the columns of a screen: those of the terminal, 40 to 80; 80 where it is none."""
+    columns = get_terminal_size().columns if sys.stdout.isatty() else PAGE_COLUMNS
+    return max(MIN_COLUMNS, min(columns, PAGE_COLUMNS))
+
+
+def print_notes(notes: Sequence[str], *, verbose: bool) -> None:
+    """Print the warnings and assumptions among notes, briefly; if asked, all notes in full."""
+    if verbose:
+        print_lines(["", "Notes"], most=PAGE_COLUMNS)
+        print_lines(notes, "  - ", "    ", PAGE_COLUMNS)
+        return
+    print()
+    columns, taken = page_columns(), ", ".join(briefs(notes, "assumption"))
+    lines = [
+        *(line for text in briefs(notes, "warning") for line in labelled("warning", text, columns)),
+        *(labelled("assumed", taken, columns) if taken else ()),
+        *labelled("next", f"-v: {len(notes)} notes", columns),
+    ]
+    for line in lines:
+        print(coloured(spelled(line)))
+
+
+def labelled(label: str, words: str, columns: int) -> Iterator[str]:
+    """Yield words beside their label, folded."""
+    indent = " " * LABEL_COLUMNS
+    first = f"{label:{LABEL_COLUMNS}}" if label else ""
+    rest = indent if label else "  "
+    yield from wrap(
+        words, columns, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def coloured(line: str) -> str:
+    """Return a line with its warning in yellow on a terminal, unless NO_COLOR says otherwise."""
+    plain = os.environ.get("NO_COLOR") or not sys.stdout.isatty()
+    if plain or not line.startswith(_WARNING):
+        return line
+    return f"\x1b[33m{_WARNING}\x1b[0m{line.removeprefix(_WARNING)}"
+
+
+_WARNING = "warning"
 
 
 def print_lines(
