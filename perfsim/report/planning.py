@@ -554,7 +554,7 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
     low, high = _bits(found.low * found.rate), _bits(found.high * found.rate)
     searched = f" ({_predictions(found.predictions)})"
     if found.factor is None:
-        return f"At no bandwidth {found.link} up to {high} {goal}{searched}."
+        return f"At no bandwidth {found.link} up to {high} {goal}: latency is left{searched}."
     if found.factor == found.low:
         return f"From the least bandwidth {found.link} searched, {low}, on {goal}{searched}."
     return (

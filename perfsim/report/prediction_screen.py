@@ -131,7 +131,7 @@ def prediction_lines(
 def _question(scenario: ResolvedScenario) -> str:
     """Say what trains: model and method, batch and precision, and options that are not usual."""
     cls = method_class(scenario.method)
-    usual = cls().in_effect()
+    usual = cls().model_dump()
     options = ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in scenario.options.items()
