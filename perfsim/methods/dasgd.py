@@ -23,6 +23,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.averaging import NOTHING_BETWEEN
 
 
 class Dasgd(Method):
@@ -48,6 +49,7 @@ class Dasgd(Method):
         " Local-SGD, ICASSP, code JYWa/Overlap_Local_SGD@2d711c64 distoptim/OverlapLocalSGD.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = NOTHING_BETWEEN
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"

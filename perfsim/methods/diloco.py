@@ -22,6 +22,7 @@ from perfsim.methods.base import (
 )
 from perfsim.methods.building.cpu_offload import cpu_passes, to_gpu, to_host
 from perfsim.methods.building.outer_step import (
+    OR_RANKS,
     OUTER_UPDATE_PASSES,
     OuterSteps,
     Workers,
@@ -115,6 +116,12 @@ class Diloco(OuterSteps):
         " compression/floating.py"
     )
     published_intervals: ClassVar[Mapping[int, str]] = {100: "INTELLECT-1", 500: "OpenDiLoCo"}
+    levels: ClassVar[str] = (
+        "inside a node (or site) gradients are averaged in every iteration; across nodes first"
+        " ranks all-reduce parameters' differences every interval iterations, then broadcast inside"
+        " a node (with inner fsdp each rank sends its shard across, and none is broadcast)"
+        f"{OR_RANKS}"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if compression == 'none' else 2 * n if compression == 'fp16'"
         " else n + 2 * P * 1024) / interval"

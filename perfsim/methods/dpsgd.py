@@ -56,6 +56,10 @@ class Dpsgd(UpdateAfterWait):
         " BaguaSys/bagua@3e480d29 bagua/torch_api/algorithms/decentralized.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = (
+        "inside a node ranks exchange models as they do across nodes; with topology hierarchical"
+        " or all a node adds up first, and one rank of it exchanges across nodes"
+    )
     wire: ClassVar[str] = "min(2, P - 1) * 4 * n"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"

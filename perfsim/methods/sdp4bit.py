@@ -81,6 +81,11 @@ class Sdp4bit(QuantisedShards):
         "quantization"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        "inside a node gradients go in 8 bits by an all-to-all; across nodes the shares go in 4 bits"
+        " by another; all ranks are one group for weights, and without quantise_gradients for"
+        " gradients too"
+    )
     wire: ClassVar[str] = (
         "(P - 1) / P * ((weight_bits / 8 * n + 4 * P * ceil(ceil(n / P) / weight_block)"
         " if quantise_weights else 4 * n)"

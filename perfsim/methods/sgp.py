@@ -37,6 +37,10 @@ class Sgp(Method):
         " gossiper.py and gossip_sgd.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = (
+        "inside a node gradients are all-reduced and the model is broadcast; across nodes one"
+        " rank sends the model to one other node"
+    )
     wire: ClassVar[str] = "4 * n"
     fusion: ClassVar[str] = "whole"
 

@@ -29,6 +29,7 @@ from perfsim.methods.base import (
 from perfsim.methods.building.averaging import merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.outer_step import (
+    OR_RANKS,
     Inner,
     OuterSteps,
     Workers,
@@ -96,6 +97,11 @@ class StreamingDiloco(OuterSteps):
         " experiments/torchft/diloco/utils.py, distributed/pipeline_parallel.py"
     )
     published_intervals: ClassVar[Mapping[int, str]] = {5: "torchtitan", 20: "torchft"}
+    levels: ClassVar[str] = (
+        "inside a node (or site) FSDP gathers and scatters in every iteration (or what inner says);"
+        " across nodes each rank all-reduces its part of a fragment's differences in its turn"
+        f"{OR_RANKS}"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if wire_bits == 32 else n / 2 if wire_bits == 4"
         " else ceil(rows / P) * P * (4 * ceil(columns / 4) + 4)) / interval"

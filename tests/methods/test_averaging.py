@@ -75,6 +75,21 @@ def test_local_sgd_averages_tensor_by_tensor() -> None:
     )
 
 
+def test_local_sgd_reduces_gradients_inside_the_node_where_asked() -> None:
+    # One bucket of DDP, 2 MB: divided, 4 us and a launch; in the node 2 hops of 1 us and 2 MB at 10
+    # GB/s. Averaging costs what it costs without.
+    between, exchange = times(plans("localsgd", {"local_gradients": True, "interval": 3}, pairs()))
+    assert between == (2, pytest.approx(42 + 0.014 + 0.202))
+    local, averaged = times(plans("localsgd", {"interval": 3}, pairs()))
+    assert exchange[1] - between[1] == pytest.approx(averaged[1] - local[1])
+    # PyTorch's hook with subgroups does the same in between.
+    hook = times(plans("postlocalsgd", {"dense_share": 0, "interval": 3}, pairs()))[0]
+    assert hook == (pytest.approx(2 / 3), pytest.approx(between[1]))
+    # One GPU a node has nothing to reduce inside.
+    alone, plain = (plans("localsgd", {"local_gradients": value}) for value in (True, False))
+    assert times(alone) == times(plain)
+
+
 def test_adpsgd_takes_the_variance_each_time() -> None:
     # After the averaging 4 passes 8 us, 2 launches 20 us, and 4 B by all.
     extra = 0.028 + 9 + 0.028 + 6 + 6e-6

@@ -22,7 +22,7 @@ from perfsim.errors import RequestError
 from perfsim.memory import memory_use
 from perfsim.methods import load_method
 from perfsim.methods.base import LOCAL_ITERATION, Compute, Job, MethodContext, Send
-from perfsim.methods.building.outer_step import INNER_ITERATION
+from perfsim.methods.building.averaging import INNER_ITERATION
 from perfsim.methods.sparseloco import kept_values
 from perfsim.methods.streaming_diloco import fragments_of
 from perfsim.network.cluster import Cluster

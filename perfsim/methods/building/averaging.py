@@ -9,6 +9,7 @@ from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL_ITERATION,
+    ONE_GROUP,
     Compute,
     Group,
     Job,
@@ -20,6 +21,8 @@ from perfsim.methods.base import (
 )
 
 __all__ = [
+    "INNER_ITERATION",
+    "NOTHING_BETWEEN",
     "averages",
     "by_schedule",
     "by_share",
@@ -29,6 +32,12 @@ __all__ = [
     "periodic",
     "with_neighbours",
 ]
+
+INNER_ITERATION = -2
+"""Number of an iteration in which only the ranks of a node or site exchange."""
+
+NOTHING_BETWEEN = f"{ONE_GROUP}; between two exchanges nothing is sent, not inside a node either"
+"""What methods say of both levels (`Method.levels`) whose workers are ranks."""
 
 
 def periodic(interval: int, between: int = LOCAL_ITERATION) -> list[Round]:

@@ -30,8 +30,8 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.buckets import Bucket, fill_up
-from perfsim.fusion.policies import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, block_units
+from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
     LOCAL_ITERATION,
     Compute,
@@ -46,13 +46,14 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket, periodic
+from perfsim.methods.building.averaging import INNER_ITERATION, merged_bucket, periodic
+from perfsim.methods.building.ddp_hooks import ddp_buckets
 from perfsim.methods.building.sharded_parameters import divisor
 from perfsim.methods.building.two_level import uneven_nodes
 from perfsim.methods.fsdp import Fsdp
 
 __all__ = [
-    "INNER_ITERATION",
+    "OR_RANKS",
     "OUTER_UPDATE_PASSES",
     "Inner",
     "OuterSteps",
@@ -63,8 +64,8 @@ __all__ = [
     "pseudo_gradient",
 ]
 
-INNER_ITERATION = -2
-"""Number of an iteration in which only the ranks of a worker exchange."""
+OR_RANKS = "; with worker rank all ranks are one group, and nothing is sent in between"
+"""End of what these methods say of both levels (`Method.levels`)."""
 
 Inner = Literal["ddp", "whole", "fsdp"]
 """How the ranks of a worker average gradients. "ddp": in DDP's buckets, beside the backward pass.
@@ -214,16 +215,13 @@ class OuterSteps(Method):
             if world.gpus_per_node > divisor(world.gpus_per_node):
                 stages = (*stages, Compute(division, "decompress"))
             return [Job("inner", stages, PassPoint("backward", bucket.ready_s))]
-        filled = fill_up(
-            gradients, lambda one: one.size_bytes, DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-        )
         return [
             Job(
                 f"inner {number}",
                 (Send("all_reduce", bucket.size_bytes, group="node"),),
                 PassPoint("backward", bucket.ready_s),
             )
-            for number, bucket in enumerate(filled)
+            for number, bucket in enumerate(ddp_buckets(buckets))
         ]
 
     @property
