@@ -20,6 +20,7 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.cpu_offload import cpu_passes, to_gpu, to_host
 from perfsim.methods.building.outer_step import (
     OR_RANKS,
@@ -27,7 +28,6 @@ from perfsim.methods.building.outer_step import (
     OuterSteps,
     Workers,
     after_update,
-    fp32_bytes,
     outer_update,
     pseudo_gradient,
 )

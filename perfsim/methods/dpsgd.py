@@ -18,6 +18,7 @@ from perfsim.methods.base import (
     Round,
 )
 from perfsim.methods.building.averaging import (
+    fp32_bytes,
     from_first_ranks,
     merged_bucket,
     periodic,
@@ -99,7 +100,7 @@ class Dpsgd(UpdateAfterWait):
         hierarchical = self.topology == "hierarchical"
 
         def room(gradient: Gradient) -> float:
-            return (1 + peers) * gradient.size_bytes
+            return (1 + peers) * fp32_bytes([gradient])
 
         parts = [
             part
@@ -134,5 +135,5 @@ class Dpsgd(UpdateAfterWait):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the fusion buffer, or of one fp32 value a parameter."""
         if self.topology == "all":
-            return sum(gradient.size_bytes for gradient in gradients)
+            return fp32_bytes(gradients)
         return self.buffer_mib * 2**20

@@ -20,7 +20,12 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import INNER_ITERATION, NOTHING_BETWEEN, periodic
+from perfsim.methods.building.averaging import (
+    INNER_ITERATION,
+    NOTHING_BETWEEN,
+    fp32_bytes,
+    periodic,
+)
 from perfsim.methods.building.ddp_hooks import ddp_buckets, hook_jobs
 
 
@@ -94,7 +99,7 @@ class Localsgd(Method):
             kernels = (elementwise(bucket.elements, 2),)
             stages += [
                 Compute(kernels, "compress", earliest="update"),
-                Send("all_reduce", bucket.size_bytes, earliest="update"),
+                Send("all_reduce", fp32_bytes(bucket.gradients), earliest="update"),
                 Compute(kernels, "decompress", earliest="update"),
             ]
         return [Job("average", tuple(stages), PassPoint("backward"), PassPoint("next"))]

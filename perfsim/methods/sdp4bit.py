@@ -82,8 +82,8 @@ class Sdp4bit(QuantisedShards):
     )
     family: ClassVar[str] = "quantisation"
     levels: ClassVar[str] = (
-        "inside a node gradients go in 8 bits by an all-to-all; across nodes the shares go in 4 bits"
-        " by another; all ranks are one group for weights, and without quantise_gradients for"
+        "inside a node gradients go in 8 bits by an all-to-all; across nodes the shares go in 4"
+        " bits by another; all ranks are one group for weights, and without quantise_gradients for"
         " gradients too"
     )
     wire: ClassVar[str] = (

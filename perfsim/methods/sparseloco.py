@@ -25,14 +25,13 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket
+from perfsim.methods.building.averaging import fp32_bytes, merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.outer_step import (
     OR_RANKS,
     OuterSteps,
     Workers,
     after_update,
-    fp32_bytes,
 )
 
 

@@ -26,14 +26,13 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket
+from perfsim.methods.building.averaging import fp32_bytes, merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.outer_step import (
     OR_RANKS,
     Inner,
     OuterSteps,
     Workers,
-    fp32_bytes,
     outer_update,
     pseudo_gradient,
 )

@@ -9,6 +9,8 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from support.averaged import SLOW, mean_ms, pairs, plans, times
 from support.builders import profile
 
@@ -175,3 +177,27 @@ def test_longer_intervals_never_take_longer(name: str) -> None:
 def test_what_stays_in_memory(name: str, options: dict[str, Any], share: float) -> None:
     gradients = profile([(500, 500)] * 2, [0.1, 0.2]).gradients
     assert load_method(name, options).memory_bytes(gradients, 4) == share * 2e6
+
+
+@pytest.mark.parametrize("name", ["cpsgd", "localsgd", "adpsgd", "dasgd", "dpsgd"])
+def test_parameters_stay_fp32_where_gradients_are_sent_in_16_bits(name: str) -> None:
+    wide, narrow = (
+        predict(make_scenario({"model": "resnet50", "gpus": 16, "method": name} | more))
+        for more in ({}, {"reduce_dtype": "bf16"})
+    )
+    assert narrow.communication["bytes_per_gpu"] == wide.communication["bytes_per_gpu"]
+    assert narrow.memory_bytes["method"] == wide.memory_bytes["method"]
+
+
+def test_post_local_sgd_sends_its_gradients_in_16_bits_and_its_models_in_fp32() -> None:
+    # Four nodes of four: half of all iterations send gradients by all, the others in the node; a
+    # quarter of those average the model.
+    found = predict(
+        make_scenario(
+            {"model": "resnet50", "gpus": 16, "method": "postlocalsgd", "reduce_dtype": "bf16"}
+        )
+    )
+    n = 25_557_032
+    gradients = 2 * n * (0.5 * 2 * 15 / 16 + 0.5 * 2 * 3 / 4)
+    models = 4 * n * 0.125 * 2 * 15 / 16
+    assert found.communication["bytes_per_gpu"] == pytest.approx(gradients + models, rel=1e-9)

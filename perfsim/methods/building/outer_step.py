@@ -29,7 +29,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
-from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
@@ -59,7 +58,6 @@ __all__ = [
     "OuterSteps",
     "Workers",
     "after_update",
-    "fp32_bytes",
     "outer_update",
     "pseudo_gradient",
 ]
@@ -251,17 +249,6 @@ class OuterSteps(Method):
         if self.sharded and world.gpus_per_node > 1:
             return Fsdp.model_validate({}).state(_one_node(world), each=each)
         return super().state(world, each=each)
-
-
-def fp32_bytes(gradients: Sequence[Gradient]) -> float:
-    """Return the bytes of one fp32 value a parameter.
-
-    Examples
-    --------
-    >>> fp32_bytes([Gradient("w", (250,), 0.0, 0, value_bytes=2.0)])
-    1000.0
-    """
-    return float(FLOAT * sum(gradient.elements for gradient in gradients))
 
 
 def _one_node(world: MethodContext) -> MethodContext:
