@@ -47,6 +47,9 @@ def notes_of(
             "Time per iteration only: a lossy method may need more iterations than ssgd for the"
             " same accuracy."
         )
+    optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
+    caution = setup.method.caution(optimizer) if cluster.gpus > 1 else ""
+    notes += [caution] if caution else []
     notes += [
         f"No steady state after {timeline.periods} periods: the mean of the last"
         f" {timeline.averaged} is given."

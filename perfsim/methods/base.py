@@ -580,6 +580,13 @@ class Method(BaseModel):
         """Return why the method cannot run on these ranks or this model, or ""."""
         return ""
 
+    def caution(self, optimizer: str) -> str:
+        """Return what makes a prediction of this method with an optimizer doubtful, or "".
+
+        It is a sentence, which a prediction has among its notes.
+        """
+        return ""
+
     def wire_names(self) -> dict[str, float]:
         """Return names that ``wire`` uses besides the options, with their values."""
         return {}

@@ -93,7 +93,7 @@ class Gzccl(Method):
         if self.exchange == "doubling" and not (even and powers):
             return (
                 "needs a power of two of GPUs, as many on every node;"
-                " or set `options` exchange=ring"
+                " or give `options` exchange=ring"
             )
         return ""
 

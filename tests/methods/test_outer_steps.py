@@ -440,7 +440,7 @@ def test_a_node_that_shards_holds_what_fsdp_holds() -> None:
 def test_nodes_as_workers_need_other_nodes() -> None:
     one = Cluster(4, (4,), custom_link("1GB/s,1ms", "x"), custom_link("10GB/s,1us", "x"))
     uneven = replace(one, gpus=5, placement=(3, 2))
-    with pytest.raises(RequestError, match="diloco needs two or more nodes"):
+    with pytest.raises(RequestError, match="diloco needs two or more nodes among ranks"):
         plans("diloco", {}, one)
     assert mean_ms(plans("diloco", {"worker": "rank"}, one)) > 42
     for name, options in (("diloco", {"inner": "fsdp"}), ("streaming_diloco", {"inner": "ddp"})):

@@ -192,7 +192,10 @@ class OuterSteps(Method):
         """Return why the nodes are no workers, or ""."""
         if self.worker == "node" and world.nodes < 2:
             unit = world.node_word
-            return f"needs two or more {unit}s where each {unit} is a worker; set worker=rank"
+            return (
+                f"needs two or more {unit}s among ranks that hold the same weights where each"
+                f" {unit} is a worker; set worker=rank"
+            )
         apart = self.sharded or self.workers(world).group == "across"
         return uneven_nodes(world) if apart else ""
 
