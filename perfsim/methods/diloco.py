@@ -96,6 +96,9 @@ class Diloco(OuterSteps):
     ``inner`` fsdp, ``outer_device`` cpu, ``compression`` int8, ``interval`` 100, `fusion` block, as
     prime sends a block at a time, and `reduce_dtype` bf16.
 
+    With several micro-batches the last alone reduces gradients in a node, as in prime; FSDP gathers
+    its units in each.
+
     Bytes a rank: 2 (N-1)/N x 4 / interval a parameter among N workers, half of it as fp16; as int8
     a quarter and the tables; and what stays in a node. Memory: fp32 copies of old parameters and of
     the outer momentum, 4 bytes a parameter each, where they are on the GPU (a shard of them with

@@ -85,7 +85,8 @@ class StreamingDiloco(OuterSteps):
     on their way; FSDP's gathered units. Left out: how much of the local parameters is kept (alpha,
     which takes the same time for any value); fragments of every so many blocks (the paper's
     strided pattern); parameters of 16 bits, which torchft sends as they are; the quorum and the
-    vote before the outer step; failed exchanges.
+    vote before the outer step; failed exchanges; torchtitan's sums in each micro-batch (here in the
+    last, as `diloco` says).
     """
 
     summary: ClassVar[str] = "DiLoCo by fragments in turn, overlapped with later iterations"
