@@ -973,6 +973,7 @@ class MethodDescription(InventoryItem):
 
     Parameters
     ----------
+    levels : what it exchanges inside a node and what across nodes
     wire : bytes that a rank sends, as a formula in the symbols of ``wire_symbols``
     wire_by_default : the same with the default options
     also_called : other names that are taken for it
@@ -991,6 +992,7 @@ class MethodDescription(InventoryItem):
     memory: str
     left_out: str
     remarks: str
+    levels: str
     wire: str
     wire_by_default: str
     wire_symbols: str

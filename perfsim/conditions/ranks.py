@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 MAX_APART = 256
-"""Iterations between exchanges that are run one by one; those without any message count once."""
+"""Iterations before an exchange that are run one by one with it; those without any message count
+once. Where there are more between two exchanges, the others count at their mean by themselves: how
+long ranks wait at an exchange grows with the root of their number, so that little is missing."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -64,18 +66,12 @@ def exchanges(jobs: Sequence[Job], nodes: int) -> bool:
     )
 
 
-def merge_rounds(
-    rounds: Sequence[Round], exchanging: Callable[[int], bool], field: str = "jitter"
-) -> list[Joined]:
+def merge_rounds(rounds: Sequence[Round], exchanging: Callable[[int], bool]) -> list[Joined]:
     """Put rounds that exchange nothing into the one that exchanges after them.
 
     Where their number is not a multiple of that of exchanges, some exchanges come after fewer and
-    some after more, so that the mean is right. ``field`` is what asks for it.
-
-    Raises
-    ------
-    RequestError
-        If there are too many for each exchange to run them one by one.
+    some after more, so that the mean is right. Where there are more than `MAX_APART` for each
+    exchange, and ranks of a node exchange in them, the others stay a round of their own.
 
     Examples
     --------
@@ -89,7 +85,7 @@ def merge_rounds(
         if not any(exchanging(iteration) for iteration in one.iterations):
             apart = one
             continue
-        joined += [_plain(one)] if apart is None else _after(apart, one, field)
+        joined += [_plain(one)] if apart is None else _after(apart, one)
         apart = None
     return joined + ([] if apart is None else [_plain(apart)])
 
@@ -98,34 +94,31 @@ def _plain(one: Round) -> Joined:
     return Joined(one, (1,) * len(one.iterations))
 
 
-def _after(apart: Round, one: Round, field: str) -> list[Joined]:
+def _after(apart: Round, one: Round) -> list[Joined]:
     each = apart.count * len(apart.iterations) / one.count
     few = floor(each + _NEGLIGIBLE)
     shares = {few: 1.0 - (each - few), few + 1: each - few}
-    joined = []
+    joined, left = [], 0.0
     for count, share in shares.items():
         if share <= _NEGLIGIBLE:
             continue
-        before, repeats = _iterations(apart, count, field)
+        before, repeats = _iterations(apart, count)
+        left += one.count * share * (count - sum(repeats))
         whole = Round((*before, *one.iterations), one.count * share)
         joined.append(Joined(whole, (*repeats, *(1,) * len(one.iterations))))
+    if left:
+        joined.insert(0, _plain(Round(apart.iterations, left / len(apart.iterations))))
     return joined
 
 
-def _iterations(apart: Round, count: int, field: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return ``count`` iterations in a row, and how many times each is run."""
+def _iterations(apart: Round, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the last of ``count`` iterations before an exchange, and how often each is run."""
     if count == 0:
         return (), ()
     if apart.iterations == (LOCAL_ITERATION,):
         return (LOCAL_ITERATION,), (count,)
-    if count > MAX_APART:
-        raise RequestError(
-            field,
-            f"{count} iterations between two exchanges are too many to follow, at most"
-            f" {MAX_APART}; set a shorter interval.",
-        )
-    kinds = apart.iterations
-    return tuple(kinds[at % len(kinds)] for at in range(count)), (1,) * count
+    kinds, followed = apart.iterations, min(count, MAX_APART)
+    return tuple(kinds[at % len(kinds)] for at in range(followed)), (1,) * followed
 
 
 def rounds_under(
@@ -158,16 +151,15 @@ def joined_rounds(
     method: Method,
     build: Callable[[Round], CostedGraph],
     exchanging: Callable[[int], bool],
-    field: str = "jitter",
 ) -> list[CostedGraph]:
     """Build a method's rounds where it counts at which moment an iteration exchanges.
 
-    Iterations without exchange come in one graph with the one after them that exchanges. ``field``
-    is what asks for it; the other parameters are those of `rounds_under`.
+    Iterations without exchange come in one graph with the one after them that exchanges. The
+    parameters are those of `rounds_under`.
     """
     return [
         under(build(one.round), conditions, one.repeats)
-        for one in merge_rounds(method.rounds(), exchanging, field)
+        for one in merge_rounds(method.rounds(), exchanging)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.ranks import OTHER_RANK, sample
+from perfsim.conditions.ranks import MAX_APART, OTHER_RANK, sample
 from perfsim.conditions.spec import Conditions, label, parse_straggler
 from perfsim.note import warning
 from perfsim.schedule.costed_graph import CostedGraph
@@ -217,7 +217,13 @@ def _jitter_notes(
         for costed in rounds
         if costed.calls and not meets_all(costed.graph, conditions.ranks)
     ]
-    if some:
+    if some and any(len(costed.begins) > MAX_APART for costed in rounds):
+        notes.append(
+            f"Of the iterations between two exchanges {MAX_APART} are drawn together with the"
+            " exchange after them, the others at their mean: what is waited for at an exchange"
+            " grows with the root of their number, and comes out that much too short."
+        )
+    elif some:
         warm_up = sample(some[0])[1]
         notes.append(
             "A GPU waits for those that it exchanges with only: the mean over all GPUs, after"

@@ -19,7 +19,13 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import averages, by_schedule, merged_bucket, periodic
+from perfsim.methods.building.averaging import (
+    NOTHING_BETWEEN,
+    averages,
+    by_schedule,
+    merged_bucket,
+    periodic,
+)
 
 
 class Adpsgd(Method):
@@ -46,6 +52,7 @@ class Adpsgd(Method):
         " as pytorch/pytorch@03e7531c torch/distributed/algorithms/model_averaging/utils.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = NOTHING_BETWEEN
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (n + 1) / interval"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"

@@ -24,6 +24,7 @@ from perfsim.simulate.task import COMPUTE, Shared
 __all__ = [
     "FAMILIES",
     "LOCAL_ITERATION",
+    "ONE_GROUP",
     "SET",
     "Axis",
     "Compute",
@@ -74,6 +75,9 @@ many neighbouring ranks, all such groups at once. (count, stride): ``count`` ran
 ``stride`` apart, all such groups at once. All of these are among the ranks that hold the same
 weights; an `Axis` is another group.
 """
+
+ONE_GROUP = "all ranks are one group, inside a node and across nodes"
+"""What a method says of both levels (`Method.levels`) that has no collective of its own for one."""
 
 LOCAL_ITERATION = -1
 """Number of an iteration in which nothing is exchanged."""
@@ -440,6 +444,8 @@ class Method(BaseModel):
 
     - ``summary``: one line; ``citation``: paper and code; ``family``: one of ``FAMILIES``
     - ``wire``: the bytes sent, see below
+    - ``levels``: what is exchanged inside a node and what across nodes; where a node may be a site,
+      it says so
     - ``fusion``: the policy used when the user chooses none
     - ``lossy``: whether it changes what is learnt, so that time alone cannot rank it
     - ``over_text``: defaults of options that its paper takes for models over text instead
@@ -474,6 +480,7 @@ class Method(BaseModel):
     citation: ClassVar[str]
     family: ClassVar[str]
     wire: ClassVar[str]
+    levels: ClassVar[str] = ONE_GROUP
     fusion: ClassVar[str] = "size"
     lossy: ClassVar[bool] = True
     over_text: ClassVar[Mapping[str, Any]] = {}
@@ -571,6 +578,13 @@ class Method(BaseModel):
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""
+        return ""
+
+    def caution(self, optimizer: str) -> str:
+        """Return what makes a prediction of this method with an optimizer doubtful, or "".
+
+        It is a sentence, which a prediction has among its notes.
+        """
         return ""
 
     def wire_names(self) -> dict[str, float]:

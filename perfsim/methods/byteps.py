@@ -59,6 +59,10 @@ class Byteps(Method):
         " 3rdparty/ps-lite src/zmq_van.h (RecvMsg), bytedance/byteps issue 237"
     )
     family: ClassVar[str] = "dense"
+    levels: ClassVar[str] = (
+        "inside a node NCCL reduce-scatters and all-gathers each part; across nodes the shares"
+        " are pushed to servers and pulled"
+    )
     wire: ClassVar[str] = PUSH_PULL
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False

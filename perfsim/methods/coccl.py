@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.base import ONE_GROUP, JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building import compressed_collectives as compressed
 from perfsim.methods.building.compressed_collectives import Codec, Fused, Separate, largest_message
 
@@ -58,6 +58,10 @@ class Coccl(Method):
     )
     family: ClassVar[str] = "beyond one cluster"
     decides: ClassVar[bool] = True
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with recipe triple_shot, which auto may take, an all-to-all inside a node"
+        " and one across nodes come first"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * 4 * n if 4 * n < threshold else"
         " 2 * (P - 1) * ceil(ceil(n / P) / group) * (group * bits / 8 + 4)"

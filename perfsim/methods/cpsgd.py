@@ -19,7 +19,7 @@ from perfsim.methods.base import (
     Round,
 )
 from perfsim.methods.bsp import Bsp
-from perfsim.methods.building.averaging import averages, periodic
+from perfsim.methods.building.averaging import NOTHING_BETWEEN, averages, periodic
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
@@ -53,6 +53,7 @@ class Cpsgd(Method):
         " vineeths96/Gradient-Compression@e5b61b1e trainer.py and reducer.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = NOTHING_BETWEEN
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"

@@ -23,6 +23,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.averaging import NOTHING_BETWEEN, fp32_bytes
 
 
 class Dasgd(Method):
@@ -48,6 +49,7 @@ class Dasgd(Method):
         " Local-SGD, ICASSP, code JYWa/Overlap_Local_SGD@2d711c64 distoptim/OverlapLocalSGD.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = NOTHING_BETWEEN
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n / interval"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"
@@ -81,7 +83,7 @@ class Dasgd(Method):
         for number, bucket in enumerate(buckets):
             pack = Compute((elementwise(bucket.elements, 4, 2),), "compress")
             merge = elementwise(bucket.elements, 5, 2 * len(bucket.gradients))
-            stages: tuple[JobStage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
+            stages: tuple[JobStage, ...] = (pack, Send("all_reduce", fp32_bytes(bucket.gradients)))
             after = (Compute((merge,), "decompress"),)
             jobs.append(Job(f"{number}", stages, PassPoint("forward"), merges, after=after))
         return jobs
@@ -101,4 +103,4 @@ class Dasgd(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the buffer: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

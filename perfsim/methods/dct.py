@@ -53,6 +53,10 @@ class Dct(Method):
         " Networks: Dynamic Communication Thresholding, Algorithm 1, figure 1, section 3.3; no code"
     )
     family: ClassVar[str] = "sparsification"
+    levels: ClassVar[str] = (
+        "inside a node nothing is added up; across nodes each GPU pushes and pulls by itself;"
+        " with exchange all_gather all ranks are one group"
+    )
     wire: ClassVar[str] = (
         "8 * k + ((P - 1) * (4 * n if pull == 'parameters' else 0) - 8 * k) * max(P - servers, 0)"
         " / (P * P + min(servers, P) * (P - 2)) if exchange == 'servers' else (P - 1) * 8 * k"

@@ -64,6 +64,7 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         "method": own,
         "summary": cls.summary,
         **sections(inspect.getdoc(cls) or ""),
+        "levels": cls.levels,
         "wire": cls.wire,
         "wire_by_default": by_default(cls),
         "wire_symbols": _WIRE_SYMBOLS,

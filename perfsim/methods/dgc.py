@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
+    ONE_GROUP,
     SET,
     Compute,
     JobStage,
@@ -83,6 +84,10 @@ class Dgc(Method):
         " zhuangwang93/mergeComp@82bc96c3 mergeComp_dl/torch/compressor/pooldgc.py"
     )
     family: ClassVar[str] = "sparsification"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with exchange all_reduce or all_reduce_union pairs are added up by"
+        " doubling, first inside a node, then across nodes"
+    )
     wire: ClassVar[str] = (
         f"(P - 1) * {_PAIR_BYTES} * k if exchange == 'all_gather' else"
         f" {worst_case(_PAIR_BYTES)} if exchange == 'all_reduce' else {union_estimate(_PAIR_BYTES)}"

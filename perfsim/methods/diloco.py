@@ -20,13 +20,14 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.cpu_offload import cpu_passes, to_gpu, to_host
 from perfsim.methods.building.outer_step import (
+    OR_RANKS,
     OUTER_UPDATE_PASSES,
     OuterSteps,
     Workers,
     after_update,
-    fp32_bytes,
     outer_update,
     pseudo_gradient,
 )
@@ -95,6 +96,9 @@ class Diloco(OuterSteps):
     ``inner`` fsdp, ``outer_device`` cpu, ``compression`` int8, ``interval`` 100, `fusion` block, as
     prime sends a block at a time, and `reduce_dtype` bf16.
 
+    With several micro-batches the last alone reduces gradients in a node, as in prime; FSDP gathers
+    its units in each.
+
     Bytes a rank: 2 (N-1)/N x 4 / interval a parameter among N workers, half of it as fp16; as int8
     a quarter and the tables; and what stays in a node. Memory: fp32 copies of old parameters and of
     the outer momentum, 4 bytes a parameter each, where they are on the GPU (a shard of them with
@@ -115,6 +119,12 @@ class Diloco(OuterSteps):
         " compression/floating.py"
     )
     published_intervals: ClassVar[Mapping[int, str]] = {100: "INTELLECT-1", 500: "OpenDiLoCo"}
+    levels: ClassVar[str] = (
+        "inside a node (or site) gradients are averaged in every iteration; across nodes first"
+        " ranks all-reduce parameters' differences every interval iterations, then broadcast inside"
+        " a node (with inner fsdp each rank sends its shard across, and none is broadcast)"
+        f"{OR_RANKS}"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if compression == 'none' else 2 * n if compression == 'fp16'"
         " else n + 2 * P * 1024) / interval"

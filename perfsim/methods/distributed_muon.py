@@ -26,8 +26,8 @@ class DistributedMuon(DenseBuckets):
     smallest shape. Where shapes differ among the P, each is broadcast, all at once; that is priced
     as one all-gather of as many bytes. All ranks are one group.
 
-    Set `optimizer` muon. With another, its step is shared out as if what passes over the parameters
-    do not explain were Newton-Schulz.
+    Set `optimizer` muon. With another, which a prediction says, its step is shared out as if what
+    passes over the parameters do not explain were Newton-Schulz.
 
     Bytes a rank: 2 (P-1)/P x 4 a parameter for gradients, and (P-1)/P x 4 a value of Muon's
     matrices, padding included.
@@ -42,6 +42,16 @@ class DistributedMuon(DenseBuckets):
         " KellerJordan/Muon@857d1adc muon.py (MuonWithAuxAdam.step)"
     )
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n + (P - 1) * 4 * n"
+    needs: ClassVar[str] = "`optimizer` muon"
+
+    def caution(self, optimizer: str) -> str:
+        """Return that the update is not Muon's, if so."""
+        if optimizer == "muon":
+            return ""
+        return (
+            "distributed_muon divides the step of Muon among the GPUs, and this update is that of"
+            f" {optimizer}; give `optimizer` muon."
+        )
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the all-reduces, and the gathers after the update."""

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
+    ONE_GROUP,
     Compute,
     Group,
     Job,
@@ -72,6 +73,10 @@ class DistributedOptimizer(Method):
         " megatron/core/optimizer/clip_grads.py, megatron/training/arguments.py"
     )
     family: ClassVar[str] = "dense"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with instances neighbours scatter and gather, inside a node if as many"
+        " ranks have a copy, and shares are all-reduced across nodes"
+    )
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
     lossy: ClassVar[bool] = False
 

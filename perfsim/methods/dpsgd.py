@@ -18,6 +18,7 @@ from perfsim.methods.base import (
     Round,
 )
 from perfsim.methods.building.averaging import (
+    fp32_bytes,
     from_first_ranks,
     merged_bucket,
     periodic,
@@ -56,6 +57,10 @@ class Dpsgd(UpdateAfterWait):
         " BaguaSys/bagua@3e480d29 bagua/torch_api/algorithms/decentralized.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = (
+        "inside a node ranks exchange models as they do across nodes; with topology hierarchical"
+        " or all a node adds up first, and one rank of it exchanges across nodes"
+    )
     wire: ClassVar[str] = "min(2, P - 1) * 4 * n"
     fusion: ClassVar[str] = "whole"
     interval_option: ClassVar[str] = "interval"
@@ -95,7 +100,7 @@ class Dpsgd(UpdateAfterWait):
         hierarchical = self.topology == "hierarchical"
 
         def room(gradient: Gradient) -> float:
-            return (1 + peers) * gradient.size_bytes
+            return (1 + peers) * fp32_bytes([gradient])
 
         parts = [
             part
@@ -130,5 +135,5 @@ class Dpsgd(UpdateAfterWait):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the fusion buffer, or of one fp32 value a parameter."""
         if self.topology == "all":
-            return sum(gradient.size_bytes for gradient in gradients)
+            return fp32_bytes(gradients)
         return self.buffer_mib * 2**20

@@ -9,7 +9,16 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Group, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.base import (
+    ONE_GROUP,
+    Compute,
+    Group,
+    JobStage,
+    Method,
+    MethodContext,
+    OnlyWith,
+    Send,
+)
 from perfsim.methods.building.quantise import STREAM, QuantisedExchange, gathered_from_all
 
 _HEADER = 32
@@ -44,6 +53,10 @@ class Eightbit(Method):
         " centralized_low_precision_synchronous.rs and kernels/bagua_kernels.cu"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with exchange two_step (hierarchical) fp32 sums inside a node, bytes across"
+        " nodes"
+    )
     wire: ClassVar[str] = (
         "(P - 1) * (n + 4) if exchange == 'all_gather' else 2 * (P - 1) / P * n + 64 * (P - 1)"
     )

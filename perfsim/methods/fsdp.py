@@ -14,6 +14,7 @@ from perfsim.compute.software import is_newest
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
+    ONE_GROUP,
     Group,
     Job,
     Method,
@@ -98,6 +99,10 @@ class Fsdp(Method):
         " PyTorch 2.13 torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
     )
     family: ClassVar[str] = "dense"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with shard hybrid units are gathered and scattered inside a node, and"
+        " shares of gradients all-reduced across nodes"
+    )
     wire: ClassVar[str] = (
         "2 * (1 - 1 / (shards or P)) * 4 * n + 2 * (1 / (shards or P) - 1 / P) * 4 * n"
     )

@@ -47,6 +47,10 @@ class Gzccl(Method):
         " src/cuSZp_entry_1D_f32.cu, README, python/example-torch.py"
     )
     family: ClassVar[str] = "beyond one cluster"
+    levels: ClassVar[str] = (
+        "inside a node come the first steps of the doubling, across nodes the others; with"
+        " exchange ring all ranks are one group"
+    )
     wire: ClassVar[str] = "log2(P) * 4 * n / ratio"
     needs: ClassVar[str] = "a GPU-aware MPI with it"
 
@@ -89,7 +93,7 @@ class Gzccl(Method):
         if self.exchange == "doubling" and not (even and powers):
             return (
                 "needs a power of two of GPUs, as many on every node;"
-                " or set `options` exchange=ring"
+                " or give `options` exchange=ring"
             )
         return ""
 

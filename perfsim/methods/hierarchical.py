@@ -35,6 +35,10 @@ class Hierarchical(DenseBuckets):
         " BlueConnect: Decomposing All-Reduce for Deep Learning on Heterogeneous Network"
         " Hierarchy, MLSys (abstract)"
     )
+    levels: ClassVar[str] = (
+        "inside a node gradients are reduce-scattered and all-gathered; across nodes the shares"
+        " are all-reduced"
+    )
 
     across: Literal["all_reduce", "split"] = Field(
         "all_reduce", description="between nodes: one call, or a reduce-scatter and an all-gather"

@@ -12,6 +12,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import HYBRID_ZERO_BUCKET_BYTES
 from perfsim.methods.base import (
+    ONE_GROUP,
     Compute,
     Group,
     Job,
@@ -71,6 +72,10 @@ class HybridZero(Method):
         " internlm/core/communication/utils.py"
     )
     family: ClassVar[str] = "dense"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with shards each so many neighbours broadcast parameters, inside a node if"
+        " it has as many GPUs, and gradients still go across nodes"
+    )
     wire: ClassVar[str] = "3 * (P - 1) / P * 4 * n"
     fusion: ClassVar[str] = "hybrid_zero"
     lossy: ClassVar[bool] = False

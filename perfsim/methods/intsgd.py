@@ -23,6 +23,9 @@ mean, root and quotients are single values."""
 _MAXIMUM = (3.0, 2)
 """Passes and launches of the largest magnitude."""
 
+_NARROW, _LARGEST = 8, 128
+"""Bits of a narrow integer, and the largest magnitude that a sum of them may have."""
+
 
 class Intsgd(Method):
     """Sends gradients as 8-bit integers by one all-reduce after the backward pass.
@@ -35,7 +38,7 @@ class Intsgd(Method):
     authors: the largest magnitude (3 passes) is all-reduced first, and the host waits for it.
     ``rounding`` is deterministic in the authors' run of ResNet-18 and random in that of an LSTM;
     ``bits`` 32 hardly ever clamps; 8 bits leave integers from -2 to 1 on 64 ranks, and zeros alone
-    beyond 128, where the time is right and nothing is learnt.
+    beyond 128, which is refused.
 
     Bytes a rank: 2 (P-1)/P a parameter, or 2 (P-1)/P x 4 with 32 bits; 8 (P-1)/P more for the
     heuristic scale.
@@ -61,6 +64,15 @@ class Intsgd(Method):
     scale: Literal["adaptive", "heuristic"] = Field(
         "adaptive", description="from sums of earlier iterations, or from the largest magnitude"
     )
+
+    def refusal(self, world: MethodContext) -> str:
+        """Return that integers of 8 bits leave nothing to add up among so many ranks, if so."""
+        if self.bits > _NARROW or world.ranks <= _LARGEST:
+            return ""
+        return (
+            f"clamps integers of 8 bits to +-{_LARGEST}/P so that their sums fit, which leaves"
+            f" zeros on {world.ranks} GPUs; give `options` bits=32, or at most {_LARGEST} GPUs"
+        )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return packing, rounding, the all-reduce, and what is made of the sums."""

@@ -55,6 +55,10 @@ class Mstopk(Method):
         " byteps/torch/mergeComp/communicator/ddp_allgather_twolayer.py, memory/topk.py (layers)"
     )
     family: ClassVar[str] = "sparsification"
+    levels: ClassVar[str] = (
+        "inside a node gradients are reduce-scattered and pairs gathered; across nodes the pairs"
+        " of each share are; with exchange all_gather all ranks are one group"
+    )
     wire: ClassVar[str] = "(P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")

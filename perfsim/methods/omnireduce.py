@@ -56,6 +56,10 @@ class Omnireduce(Method):
         " sands-lab/omnireduce-experiments@a2bdc80 benchmark/benchmark.py"
     )
     family: ClassVar[str] = "sparsification"
+    levels: ClassVar[str] = (
+        "inside a node NCCL reduces to one GPU and broadcasts the sum; across nodes that GPU"
+        " streams blocks; with inside apart each GPU streams its own"
+    )
     wire: ClassVar[str] = (
         "ceil(n / block_size) * 4 * (block_size + 1) * (block_density"
         " if aggregators == 'dedicated' else (P - 1) / P * (block_density"

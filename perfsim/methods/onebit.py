@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.base import ONE_GROUP, JobStage, Method, MethodContext, OnlyWith
 from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
@@ -57,6 +57,9 @@ class Onebit(Method):
         " between nodes: zhuangwang93/Espresso@a0294e3a ddp_hipress.py"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with exchange between_nodes fp32 sums inside a node, bits across nodes"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * 4 * n if exchange == 'between_nodes' and n < least else"
         f" (P - 1) * ({SIGN_WIRE} + 8)"

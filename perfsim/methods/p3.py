@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, Method, MethodContext, Send
+from perfsim.methods.base import ONE_GROUP, Job, Method, MethodContext, Send
 from perfsim.methods.building.layerwise import crossing_jobs
 from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_whole, too_many
 
@@ -36,6 +36,9 @@ class P3(Method):
         " ps-lite/include/ps/internal/threadsafe_queue.h"
     )
     family: ClassVar[str] = "dense"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}: servers stand on the nodes, whose GPUs add up by NCCL before they push"
+    )
     wire: ClassVar[str] = PUSH_PULL
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False

@@ -8,9 +8,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint, Round
+from perfsim.methods.base import Job, Method, MethodContext, Round
 from perfsim.methods.building.averaging import averages, by_share, merged_bucket
-from perfsim.methods.building.ddp_hooks import dense_hook
+from perfsim.methods.building.ddp_hooks import hook_jobs
 
 DENSE, LOCAL, AVERAGED = 0, 1, 2
 """Iterations: gradients reduced by all ranks; not; not, and models averaged after the update."""
@@ -39,6 +39,11 @@ class Postlocalsgd(Method):
         " model_averaging/averagers.py; epfml/LocalSGD-Code@24410694 distributed_code/README.md"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = (
+        "inside a node (or site) gradients are all-reduced in every iteration (not in the second"
+        " phase without local_gradients); across nodes they are in the first phase, then models"
+        " are averaged every interval iterations"
+    )
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n * (dense_share + (1 - dense_share) / interval)"
     interval_option: ClassVar[str] = "interval"
     published_intervals: ClassVar[Mapping[int, str]] = {4: "PyTorch"}
@@ -58,18 +63,11 @@ class Postlocalsgd(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the buckets' all-reduces, among all ranks or in the node, and the averaging."""
-        groups: tuple[Group, ...] = ("all",)
-        if iteration != DENSE:
-            groups = ("node",) if self.local_gradients and world.gpus_per_node > 1 else ()
-        reduced = [
-            Job(
-                f"{number}",
-                tuple(dense_hook(bucket, group)),
-                PassPoint("backward", bucket.ready_s),
-            )
-            for number, bucket in enumerate(buckets)
-            for group in groups
-        ]
+        reduced: list[Job] = []
+        if iteration == DENSE:
+            reduced = hook_jobs(buckets)
+        elif self.local_gradients and world.gpus_per_node > 1:
+            reduced = hook_jobs(buckets, "node")
         return reduced + (averages([merged_bucket(buckets)]) if iteration == AVERAGED else [])
 
     @property

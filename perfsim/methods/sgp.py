@@ -11,7 +11,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.averaging import merged_bucket, neighbours
+from perfsim.methods.building.averaging import fp32_bytes, merged_bucket, neighbours
 
 
 class Sgp(Method):
@@ -37,6 +37,10 @@ class Sgp(Method):
         " gossiper.py and gossip_sgd.py"
     )
     family: ClassVar[str] = "fewer exchanges"
+    levels: ClassVar[str] = (
+        "inside a node gradients are all-reduced and the model is broadcast; across nodes one"
+        " rank sends the model to one other node"
+    )
     wire: ClassVar[str] = "4 * n"
     fusion: ClassVar[str] = "whole"
 
@@ -45,11 +49,11 @@ class Sgp(Method):
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the exchange, and the jobs that keep a node's ranks equal."""
         whole = merged_bucket(buckets)
-        n, tensors, size = whole.elements, len(whole.gradients), whole.size_bytes
+        n, tensors, size = whole.elements, len(whole.gradients), fp32_bytes(whole.gradients)
         within: list[Job] = []
         if world.gpus_per_node > 1:
             grads = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="backward")
-            reduce = Send("all_reduce", size, earliest="backward", group="node")
+            reduce = Send("all_reduce", whole.size_bytes, earliest="backward", group="node")
             within.append(Job("gradients", (grads, reduce), PassPoint("backward")))
             flat = Compute((elementwise(n, 2),), "compress")
             spread = (flat, Send("broadcast", size, group="node"))
@@ -73,4 +77,4 @@ class Sgp(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of three copies of the model: three fp32 values a parameter."""
-        return 3 * sum(gradient.size_bytes for gradient in gradients)
+        return 3 * fp32_bytes(gradients)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.base import ONE_GROUP, Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.majority_vote import Voting
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
@@ -51,6 +51,10 @@ class Signsgd(Voting):
         " deepspeed/runtime/comm/nccl.py"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with exchange server fp32 sums inside a node, bits across nodes to rank 0"
+        " and back"
+    )
     wire: ClassVar[str] = (
         f"(P - 1) * {SIGN_WIRE} if exchange == 'all_gather'"
         f" else (2 if exchange == 'two_step' else P + 1) * (P - 1) / P * {SIGN_WIRE}"

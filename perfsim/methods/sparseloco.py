@@ -25,9 +25,14 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket
+from perfsim.methods.building.averaging import fp32_bytes, merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
-from perfsim.methods.building.outer_step import OuterSteps, Workers, after_update, fp32_bytes
+from perfsim.methods.building.outer_step import (
+    OR_RANKS,
+    OuterSteps,
+    Workers,
+    after_update,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,11 @@ class Sparseloco(OuterSteps):
         " aten/src/ATen/native/TensorAdvancedIndexing.cpp (no commit stored)"
     )
     published_intervals: ClassVar[Mapping[int, str]] = {15: "CCLoco", 30: "templar"}
+    levels: ClassVar[str] = (
+        "inside a node (or site) gradients are averaged in every iteration; across nodes first"
+        " ranks gather the largest changes every interval iterations, then broadcast their mean"
+        f" inside a node{OR_RANKS}"
+    )
     wire: ClassVar[str] = (
         "(P - 1 if exchange == 'all_gather' else 1) * (n * min(topk, chunk ** 2) / chunk ** 2"
         " * (index_bits + value_bits) / 8 + (20 if value_bits < 32 else 0)) / interval"

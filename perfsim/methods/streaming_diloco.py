@@ -26,13 +26,13 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket
+from perfsim.methods.building.averaging import fp32_bytes, merged_bucket
 from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.outer_step import (
+    OR_RANKS,
     Inner,
     OuterSteps,
     Workers,
-    fp32_bytes,
     outer_update,
     pseudo_gradient,
 )
@@ -85,7 +85,8 @@ class StreamingDiloco(OuterSteps):
     on their way; FSDP's gathered units. Left out: how much of the local parameters is kept (alpha,
     which takes the same time for any value); fragments of every so many blocks (the paper's
     strided pattern); parameters of 16 bits, which torchft sends as they are; the quorum and the
-    vote before the outer step; failed exchanges.
+    vote before the outer step; failed exchanges; torchtitan's sums in each micro-batch (here in the
+    last, as `diloco` says).
     """
 
     summary: ClassVar[str] = "DiLoCo by fragments in turn, overlapped with later iterations"
@@ -96,6 +97,11 @@ class StreamingDiloco(OuterSteps):
         " experiments/torchft/diloco/utils.py, distributed/pipeline_parallel.py"
     )
     published_intervals: ClassVar[Mapping[int, str]] = {5: "torchtitan", 20: "torchft"}
+    levels: ClassVar[str] = (
+        "inside a node (or site) FSDP gathers and scatters in every iteration (or what inner says);"
+        " across nodes each rank all-reduces its part of a fragment's differences in its turn"
+        f"{OR_RANKS}"
+    )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * (4 * n if wire_bits == 32 else n / 2 if wire_bits == 4"
         " else ceil(rows / P) * P * (4 * ceil(columns / 4) + 4)) / interval"

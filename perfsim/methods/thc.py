@@ -69,6 +69,10 @@ class Thc(InStep):
         " traced in PyTorch 2.13), common/core_loops.cc, common/operations.cc, server/server.cc"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        "inside a node nothing is added up, and pulled shares are all-gathered; across nodes each"
+        " GPU pushes and pulls its share"
+    )
     wire: ClassVar[str] = (
         "(1 - max(P - servers, 0) / (P * P + min(servers, P) * (P - 2)))"
         " * ((n // slice_values * slice_values + 2 ** ceil(log2(n % slice_values))) / 2"

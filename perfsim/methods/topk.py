@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.base import ONE_GROUP, Compute, JobStage, Method, MethodContext, OnlyWith
 from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import (
     Decoding,
@@ -48,6 +48,10 @@ class Topk(Method):
         " hclhkbu/GaussianK-SGD@3da1fb3b compression.py, TopKCompressor; sands-lab/grace@fd3a7f4"
     )
     family: ClassVar[str] = "sparsification"
+    levels: ClassVar[str] = (
+        f"{ONE_GROUP}; with exchange all_reduce pairs are added up by doubling, first inside a"
+        " node, then across nodes"
+    )
     wire: ClassVar[str] = f"(P - 1) * 8 * k if exchange == 'all_gather' else {worst_case('8')}"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")

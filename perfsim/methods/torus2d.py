@@ -40,6 +40,10 @@ class Torus2d(DenseBuckets):
         " Distributed SGD), arXiv 1811.05233 (abstract); phases: horovod/horovod@2626dc87"
         " horovod/common/ops/nccl_operations.cc (NCCLTorusAllreduce), runner/launch.py"
     )
+    levels: ClassVar[str] = (
+        "inside rows of neighbours, which may be nodes, gradients are reduce-scattered and"
+        " all-gathered; across rows the shares are all-reduced"
+    )
 
     grid: Literal["square", "node"] = Field(
         "square", description="grid as square as possible, or a node a row"

@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import HeldState, Job, JobStage, MethodContext, PassPoint, Round
-from perfsim.methods.building.averaging import by_share
+from perfsim.methods.building.averaging import NOTHING_BETWEEN, by_share
 from perfsim.methods.building.one_bit_optimizer import (
     DENSE,
     DENSE_WIRE,
@@ -105,6 +105,7 @@ class ZeroOneAdam(OneBitOptimizer):
         " deepspeedai/DeepSpeedExamples@45b4b715 training/bing_bert/01_adam/nccl/"
         "deepspeed_bsz4k_01adam_config_seq128_nccl.json, bert_large.json"
     )
+    levels: ClassVar[str] = NOTHING_BETWEEN
     wire: ClassVar[str] = f"dense_share * {DENSE_WIRE} + one_bit_share * ({ONE_BIT_WIRE})"
     buffers: ClassVar[int] = 1
     interval_option: ClassVar[str] = "local_step_clipper"

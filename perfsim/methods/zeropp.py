@@ -140,6 +140,10 @@ class Zeropp(QuantisedShards):
         "comm/coalesced_collectives.py, csrc/quantization/swizzled_quantize.cu, quant_reduce.cu"
     )
     family: ClassVar[str] = "quantisation"
+    levels: ClassVar[str] = (
+        "inside a node parameters are gathered again and gradients go in 4 bits by an all-to-all;"
+        " across nodes the shares go by another, and the first gathers by all ranks as one group"
+    )
     wire: ClassVar[str] = (
         "(P - 1) / P * (((n + 4 * P * ceil(ceil(n / P) / 8000) if n > persistence_threshold"
         " else 4 * n) if quantise_weights else 4 * n)"

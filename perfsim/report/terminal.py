@@ -294,6 +294,7 @@ def print_method(method: MethodDescription) -> None:
     facts = {name: fact for name, fact in facts.items() if fact}
     print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE_COLUMNS)
     _section("what is sent", method.what_is_sent)
+    _section("inside a node and across nodes", f"{method.levels[:1].upper()}{method.levels[1:]}.")
     _section("when, by which calls and kernels", method.kernels)
     _section("bytes a rank", method.bytes_a_rank)
     print_lines([f"by default {method.wire_by_default}"], "  ", "    ", PAGE_COLUMNS)

@@ -90,11 +90,11 @@ def _build(
         return _stages_or_whole(setup, scheduler, fuse, cache=cache)
     others = tuple(
         most_frequent(
-            _stages_or_whole(job, _schedule_method, job.policy.fuse, shared=True, joins="beside")
+            _stages_or_whole(job, _schedule_method, job.policy.fuse, shared=True, joins=True)
         )
         for job in setup.beside
     )
-    rounds = _stages_or_whole(setup, scheduler, fuse, shared=True, joins="beside")
+    rounds = _stages_or_whole(setup, scheduler, fuse, shared=True, joins=True)
     return [replace(costed, beside=others) for costed in rounds]
 
 
@@ -119,7 +119,7 @@ def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list
         (
             part.device.name,
             partial(
-                scheduler, replace(setup, device=part.device, carried=part.carried), joins="gpu"
+                scheduler, replace(setup, device=part.device, carried=part.carried), joins=True
             ),
         )
         for part in order
@@ -194,7 +194,7 @@ def schedule(
     cache: JobCache | None = None,
     profile_key: Hashable = None,
     shared: bool = False,
-    joins: str = "",
+    joins: bool = False,
     micro_batches: int = 1,
     exchange_each: bool | None = None,
     stage: StagePasses = WHOLE_MODEL,
@@ -216,8 +216,8 @@ def schedule(
     shared : whether other jobs send over the links between nodes too
     micro_batches : of an iteration, whose gradients are added up before the update
     exchange_each : whether gradients are exchanged after each of them; None as the method does
-    joins : the field for which iterations without exchange come in the graph of the one that does
-        exchange, if any
+    joins : whether iterations without exchange come in the graph of the one that exchanges after
+        them
     stage : what a rank of a divided model does in its passes besides computing
     axes : the groups of a divided model beside its data-parallel ranks, which ``cluster`` has
     rounds : what to build in place of the method's period, each by itself
@@ -267,7 +267,7 @@ def schedule(
     if rounds:
         return [under(builder.build(one), conditions) for one in rounds]
     if joins:
-        return joined_rounds(conditions, method, builder.build, exchanging, joins)
+        return joined_rounds(conditions, method, builder.build, exchanging)
     if conditions is not None:
         return rounds_under(conditions, method, builder.build, exchanging)
     return [builder.build(one) for one in method.rounds()]

@@ -9,6 +9,8 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from support.averaged import SLOW, mean_ms, pairs, plans, times
 from support.builders import profile
 
@@ -73,6 +75,21 @@ def test_local_sgd_averages_tensor_by_tensor() -> None:
     assert mean_ms(plans("localsgd", {"interval": 4}, fusion="whole")) == pytest.approx(
         mean_ms(plans("cpsgd", {}))
     )
+
+
+def test_local_sgd_reduces_gradients_inside_the_node_where_asked() -> None:
+    # One bucket of DDP, 2 MB: divided, 4 us and a launch; in the node 2 hops of 1 us and 2 MB at 10
+    # GB/s. Averaging costs what it costs without.
+    between, exchange = times(plans("localsgd", {"local_gradients": True, "interval": 3}, pairs()))
+    assert between == (2, pytest.approx(42 + 0.014 + 0.202))
+    local, averaged = times(plans("localsgd", {"interval": 3}, pairs()))
+    assert exchange[1] - between[1] == pytest.approx(averaged[1] - local[1])
+    # PyTorch's hook with subgroups does the same in between.
+    hook = times(plans("postlocalsgd", {"dense_share": 0, "interval": 3}, pairs()))[0]
+    assert hook == (pytest.approx(2 / 3), pytest.approx(between[1]))
+    # One GPU a node has nothing to reduce inside.
+    alone, plain = (plans("localsgd", {"local_gradients": value}) for value in (True, False))
+    assert times(alone) == times(plain)
 
 
 def test_adpsgd_takes_the_variance_each_time() -> None:
@@ -160,3 +177,27 @@ def test_longer_intervals_never_take_longer(name: str) -> None:
 def test_what_stays_in_memory(name: str, options: dict[str, Any], share: float) -> None:
     gradients = profile([(500, 500)] * 2, [0.1, 0.2]).gradients
     assert load_method(name, options).memory_bytes(gradients, 4) == share * 2e6
+
+
+@pytest.mark.parametrize("name", ["cpsgd", "localsgd", "adpsgd", "dasgd", "dpsgd"])
+def test_parameters_stay_fp32_where_gradients_are_sent_in_16_bits(name: str) -> None:
+    wide, narrow = (
+        predict(make_scenario({"model": "resnet50", "gpus": 16, "method": name} | more))
+        for more in ({}, {"reduce_dtype": "bf16"})
+    )
+    assert narrow.communication["bytes_per_gpu"] == wide.communication["bytes_per_gpu"]
+    assert narrow.memory_bytes["method"] == wide.memory_bytes["method"]
+
+
+def test_post_local_sgd_sends_its_gradients_in_16_bits_and_its_models_in_fp32() -> None:
+    # Four nodes of four: half of all iterations send gradients by all, the others in the node; a
+    # quarter of those average the model.
+    found = predict(
+        make_scenario(
+            {"model": "resnet50", "gpus": 16, "method": "postlocalsgd", "reduce_dtype": "bf16"}
+        )
+    )
+    n = 25_557_032
+    gradients = 2 * n * (0.5 * 2 * 15 / 16 + 0.5 * 2 * 3 / 4)
+    models = 4 * n * 0.125 * 2 * 15 / 16
+    assert found.communication["bytes_per_gpu"] == pytest.approx(gradients + models, rel=1e-9)

@@ -166,6 +166,17 @@ def test_newton_schulz_is_divided_among_the_ranks() -> None:
     assert shared.breakdown_s["update"] < whole.breakdown_s["update"] / 3
 
 
+@pytest.mark.parametrize(("optimizer", "said"), [(None, True), ("adamw", True), ("muon", False)])
+def test_an_update_that_is_not_muons_is_named(optimizer: str | None, said: bool) -> None:
+    asked = {"model": "gpt2", "gpu": "a100", "gpus": 16, "net": "ib100", "optimizer": optimizer}
+    found = predict(make_scenario(asked | {"method": "distributed_muon"}))
+    name = optimizer or "adam"
+    sentence = f"this update is that of {name}; give `optimizer` muon"
+    assert any(sentence in note for note in found.notes) == said
+    plain = predict(make_scenario(asked | {"method": "ssgd"}))
+    assert not any("Muon" in note for note in plain.notes)
+
+
 def test_other_methods_update_what_they_keep() -> None:
     """The share of time is that of the state where a method says nothing else."""
     of = transformer((64, 64), (64, 64))

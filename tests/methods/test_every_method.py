@@ -104,6 +104,31 @@ def test_a_faster_network_is_never_slower(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", method_names())
+def test_bytes_do_not_depend_on_the_network(name: str) -> None:
+    if load_method(name, {}).decides:
+        pytest.skip("what it does depends on what things cost")
+    found, other = (predicted(name, net=net).communication for net in ("10gbe", "ib100"))
+    assert other["bytes_per_gpu"] == pytest.approx(found["bytes_per_gpu"], rel=1e-12)
+    assert other["calls"] == found["calls"]
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_a_slower_wide_network_is_never_faster(name: str) -> None:
+    method = load_method(name, {})
+    if method.decides or method.order == "priority":
+        pytest.skip("what it does depends on what things cost")
+    sites = {"model": "resnet50", "gpus": 8, "gpus_per_node": 4, "site": [4, 4], "method": name}
+    try:
+        fast, thin, far = (
+            predict(make_scenario(sites | {"wan": wan})).iteration_s
+            for wan in ("10Gbit/s,10ms", "1Gbit/s,10ms", "10Gbit/s,60ms")
+        )
+    except RequestError as refused:
+        pytest.skip(str(refused))
+    assert fast <= min(thin, far) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", method_names())
 def test_kernels_measured_on_one_gpu_are_taken_or_refused(name: str) -> None:
     given = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name}
     try:

@@ -127,6 +127,15 @@ def test_buckets_fill_by_the_bytes_that_are_sent() -> None:
 
 # -- integers ------------------------------------------------------------------------------------
 
+
+def test_integers_that_sums_leave_no_room_are_refused() -> None:
+    """128/P rounds to zero beyond 128 ranks; integers of 32 bits have room."""
+    narrow, wide = (load_method("intsgd", {"bits": bits}) for bits in (8, 32))
+    assert not narrow.refusal(MethodContext(128))
+    assert "leaves zeros on 129 GPUs; give `options` bits=32" in narrow.refusal(MethodContext(129))
+    assert not wide.refusal(MethodContext(129))
+
+
 PACKED, ROUNDED, SUMMED, COPIED, SCALE = 0.038, 0.0545, 6.75, 0.0505, 0.13
 """500,000 values in two tensors: 4 passes, 3 launches; 7.25 and 4; 500,000 B; 5.25 and 4; 5 and
 12."""

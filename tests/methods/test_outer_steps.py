@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.profile import Gradient, Profile
 from perfsim.errors import RequestError
+from perfsim.fusion.buckets import Bucket
 from perfsim.memory import memory_use
 from perfsim.methods import load_method
 from perfsim.methods.base import LOCAL_ITERATION, Compute, Job, MethodContext, Send
-from perfsim.methods.building.outer_step import INNER_ITERATION
+from perfsim.methods.building.averaging import INNER_ITERATION
 from perfsim.methods.sparseloco import kept_values
 from perfsim.methods.streaming_diloco import fragments_of
 from perfsim.network.cluster import Cluster
@@ -67,10 +68,14 @@ def sends(jobs: list[Job]) -> list[Send]:
     return [stage for job in jobs for stage in job.stages if isinstance(stage, Send)]
 
 
+def messages() -> list[Bucket]:
+    """Return the two tensors as a message each."""
+    return list(fusion.load_policy("none").fuse(two_blocks().in_ready_order(), None))  # type: ignore[arg-type]
+
+
 def jobs_of(name: str, options: dict[str, Any], world: MethodContext) -> list[Job]:
     """Return the jobs of the iteration that ends with an outer step, tensor by tensor."""
-    buckets = fusion.load_policy("none").fuse(two_blocks().in_ready_order(), None)  # type: ignore[arg-type]
-    return load_method(name, options).jobs(buckets, world, 0)
+    return load_method(name, options).jobs(messages(), world, 0)
 
 
 # DiLoCo
@@ -314,6 +319,54 @@ def test_an_outer_step_each_iteration_sends_what_every_step_sends() -> None:
     assert found == pytest.approx(dense) == pytest.approx(every)
 
 
+def test_an_outer_step_each_iteration_costs_what_local_sgd_costs_and_its_kernels() -> None:
+    """Ranks are workers, and all is one buffer of 2 MB: the same all-reduce, other kernels.
+
+    Local SGD copies before and divides after it, 2 passes 4 us and a launch each. DiLoCo subtracts
+    before it, 3 passes 6 us and 2 launches; then 11 passes 22 us and 4 launches, and a clone of 2
+    passes 4 us and 2 launches.
+    """
+    for link in (FAST, SLOW, "10GB/s,1us"):
+        local = mean_ms(plans("localsgd", {"interval": 1}, link, fusion="whole"))
+        options = {"interval": 1, "worker": "rank", **ON_GPU}
+        outer = mean_ms(plans("diloco", options, link, fusion="whole"))
+        kernels = 0.026 + 0.062 + 0.024
+        assert outer - local == pytest.approx(kernels - 2 * 0.014, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rare_outer_steps_approach_one_node_alone(name: str) -> None:
+    """Nodes of two at an interval of a million are what DDP takes on one of them."""
+    options = {"interval": 10**6, "inner": "ddp"}
+    found = mean_ms(plans(name, options, pairs()))
+    node = Cluster(2, (2,), pairs().inter, pairs().intra)
+    alone = mean_ms(plans("ssgd", {}, node))
+    assert alone > 42.1
+    assert found == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("inner", ["ddp", "fsdp"])
+def test_an_outer_step_is_on_the_links_of_a_node_only_where_its_method_says_so(
+    name: str, inner: str
+) -> None:
+    """First ranks spread what they exchanged, or collect it before; shards need neither."""
+    world = MethodContext(8, 2, 4, profile=two_blocks())
+    options = {"inner": inner} | ({"sync_delay": 0} if name == "streaming_diloco" else {})
+    method = load_method(name, options)
+    every = sends(jobs_of(name, options, world))
+    within = sends(method.inner_jobs(messages(), world))  # type: ignore[attr-defined]
+    outer = [send for send in every if send not in within]
+    inside = {send.collective for send in outer if send.group == "node"}
+    said = {
+        ("diloco", "ddp"): {"broadcast"},
+        ("sparseloco", "ddp"): {"broadcast"},
+        ("sparseloco", "fsdp"): {"all_gather", "broadcast"},
+    }
+    assert inside == said.get((name, inner), set())
+    assert {send.group for send in outer} - {"node"} <= {"leaders", "across"}
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_rare_outer_steps_approach_computing_alone(name: str) -> None:
     assert mean_ms(plans(name, {"interval": 10**6}, SLOW)) == pytest.approx(42, rel=1e-5)
@@ -381,6 +434,24 @@ def test_more_delay_never_takes_longer(link: str, bits: int) -> None:
     assert found[3] < found[0]
 
 
+@given(
+    delay=st.integers(1, 3),
+    inner=st.sampled_from(["ddp", "whole", "fsdp"]),
+    bits=st.sampled_from([32, 8, 4]),
+    rate=st.sampled_from(["1MB/s", "20MB/s", "1GB/s"]),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_delay_never_shows_more_than_none(delay: int, inner: str, bits: int, rate: str) -> None:
+    """Between nodes of two, whose own exchanges go on beside a fragment's."""
+    cluster = replace(pairs(), inter=custom_link(f"{rate},1ms", "test"))
+    options = ON_GPU | {"interval": 8, "fragments": 2, "inner": inner, "wire_bits": bits}
+    late, at_once = (
+        mean_ms(plans("streaming_diloco", options | {"sync_delay": one}, cluster))
+        for one in (delay, 0)
+    )
+    assert late <= at_once * (1 + 1e-9)
+
+
 def test_formulas_of_bytes_hold_with_options() -> None:
     cases: list[tuple[str, dict[str, object]]] = [
         ("diloco", {"outer_device": "cpu", "compression": "int8"}),
@@ -440,7 +511,7 @@ def test_a_node_that_shards_holds_what_fsdp_holds() -> None:
 def test_nodes_as_workers_need_other_nodes() -> None:
     one = Cluster(4, (4,), custom_link("1GB/s,1ms", "x"), custom_link("10GB/s,1us", "x"))
     uneven = replace(one, gpus=5, placement=(3, 2))
-    with pytest.raises(RequestError, match="diloco needs two or more nodes"):
+    with pytest.raises(RequestError, match="diloco needs two or more nodes among ranks"):
         plans("diloco", {}, one)
     assert mean_ms(plans("diloco", {"worker": "rank"}, one)) > 42
     for name, options in (("diloco", {"inner": "fsdp"}), ("streaming_diloco", {"inner": "ddp"})):

@@ -25,6 +25,8 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.inventory import list_rows
+from perfsim.methods import method_class, method_names
+from perfsim.methods.base import ONE_GROUP
 from perfsim.network import known as growth_errors
 from perfsim.network import node_law
 from perfsim.prediction import predict
@@ -293,6 +295,15 @@ def methods() -> str:
     return table_of([row.to_dict() for row in list_rows("methods", SESSION)], columns)
 
 
+def levels() -> str:
+    """Return what methods exchange inside a node and across nodes, where not as one group alone."""
+    return "\n".join(
+        f"- `{name}`: {said.replace(ONE_GROUP, 'one group')}."
+        for name in method_names()
+        if (said := method_class(name).levels) != ONE_GROUP
+    )
+
+
 def presets() -> str:
     """Return the networks that are no single measured cluster: what a user names by its speed."""
     measured = read_clusters(shipped() / "networks" / "clusters.csv")
@@ -368,7 +379,7 @@ DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
         "others": others,
         "accuracy": accuracy,
     },
-    "perfsim/methods/README.md": {"methods": methods},
+    "perfsim/methods/README.md": {"methods": methods, "levels": levels},
     "profiles/measurements/README.md": {
         "published": held_out,
         "ways": ways,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfsim.compute.kernel import elementwise
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL_ITERATION,
+    ONE_GROUP,
     Compute,
     Group,
     Job,
@@ -20,15 +22,24 @@ from perfsim.methods.base import (
 )
 
 __all__ = [
+    "INNER_ITERATION",
+    "NOTHING_BETWEEN",
     "averages",
     "by_schedule",
     "by_share",
+    "fp32_bytes",
     "from_first_ranks",
     "merged_bucket",
     "neighbours",
     "periodic",
     "with_neighbours",
 ]
+
+INNER_ITERATION = -2
+"""Number of an iteration in which only the ranks of a node or site exchange."""
+
+NOTHING_BETWEEN = f"{ONE_GROUP}; between two exchanges nothing is sent, not inside a node either"
+"""What methods say of both levels (`Method.levels`) whose workers are ranks."""
 
 
 def periodic(interval: int, between: int = LOCAL_ITERATION) -> list[Round]:
@@ -102,6 +113,17 @@ def _copied_to_buffer(bucket: Bucket) -> Compute:
     return Compute((kernel,), "compress", earliest="update")
 
 
+def fp32_bytes(gradients: Sequence[Gradient]) -> float:
+    """Return the bytes of one fp32 value a parameter, whatever type gradients are sent in.
+
+    Examples
+    --------
+    >>> fp32_bytes([Gradient("w", (250,), 0.0, 0, value_bytes=2.0)])
+    1000.0
+    """
+    return float(FLOAT * sum(gradient.elements for gradient in gradients))
+
+
 def averages(buckets: Sequence[Bucket]) -> list[Job]:
     """Return the jobs that average all parameters after the update.
 
@@ -110,7 +132,10 @@ def averages(buckets: Sequence[Bucket]) -> list[Job]:
     return [
         Job(
             f"average {number}",
-            (_copied_to_buffer(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
+            (
+                _copied_to_buffer(bucket),
+                Send("all_reduce", fp32_bytes(bucket.gradients), earliest="update"),
+            ),
             PassPoint("backward"),
             PassPoint("next"),
         )
@@ -172,7 +197,6 @@ def with_neighbours(
 
     Examples
     --------
-    >>> from perfsim.compute.profile import Gradient
     >>> one = Bucket.of([Gradient("w", (1000,), 0.0, 0)])
     >>> send, mean = with_neighbours(one, MethodContext(4), peers=2)
     >>> send.size_bytes, mean.kernels[0].moved_bytes  # 2 + 3 + 3 passes of 4000 B
@@ -180,11 +204,12 @@ def with_neighbours(
     """
     n, tensors = bucket.elements, len(bucket.gradients)
     fused = int(tensors > 1)
-    exchange: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
+    size = fp32_bytes(bucket.gradients)
+    exchange: list[JobStage] = [neighbours(size, world, peers, nodes=hierarchical)]
     extra_copies = fused * peers
     if hierarchical:
-        inside = Send("all_reduce", bucket.size_bytes, group="node")
-        exchange = [inside, *exchange, Send("broadcast", bucket.size_bytes, group="node")]
+        inside = Send("all_reduce", size, group="node")
+        exchange = [inside, *exchange, Send("broadcast", size, group="node")]
         extra_copies += fused + 1
     mean = elementwise(n, 3 * peers + 2 + 2 * extra_copies, (peers + 1 + extra_copies) * tensors)
     unpack = Compute((mean,), "decompress", earliest="backward")
@@ -200,7 +225,7 @@ def from_first_ranks(bucket: Bucket, world: MethodContext) -> list[JobStage]:
     The node's first rank takes the mean, copies it (2 passes) and all-reduces it with the other
     first ranks. After the backward pass it is copied back (2 passes) and broadcast in the node.
     """
-    size, copy = bucket.size_bytes, (elementwise(bucket.elements, 2),)
+    size, copy = fp32_bytes(bucket.gradients), (elementwise(bucket.elements, 2),)
     several = world.gpus_per_node > 1
     stages: list[JobStage] = [Send("reduce", size, group="node")] if several else []
     stages.append(Compute(copy, "compress", stream="communication"))

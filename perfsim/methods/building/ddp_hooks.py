@@ -11,11 +11,14 @@ pytorch/pytorch@38dfbe6f torch/distributed/algorithms/ddp_comm_hooks/default_hoo
 
 from __future__ import annotations
 
-from perfsim.compute.kernel import Kernel, elementwise, method_code
-from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Group, JobStage, Send
+from collections.abc import Sequence
 
-__all__ = ["HALF", "cast", "dense_hook", "half_hook", "uncast"]
+from perfsim.compute.kernel import Kernel, elementwise, method_code
+from perfsim.fusion.buckets import Bucket, fill_up
+from perfsim.fusion.policies import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
+from perfsim.methods.base import Compute, Group, Job, JobStage, PassPoint, Send
+
+__all__ = ["HALF", "cast", "ddp_buckets", "dense_hook", "half_hook", "hook_jobs", "uncast"]
 
 HALF = 2
 """Bytes of an fp16 or bf16 element."""
@@ -30,6 +33,25 @@ def dense_hook(bucket: Bucket, group: Group = "all") -> list[JobStage]:
         Compute((elementwise(bucket.elements, 2),), "compress"),
         Send("all_reduce", bucket.size_bytes, group=group),
     ]
+
+
+def hook_jobs(buckets: Sequence[Bucket], group: Group = "all") -> list[Job]:
+    """Return the jobs of buckets that a hook all-reduces as they are, each when it is ready."""
+    return [
+        Job(f"{number}", tuple(dense_hook(bucket, group)), PassPoint("backward", bucket.ready_s))
+        for number, bucket in enumerate(buckets)
+    ]
+
+
+def ddp_buckets(buckets: Sequence[Bucket]) -> list[Bucket]:
+    """Return the buckets that DDP makes of the gradients of some buckets, in backward order."""
+    gradients = [gradient for bucket in buckets for gradient in bucket.gradients]
+    return fill_up(
+        sorted(gradients, key=lambda one: one.ready_s),
+        lambda one: one.size_bytes,
+        DDP_BUCKET_BYTES,
+        DDP_FIRST_BUCKET_BYTES,
+    )
 
 
 def half_hook(elements: int) -> list[JobStage]:

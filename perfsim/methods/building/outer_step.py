@@ -29,9 +29,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
-from perfsim.compute.profile import Gradient
-from perfsim.fusion.buckets import Bucket, fill_up
-from perfsim.fusion.policies import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, block_units
+from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
     LOCAL_ITERATION,
     Compute,
@@ -46,25 +45,25 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import merged_bucket, periodic
+from perfsim.methods.building.averaging import INNER_ITERATION, merged_bucket, periodic
+from perfsim.methods.building.ddp_hooks import ddp_buckets
 from perfsim.methods.building.sharded_parameters import divisor
 from perfsim.methods.building.two_level import uneven_nodes
 from perfsim.methods.fsdp import Fsdp
 
 __all__ = [
-    "INNER_ITERATION",
+    "OR_RANKS",
     "OUTER_UPDATE_PASSES",
     "Inner",
     "OuterSteps",
     "Workers",
     "after_update",
-    "fp32_bytes",
     "outer_update",
     "pseudo_gradient",
 ]
 
-INNER_ITERATION = -2
-"""Number of an iteration in which only the ranks of a worker exchange."""
+OR_RANKS = "; with worker rank all ranks are one group, and nothing is sent in between"
+"""End of what these methods say of both levels (`Method.levels`)."""
 
 Inner = Literal["ddp", "whole", "fsdp"]
 """How the ranks of a worker average gradients. "ddp": in DDP's buckets, beside the backward pass.
@@ -193,7 +192,10 @@ class OuterSteps(Method):
         """Return why the nodes are no workers, or ""."""
         if self.worker == "node" and world.nodes < 2:
             unit = world.node_word
-            return f"needs two or more {unit}s where each {unit} is a worker; set worker=rank"
+            return (
+                f"needs two or more {unit}s among ranks that hold the same weights where each"
+                f" {unit} is a worker; set worker=rank"
+            )
         apart = self.sharded or self.workers(world).group == "across"
         return uneven_nodes(world) if apart else ""
 
@@ -214,16 +216,13 @@ class OuterSteps(Method):
             if world.gpus_per_node > divisor(world.gpus_per_node):
                 stages = (*stages, Compute(division, "decompress"))
             return [Job("inner", stages, PassPoint("backward", bucket.ready_s))]
-        filled = fill_up(
-            gradients, lambda one: one.size_bytes, DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-        )
         return [
             Job(
                 f"inner {number}",
                 (Send("all_reduce", bucket.size_bytes, group="node"),),
                 PassPoint("backward", bucket.ready_s),
             )
-            for number, bucket in enumerate(filled)
+            for number, bucket in enumerate(ddp_buckets(buckets))
         ]
 
     @property
@@ -253,17 +252,6 @@ class OuterSteps(Method):
         if self.sharded and world.gpus_per_node > 1:
             return Fsdp.model_validate({}).state(_one_node(world), each=each)
         return super().state(world, each=each)
-
-
-def fp32_bytes(gradients: Sequence[Gradient]) -> float:
-    """Return the bytes of one fp32 value a parameter.
-
-    Examples
-    --------
-    >>> fp32_bytes([Gradient("w", (250,), 0.0, 0, value_bytes=2.0)])
-    1000.0
-    """
-    return float(FLOAT * sum(gradient.elements for gradient in gradients))
 
 
 def _one_node(world: MethodContext) -> MethodContext:
