@@ -38,7 +38,6 @@ from perfsim.methods.base import (
     Group,
     Job,
     JobStage,
-    Method,
     MethodContext,
     MethodState,
     OnlyWith,
@@ -47,6 +46,7 @@ from perfsim.methods.base import (
     Send,
 )
 from perfsim.methods.building.averaging import merged_bucket, periodic
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.sharded_parameters import divisor
 from perfsim.methods.building.two_level import uneven_nodes
 from perfsim.methods.fsdp import Fsdp
@@ -150,7 +150,7 @@ def outer_update(elements: int) -> Kernel:
     return kernel._replace(outer=True)
 
 
-class OuterSteps(Method):
+class OuterSteps(DdpBuffers):
     """A method whose workers train by themselves and exchange once in ``interval`` iterations."""
 
     family: ClassVar[str] = "fewer exchanges"
@@ -167,6 +167,10 @@ class OuterSteps(Method):
         "ddp",
         description="gradients inside a node: in DDP's buckets; in one message after the backward"
         " pass; by FSDP, each GPU with a shard of the parameters",
+    )
+
+    buffers_mib: Annotated[float, OnlyWith(worker="node", inner="ddp")] = Field(
+        0.0, ge=0, le=1e6, description="the model's buffers, broadcast in a node by inner ddp"
     )
 
     @property
@@ -217,7 +221,7 @@ class OuterSteps(Method):
         filled = fill_up(
             gradients, lambda one: one.size_bytes, DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
         )
-        return [
+        reduced = [
             Job(
                 f"inner {number}",
                 (Send("all_reduce", bucket.size_bytes, group="node"),),
@@ -225,6 +229,7 @@ class OuterSteps(Method):
             )
             for number, bucket in enumerate(filled)
         ]
+        return [*self.buffer_jobs("node"), *reduced]
 
     @property
     def between(self) -> int:
