@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from typing import Any
 
 from support.paths import ROOT
 
-__all__ = ["Hosts", "Job", "why_not"]
+__all__ = ["Hosts", "Job", "bit_rate", "why_not"]
 
 QUEUE_MS = 400
 """Length of a link's queue, enough to lose nothing: a lost packet costs TCP 200 ms."""
@@ -297,8 +296,7 @@ class Hosts:
     def _carry(self, switch: str, site: int, ends: tuple[str, str]) -> None:
         """Start what carries frames between two devices, before all other work on any core."""
         priority = ["chrt", "-r", "20"] if shutil.which("chrt") else []
-        rate = re.sub("bit$", "bit/s", self.between).replace("mbit", "Mbit").replace("gbit", "Gbit")
-        asked = [*ends, rate, self.delay or "0ms", self.loss or "0", str(site)]
+        asked = [*ends, bit_rate(self.between), self.delay or "0ms", self.loss or "0", str(site)]
         link = subprocess.Popen(
             ["ip", "netns", "exec", switch, *priority, sys.executable, str(FAR_LINK), *asked],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -342,6 +340,18 @@ class Hosts:
         burst, queue = f"{self.burst_kb}kb", f"{QUEUE_MS}ms"
         shaped = ("tbf", "rate", rate, "burst", burst, "latency", queue)
         _ip("netns", "exec", space, "tc", "qdisc", "replace", "dev", device, "root", *shaped)
+
+
+def bit_rate(text: str) -> str:
+    """Return a rate of tc as perfsim reads it.
+
+    Examples
+    --------
+    >>> bit_rate("50mbit")
+    '50Mbit/s'
+    """
+    number, prefix = text.removesuffix("bit")[:-1], text.removesuffix("bit")[-1]
+    return f"{number}{prefix.upper() if prefix in 'mg' else prefix}bit/s"
 
 
 def _ip(*arguments: str) -> None:

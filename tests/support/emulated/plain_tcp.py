@@ -45,9 +45,7 @@ def transfer(seconds: float, warm_s: float, flows: int, congestion: str) -> list
     """Send by so many connections as fast as they go; return what each carried [B/s]."""
     if not _is_last():
         time.sleep(1.0)
-        threads = [
-            threading.Thread(target=_send, args=(seconds, congestion)) for _ in range(flows)
-        ]
+        threads = [threading.Thread(target=_send, args=(seconds, congestion)) for _ in range(flows)]
         for thread in threads:
             thread.start()
         for thread in threads:
