@@ -42,9 +42,9 @@ class OnebitLamb(OneBitOptimizer):
     whatever the `fusion`, which has its padding already (46 passes less 2). Each tensor's momentum
     is scaled before that and scaled back behind it. Then the gradient of all ranks is rebuilt from
     the momenta of two steps, and gives a fresh variance; its ratio to the frozen one scales the
-    coefficient of the first stage (23 passes, 15 launches a tensor). In the dense stage two norms a tensor give LAMB's own
-    coefficient (6 passes, 9 launches). The host reads each coefficient, so that nothing of the
-    update is launched ahead.
+    coefficient of the first stage (23 passes, 15 launches a tensor). In the dense stage two norms a
+    tensor give LAMB's own coefficient (6 passes, 9 launches). The host reads each coefficient, so
+    that nothing of the update is launched ahead.
 
     The default share is that at which as many bytes are saved as the paper's abstract states (4.6
     times). 1 is DeepSpeed's dense LAMB; 0 is the compressed stage alone.
