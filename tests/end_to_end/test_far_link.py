@@ -32,6 +32,7 @@ class Carried:
         self.thread.start()
 
     def close(self) -> None:
+        """End the thread."""
         self.link.stop()
         self.thread.join()
         for one in self.sockets:

@@ -183,14 +183,8 @@ class RealBench:
             asked = ("compute", "--model", f"support.emulated.real_models:{model}")
             asked += ("--gpu", self.kernels(hosts_at_once))
             asked += ("--batch", str(MODELS[model]), "--optimizer", optimizer, "--name", name)
-            asked += (
-                "--repeats",
-                "4" if self.short else "16",
-                "--device",
-                "cpu",
-                "--out",
-                str(self.profiles),
-            )
+            repeats = "4" if self.short else "16"
+            asked += ("--repeats", repeats, "--device", "cpu", "--out", str(self.profiles))
             with self.hosts(hosts_at_once, "") as hosts:
                 self.do(hosts, asked, name)
         return name
