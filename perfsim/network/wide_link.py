@@ -92,8 +92,8 @@ def cubic_rate(rtt_s: float, loss: float) -> float:
     if math.isinf(reno):
         return reno
     scale = _CUBIC_SCALE * (3.0 + _CUBIC_DECREASE) / (4.0 * (1.0 - _CUBIC_DECREASE))
-    segments = math.pow(scale, 0.25) * math.pow(rtt_s / loss, 0.75)
-    return max(reno, SEGMENT_BYTES / rtt_s * segments)
+    window = math.sqrt(math.sqrt(scale * (rtt_s / loss) ** 3))
+    return max(reno, SEGMENT_BYTES / rtt_s * window)
 
 
 class WideLink(NamedTuple):

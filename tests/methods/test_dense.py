@@ -89,6 +89,39 @@ def test_larger_buffers_take_no_less(smaller: float, larger: float) -> None:
     assert took_ms(planned("ssgd")) < took[0] <= took[1]
 
 
+@pytest.mark.parametrize("name", ["fp16", "bf16", "powersgd"])
+def test_hooks_of_ddp_leave_its_broadcast_as_it_is(name: str) -> None:
+    mib = 4.0
+    plain = took_ms(planned("ssgd", {"buffers_mib": mib})) - took_ms(planned("ssgd"))
+    hooked = took_ms(planned(name, {"buffers_mib": mib})) - took_ms(planned(name))
+    assert hooked == pytest.approx(plain)
+
+
+def test_buffers_go_to_all_ranks_of_ddp_and_no_further() -> None:
+    """Post-local SGD's process group is all ranks, that of DiLoCo's inner DDP a node."""
+
+    def more(method: str, **options: Any) -> float:
+        asked = {"model": "resnet50", "gpus": 8, "gpus_per_node": 2, "net": "1Gbit/s,50us"}
+        asked |= {"method": method}
+        seconds = [
+            predict_iteration(make_scenario({**asked, "options": options | more})).iteration_s
+            for more in ({}, {"buffers_mib": 16.0})
+        ]
+        return seconds[1] - seconds[0]
+
+    everywhere = more("ssgd")
+    assert more("postlocalsgd", dense_share=0, interval=4) == pytest.approx(everywhere)
+    assert 0 < more("diloco", interval=4) < everywhere / 10
+
+
+def test_buffers_are_refused_where_no_ddp_runs() -> None:
+    for name, other in (("fp16", {"library": "horovod"}), ("powersgd", {"variant": "package"})):
+        with pytest.raises(RequestError, match="buffers_mib"):
+            load_method(name, {"buffers_mib": 1.0, **other})
+    with pytest.raises(RequestError, match="buffers_mib"):
+        load_method("diloco", {"buffers_mib": 1.0, "inner": "fsdp"})
+
+
 def test_only_ddp_broadcasts_buffers() -> None:
     for name in ("horovod", "wfbp", "hierarchical"):
         with pytest.raises(RequestError, match="buffers_mib"):

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from typing import Any
 
-__all__ = ["FarLink"]
+__all__ = ["FarLink", "open_tap"]
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 """From linux/if_tun.h."""
@@ -74,11 +74,11 @@ class Line:
 
 
 class FarLink:
-    """Two lines between two TAP devices.
+    """Two lines between two devices.
 
     Parameters
     ----------
-    names : of the devices
+    ends : file descriptors of the devices, each of whose reads is a frame and never waits
     rate : of either line [B/s]
     delay_s : one way [s]
     loss : share of frames lost
@@ -86,14 +86,14 @@ class FarLink:
     """
 
     def __init__(
-        self, names: tuple[str, str], rate: float, delay_s: float, loss: float, seed: int
+        self, ends: tuple[int, int], rate: float, delay_s: float, loss: float, seed: int
     ) -> None:
         self.rate, self.delay_s, self.loss = rate, delay_s, loss
         self.random = random.Random(seed).random
         self.carried = self.lost = self.refused = 0
         self.late_s = 0.0
         self.running = True
-        first, second = map(_open, names)
+        first, second = ends
         self.lines = {
             first: Line(first, second, self),
             second: Line(second, first, self),
@@ -120,7 +120,8 @@ class FarLink:
         }
 
 
-def _open(name: str) -> int:
+def open_tap(name: str) -> int:
+    """Open a TAP device of this network namespace and return its file descriptor."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     return device
@@ -132,7 +133,7 @@ def main() -> None:
 
     first, second, rate, delay, loss, seed = sys.argv[1:]
     link = FarLink(
-        (first, second),
+        (open_tap(first), open_tap(second)),
         parse_rate(rate),
         parse_seconds(delay),
         parse_fraction(loss, "loss"),

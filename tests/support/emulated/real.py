@@ -1,9 +1,9 @@
 """Real training on emulated hosts, beside what perfsim says from its own calibrations there.
 
 Each host is pinned to a core, where it comes before the machine's other work. Where hosts are more
-than cores, several share one, as real ones do not: the model's step and the slowdown beside
-messages are calibrated on as many hosts at once as train, which sees both. Kernels are calibrated
-on one host, by perfsim's commands alone.
+than cores, several share one, as real ones do not: the model's step, kernels and the slowdown
+beside messages are calibrated on as many hosts at once as train, which sees that, by perfsim's
+commands alone.
 
 A prediction's network is known in two ways. "carried": calibrated on two hosts of one site and
 carried by perfsim to those that train; what joins sites is stated (``wan``). "measured": calibrated
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -148,7 +149,7 @@ class RealBench:
     ----------
     work : the folder
     network_s, kernel_s : time of a network's sweep and of one kernel [s]
-    short : leave out the hooks' kernels and the slowdown beside messages
+    short : leave out the hooks' kernels, messages above 1 MiB and the slowdown beside messages
     """
 
     def __init__(
@@ -161,25 +162,29 @@ class RealBench:
         for folder in ("devices", "networks", "models"):
             (self.profiles / folder).mkdir(parents=True, exist_ok=True)
 
-    def kernels(self) -> None:
-        """Calibrate the kernels of one host."""
-        if (self.profiles / "devices" / f"{GPU}.toml").exists():
-            return
+    def kernels(self, hosts_at_once: int) -> str:
+        """Calibrate the kernels of so many hosts at once; return the name of such a host's GPU."""
+        name = f"{GPU}-{hosts_at_once}"
+        if (self.profiles / "devices" / f"{name}.toml").exists():
+            return name
         budget = ("--kernel-budget", f"{self.kernel_s}s", "--max", str(2**22))
         names = NEEDED_KERNELS if self.short else f"{NEEDED_KERNELS},{HOOK_KERNELS}"
-        asked = ("kernels", "--device", "cpu", "--gpu", GPU, "--kernels", names, *budget)
-        with self.hosts(1, "") as hosts:
-            self.do(hosts, (*asked, "--device-file", "--out", str(self.profiles)), "kernels")
+        asked = ("kernels", "--device", "cpu", "--gpu", name, "--kernels", names, *budget)
+        with self.hosts(hosts_at_once, "") as hosts:
+            self.do(hosts, (*asked, "--device-file", "--out", "own"), name, own_folders=True)
+        for path in (self.work / "rank0" / "own" / "devices").iterdir():
+            shutil.copy(path, self.profiles / "devices")
+        return name
 
-    def compute(
-        self, model: str, hosts_at_once: int, optimizer: str = "sgd", repeats: int = 16
-    ) -> str:
+    def compute(self, model: str, hosts_at_once: int, optimizer: str = "sgd") -> str:
         """Calibrate a model's training step on so many hosts at once; return the model's name."""
         name = f"{model}-{optimizer}-on-{hosts_at_once}"
         if not list((self.profiles / "models").glob(f"{name}.*.csv")):
-            asked = ("compute", "--model", f"support.emulated.real_models:{model}", "--gpu", GPU)
+            asked = ("compute", "--model", f"support.emulated.real_models:{model}")
+            asked += ("--gpu", self.kernels(hosts_at_once))
             asked += ("--batch", str(MODELS[model]), "--optimizer", optimizer, "--name", name)
-            asked += ("--repeats", str(repeats), "--device", "cpu", "--out", str(self.profiles))
+            repeats = "4" if self.short else "16"
+            asked += ("--repeats", repeats, "--device", "cpu", "--out", str(self.profiles))
             with self.hosts(hosts_at_once, "") as hosts:
                 self.do(hosts, asked, name)
         return name
@@ -199,11 +204,12 @@ class RealBench:
             )
         return path
 
-    def network(self, setting: RealSetting, way: str = "carried", most: str = "16MiB") -> str:
+    def network(self, setting: RealSetting, way: str = "carried") -> str:
         """Calibrate the network on two hosts, or on all that train; return its name."""
         name = setting.net(way)
         out = self.profiles / "networks" / f"{name}.toml"
         if not out.exists():
+            most = "1MiB" if self.short else "16MiB"
             asked = ("network", "--out", str(out), "--max", most, "--budget", f"{self.network_s}s")
             asked += ("--collectives", "all_reduce,broadcast", "--transport", "tcp", "--fresh")
             all_of_it = way == "measured"
@@ -229,7 +235,8 @@ class RealBench:
         optimizer = case.options.get("optimizer", "sgd")
         model = self.compute(setting.model, setting.hosts, optimizer)
         each, together = setting.hosts // setting.sites, "1"
-        asked = ["predict", "--model", model, "--gpu", GPU, "--gpus", str(setting.hosts)]
+        asked = ["predict", "--model", model, "--gpu", self.kernels(setting.hosts)]
+        asked += ["--gpus", str(setting.hosts)]
         if setting.sites > 1 and way == "carried":
             asked += ["--site", ",".join([str(each)] * setting.sites), "--wan", _wan(setting)]
         elif setting.sites > 1:
@@ -254,7 +261,7 @@ class RealBench:
 
     def measure(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
         """Calibrate what a setting needs, train, and return the seconds of each block, by case."""
-        self.kernels()
+        self.kernels(setting.hosts)
         for way in setting.ways:
             self.network(setting, way)
         if not self.short:
@@ -302,15 +309,15 @@ class RealBench:
         far = {name: getattr(setting, name) for name in ("sites", "between", "delay", "loss")}
         return self.hosts(setting.hosts, setting.rate, mtu=frames, **far)
 
-    def do(self, hosts: Hosts, asked: Sequence[str], label: str) -> str:
+    def do(self, hosts: Hosts, asked: Sequence[str], label: str, **more: Any) -> str:
         """Run ``perfsim calibrate`` on hosts."""
-        return self.run(hosts, ("-m", "perfsim", "calibrate", *asked), label)
+        return self.run(hosts, ("-m", "perfsim", "calibrate", *asked), label, **more)
 
-    def run(self, hosts: Hosts, arguments: Sequence[str], label: str) -> str:
+    def run(self, hosts: Hosts, arguments: Sequence[str], label: str, **more: Any) -> str:
         """Run Python on hosts and return what the first one says."""
         environ = {**KEPT_MEMORY, "PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         before = _others_s()
-        job = hosts.run(arguments, environ=environ, label=label)
+        job = hosts.run(arguments, environ=environ, label=label, **more)
         codes = job.wait(340)
         after = _others_s()
         self.others[label] = (after[0] - before[0]) / (after[1] - before[1])
