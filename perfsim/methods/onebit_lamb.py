@@ -39,12 +39,12 @@ class OnebitLamb(OneBitOptimizer):
     """Sends gradients dense in a first share of training, then momentum in one bit a value.
 
     It exchanges as `onebit_adam` does, after the backward pass, with all momenta in one buffer
-    whatever the `fusion`, which has its padding already (46 passes less 2). Each tensor's momentum is scaled before that and
-    scaled back behind it. Then the gradient of all ranks is rebuilt from the momenta of two steps,
-    and gives a fresh variance; its ratio to the frozen one scales the coefficient of the first
-    stage (23 passes, 15 launches a tensor). In the dense stage two norms a tensor give LAMB's own
-    coefficient (6 passes, 9 launches). The host reads each coefficient, so that nothing of the
-    update is launched ahead.
+    whatever the `fusion`, which has its padding already (46 passes less 2). Each tensor's momentum
+    is scaled before that and scaled back behind it. Then the gradient of all ranks is rebuilt from
+    the momenta of two steps, and gives a fresh variance; its ratio to the frozen one scales the
+    coefficient of the first stage (23 passes, 15 launches a tensor). In the dense stage two norms a
+    tensor give LAMB's own coefficient (6 passes, 9 launches). The host reads each coefficient, so
+    that nothing of the update is launched ahead.
 
     The default share is that at which as many bytes are saved as the paper's abstract states (4.6
     times). 1 is DeepSpeed's dense LAMB; 0 is the compressed stage alone.
