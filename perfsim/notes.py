@@ -10,6 +10,7 @@ from perfsim.compute.node_load import INPUTS
 from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.note import warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
 from perfsim.schedule.costed_graph import CostedGraph
@@ -37,29 +38,42 @@ def notes_of(
     known : the record of errors that the interval is made of, if there is one
     """
     cluster = setup.cluster
-    notes = [*([unfit] if unfit else []), *setup.notes]
+    notes = [*([warning(unfit)] if unfit else []), *setup.notes]
     if cluster.gpus == 1 and setup.method.works_alone:
         notes.append("One GPU: nothing is sent; the method's own kernels run.")
     elif cluster.gpus == 1:
         notes.append("One GPU: nothing is sent, and the method's kernels do not run.")
     elif setup.method.lossy:
         notes.append(
-            "Time per iteration only: a lossy method may need more iterations than ssgd for the"
-            " same accuracy."
+            warning(
+                "Time per iteration only: a lossy method may need more iterations than ssgd for the"
+                " same accuracy.",
+                f"{setup.scenario.method} learns otherwise than S-SGD and may need more iterations"
+                f" (`perfsim compare` has what is known)",
+            )
         )
     optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
     caution = setup.method.caution(optimizer) if cluster.gpus > 1 else ""
-    notes += [caution] if caution else []
+    notes += [warning(caution)] if caution else []
     notes += [
-        f"No steady state after {timeline.periods} periods: the mean of the last"
-        f" {timeline.averaged} is given."
+        warning(
+            f"No steady state after {timeline.periods} periods: the mean of the last"
+            f" {timeline.averaged} is given."
+        )
         for timeline in timelines
         if not timeline.steady
     ]
     notes += _mixed_notes(setup, rounds)
-    named = "; ".join(term.term for term in terms if term.extrapolated)
-    if named:
-        notes.append(f"Outside the range it was measured in: {named}.")
+    terms = list(terms)
+    beyond = [term.term for term in terms if term.extrapolated]
+    if beyond:
+        notes.append(
+            warning(
+                f"Outside the range it was measured in: {'; '.join(beyond)}.",
+                f"{len(beyond)} of the {len(terms)} costs of network and kernels lie outside the"
+                " range they were measured in",
+            )
+        )
     if setup.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
         notes.append(
             f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long beside"
@@ -165,15 +179,17 @@ def _network_notes(setup: Setup) -> list[str]:
 def _asked_notes(setup: Setup) -> list[str]:
     """Say what a field needs that no file states, and where one has no effect."""
     cluster, scenario = setup.cluster, setup.scenario
-    notes = []
+    notes: list[str] = []
     if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
         needs = find_algorithm("all_reduce", scenario.algorithm).needs
         if needs:
             notes.append(
-                f"`algorithm` {scenario.algorithm} takes {needs}; no file says it is there."
+                warning(
+                    f"`algorithm` {scenario.algorithm} takes {needs}; no file says it is there."
+                )
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
-        notes.append("`oversubscription` has no effect: all GPUs stand on one node.")
+        notes.append(warning("`oversubscription` has no effect: all GPUs stand on one node."))
     return notes
 
 

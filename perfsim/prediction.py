@@ -8,6 +8,7 @@ method's period, `run_all` runs them, and the rest is read off their timelines a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,16 +21,18 @@ from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.memory import OuterState, memory_note, memory_use, outer_state
 from perfsim.methods import method_name
+from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
-from perfsim.scenario import Scenario, table_columns
+from perfsim.scenario import Scenario, gpu_words, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import Throughput, setup_throughput
+from perfsim.units import format_seconds
 from perfsim.what_if import (
     bottleneck,
     era_move,
@@ -83,7 +86,7 @@ class PredictedIteration:
     counts: list[float]
 
 
-@dataclass
+@dataclass(repr=False)
 class Prediction(PredictedIteration):
     """What perfsim answers; `to_dict` is the object as JSON has it.
 
@@ -91,7 +94,7 @@ class Prediction(PredictedIteration):
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
     ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
     is what ranks keep from one exchange to the next where these are many iterations apart, None
-    elsewhere.
+    elsewhere. ``memory_usable_bytes`` is what a GPU has for all that is held, None if not known.
     """
 
     baseline_s: float
@@ -104,6 +107,26 @@ class Prediction(PredictedIteration):
     meeting: ContentionResult | None = None
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
+    memory_usable_bytes: float | None = None
+
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        asked, (low, high) = self.scenario, self.iteration_s_interval
+        return (
+            f"<Prediction {asked.model}, {asked.method}, {gpu_words(asked.gpus, asked.gpu)},"
+            f" {asked.net}: {format_seconds(self.iteration_s)} an iteration"
+            f" ({format_seconds(low, 3)} to {format_seconds(high, 3)}), {self.speedup:.2f}x S-SGD>"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """The notes that may change a decision."""
+        return of_grade(self.notes, "warning")
+
+    @property
+    def assumptions(self) -> list[str]:
+        """The notes on values that were not asked for."""
+        return of_grade(self.notes, "assumption")
 
     @property
     def speedup(self) -> float:
@@ -128,6 +151,7 @@ class Prediction(PredictedIteration):
             "breakdown_s": self.breakdown_s,
             "communication": self.communication,
             "memory_bytes": self.memory_bytes,
+            "memory_usable_bytes": self.memory_usable_bytes,
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
@@ -140,6 +164,8 @@ class Prediction(PredictedIteration):
 
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
+            result["warnings"] = list(map(str, self.warnings))
+            result["assumptions"] = list(map(str, self.assumptions))
             result["provenance"] = [_row(term) for term in self.terms]
         return result
 
@@ -200,6 +226,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         meeting=contention,
         parallel=_parallel(setup, rounds),
         outer_state=outer_state(setup),
+        memory_usable_bytes=memory.usable if math.isfinite(memory.usable) else None,
     )
 
 
@@ -266,7 +293,7 @@ def _width_notes(scenario: Scenario, ran: _Run) -> list[str]:
     if [one.sent_bytes for one in usual] != [one.sent_bytes for one in ran.rounds]:
         return []
     name = method_name(scenario.method)
-    return [f"`reduce_dtype` {width} changes nothing that {name} sends."]
+    return [warning(f"`reduce_dtype` {width} changes nothing that {name} sends.")]
 
 
 def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:

@@ -61,6 +61,7 @@ from perfsim.network.node_type import (
     generation_of,
     load_node_type,
 )
+from perfsim.note import assumption, warning
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -190,7 +191,9 @@ def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Pro
         sequence = scenario.seq or own_tokens(model)
         assumed += [] if scenario.seq else [f"`seq` {sequence}"]
     if assumed:
-        notes.append(f"{', '.join(assumed)}: assumptions, as nothing of the model was measured.")
+        values = ", ".join(assumed)
+        text = f"{values}: assumptions, as nothing of the model was measured."
+        notes.append(assumption(text, values))
     device.matrix_rate(precision)
     era = scenario.software or NEWEST
     return kernel_profile(model, device, batch, precision, era, scenario.seq, sequence)
@@ -220,7 +223,9 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
         why = f"that of the only profile of {scenario.model}"
     else:
         gpu, why = DEFAULT_GPU, "an assumption"
-    note = f"`gpu` {gpu}, {why}" + ("." if node and node.gpu else "; name yours.")
+    if node and node.gpu:
+        return scenario.model_copy(update={"gpu": gpu}), [f"`gpu` {gpu}, {why}."]
+    note = assumption(f"`gpu` {gpu}, {why}; name yours.", f"`gpu` {gpu}")
     return scenario.model_copy(update={"gpu": gpu}), [note]
 
 
@@ -319,8 +324,10 @@ def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Cata
         return _stated_profile(scenario, device, notes)
     if device.name not in catalog.files("devices"):
         notes.append(
-            f"{device.name} has no device file: its rates are those that the profile shows, and"
-            " its memory is not known."
+            warning(
+                f"{device.name} has no device file: its rates are those that the profile shows, and"
+                " its memory is not known."
+            )
         )
     return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
 
@@ -361,9 +368,8 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
     """Return the profile's precision where the GPU has it, else fp32."""
     if profile.precision in device.rates:
         return profile.precision
-    notes.append(
-        f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
-    )
+    why = f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
+    notes.append(assumption(why, "`precision` fp32"))
     return "fp32"
 
 
@@ -438,8 +444,11 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         notes += _nics_notes(scenario, node, network)
     if _one_nic_assumed(scenario, network, cluster):
         notes.append(
-            f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none);"
-            " set `nics_per_node`, or name a node type (`node`)."
+            assumption(
+                f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states"
+                " none); set `nics_per_node`, or name a node type (`node`).",
+                "`nics_per_node` 1",
+            )
         )
     if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
         notes += intra_notes
@@ -516,7 +525,7 @@ def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
     if scenario.site is None:
         return []
     if cluster.wide is None:
-        return ["one site: nothing is sent over `wan`."]
+        return [warning("one site: nothing is sent over `wan`.")]
     from perfsim.network.wide_link import LINUX_WINDOW_BYTES
 
     paths = list(cluster.wide.paths())
@@ -531,16 +540,21 @@ def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
     held = min(paths, key=lambda path: path.reached)
     if held.connection_rate < held.rate:
         notes.append(
-            f"TCP holds a connection between two sites at {_bit_rate(held.connection_rate)}"
-            f" of {_bit_rate(held.rate)}: {_flow_words(held)}."
+            warning(
+                f"TCP holds a connection between two sites at {_bit_rate(held.connection_rate)}"
+                f" of {_bit_rate(held.rate)}: {_flow_words(held)}."
+            )
         )
     if held.window_bytes is None and held.rtt_s > 0:
         usual = held._replace(window_bytes=float(LINUX_WINDOW_BYTES)).connection_rate
         if usual < held.reached:
             notes.append(
-                "The window of a TCP flow is taken to be large enough. Linux's own of"
-                f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
-                f" {_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps."
+                assumption(
+                    "The window of a TCP flow is taken to be large enough. Linux's own of"
+                    f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
+                    f" {_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps.",
+                    "TCP windows large enough",
+                )
             )
     return notes
 
@@ -644,8 +658,11 @@ def _node_notes(node: NodeType, network: Network, device: Device) -> list[str]:
     notes = []
     if not generation_of(device.architecture):
         notes.append(
-            f"collectives start on {device.name} as on {STAND_IN_GENERATION.capitalize()} GPUs: of"
-            f" {device.architecture or 'its architecture, which is not stated,'} none was measured."
+            warning(
+                f"collectives start on {device.name} as on {STAND_IN_GENERATION.capitalize()} GPUs:"
+                f" of {device.architecture or 'its architecture, which is not stated,'} none was"
+                " measured."
+            )
         )
     if network.node_type is None:
         return [
@@ -670,7 +687,8 @@ def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[st
     own = count == node.driven_nics
     whose = f"as many as {node.name} has" if own else f"beside those of {node.name}"
     nics = "1 NIC" if count == 1 else f"{count} NICs"
-    return [f"{nics} of {network.name} a node ({whose}); set `nics_per_node` to change it."]
+    text = f"{nics} of {network.name} a node ({whose}); set `nics_per_node` to change it."
+    return [assumption(text, f"`nics_per_node` {count}")]
 
 
 _CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
@@ -697,14 +715,16 @@ def _placement_notes(
         of = " and ".join(map(str, dict.fromkeys(counts)))
         origin = f"the largest divisor of {of} up to {stated}"
     gpus = "1 GPU" if each == 1 else f"{each} GPUs"
-    return [f"{gpus} a node ({origin}); set `gpus_per_node` to change it."]
+    text = f"{gpus} a node ({origin}); set `gpus_per_node` to change it."
+    stands = network.gpus_per_node and each == stated
+    return [text if stands else assumption(text, f"`gpus_per_node` {each}")]
 
 
 def _network_warnings(
     network: Network, intra_network: Network | None, cluster: Cluster
 ) -> list[str]:
     """Return the warnings on a user's own network files and on the measured curves in use."""
-    notes = []
+    notes: list[str] = []
     for used in (network, intra_network):
         if used is None or used.node_type or not used.path:
             continue
@@ -714,7 +734,7 @@ def _network_warnings(
 
         shape = (cluster.gpus, cluster.nodes) if cluster.known is not None else None
         warnings = self_check(used, shape)
-        notes += [f"{used.name}: {warning}" for warning in warnings[:_MAX_WARNINGS]]
+        notes += [warning(f"{used.name}: {one}") for one in warnings[:_MAX_WARNINGS]]
         more = len(warnings) - _MAX_WARNINGS
         if more > 0:
             notes.append(f"{used.name}: {more} more of that kind; `perfsim show net {used.name}`.")
@@ -744,7 +764,11 @@ def _intra_network(
                 " as nvlink-a100.",
                 value=asked,
             )
-        return inside, [f"`intra_net` {name}, after the GPU{why}."]
+        if asked == _NVLINK:
+            return inside, [f"`intra_net` {name}, after the GPU{why}."]
+        return inside, [
+            assumption(f"`intra_net` {name}, after the GPU{why}.", f"`intra_net` {name}")
+        ]
     return _network(asked, "intra_net", catalog), []
 
 
@@ -1197,7 +1221,7 @@ def _own_notes(profile: Profile, device: Device, network: Network, catalog: Cata
         for kind, name in used.items()
     )
     return [
-        f"{name} is read from {own}, in place of the shipped one."
+        warning(f"{name} is read from {own}, in place of the shipped one.")
         for name, own in owned
         if own is not None
     ]

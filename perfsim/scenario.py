@@ -12,7 +12,7 @@ model, is made of it when it is first asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
 from typing import (
     TYPE_CHECKING,
@@ -30,7 +30,7 @@ from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
 __all__ = [
     "DEFAULT_GPU",
@@ -1113,7 +1113,7 @@ else:
 @cache
 def _model() -> type[Any]:
     """Return the pydantic model of the list's fields, with the checks that need several of them."""
-    from pydantic import BaseModel, ConfigDict, model_validator
+    from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
     from perfsim.methods.base import truth_for_number
 
@@ -1121,6 +1121,23 @@ def _model() -> type[Any]:
         __qualname__ = "Scenario"
         __doc__ = ScenarioFields.__doc__
         model_config = ConfigDict(extra="forbid", frozen=True)
+
+        def __init__(self, **fields: Any) -> None:
+            """Check the fields; a wrong one is a `RequestError` that names it."""
+            for field in fields:
+                if field not in SCENARIO_FIELDS:
+                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise _refusal(error) from None
+
+        def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+            """Yield the fields that differ from their defaults."""
+            for name, field in SCENARIO_FIELDS.items():
+                value = getattr(self, name)
+                if value != field.value:
+                    yield name, value
 
         @model_validator(mode="before")
         @classmethod
@@ -1287,13 +1304,9 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     RequestError
         If a field is unknown, missing or not allowed; ``source`` names the file it came from.
     """
-    from pydantic import ValidationError
-
     from perfsim.data.files import forbidden
 
     for field, value in fields.items():
-        if field not in SCENARIO_FIELDS:
-            raise unknown_option("a scenario", field, SCENARIO_FIELDS, source=source)
         if isinstance(value, str) and forbidden(value):
             why = f"{shown(value)} holds a control character."
             raise RequestError(field, why, value=value, source=source)
@@ -1301,12 +1314,14 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         made: Scenario = _model()(**fields)
     except RequestError as error:
         raise error.within(source) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][:2])
-        if first["type"] == "missing":
-            raise RequestError(field, "is needed.", source=source) from None
-        given = first["input"]
-        why = f"{shown(given)} is not allowed: {rule(first)}."
-        raise RequestError(field, why, value=given, source=source) from None
     return made
+
+
+def _refusal(error: ValidationError) -> RequestError:
+    """Return the first thing that pydantic found wrong, as a sentence."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][:2])
+    if first["type"] == "missing":
+        return RequestError(field, "is needed.")
+    given = first["input"]
+    return RequestError(field, f"{shown(given)} is not allowed: {rule(first)}.", value=given)

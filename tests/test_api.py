@@ -6,6 +6,7 @@ import doctest
 import subprocess
 import sys
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,9 @@ def test_sweep_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
     assert perfsim.sweep is print
 
 
-@pytest.mark.parametrize("name", ["Scenario", "predict", "compare", "sweep"])
+@pytest.mark.parametrize(
+    "name", ["Scenario", "predict", "compare", "sweep", "explain", "tune", "plan"]
+)
 def test_each_name_has_an_example_as_a_user_would_begin(name: str) -> None:
     """It is run with the other examples."""
     examples = doctest.DocTestParser().get_examples(getattr(perfsim, name).__doc__)
@@ -64,3 +67,50 @@ def test_tables_of_pandas_have_numbers_where_there_are_numbers() -> None:
 def test_another_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'perfsim' has no attribute 'forecast'"):
         perfsim.forecast  # noqa: B018
+
+
+def test_dir_shows_the_names_that_can_be_imported_and_no_others() -> None:
+    assert dir(perfsim) == sorted(perfsim.__all__)
+    for name in perfsim.__all__:
+        assert getattr(perfsim, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"model": "resnet50", "gpus": 0}, "gpus: 0 is not allowed: it must be 1 or more."),
+        (
+            {"model": "resnet50", "gpus": "x"},
+            "gpus: 'x' is not allowed: it must be a whole number.",
+        ),
+        ({"gpus": 8}, "model is needed."),
+        ({"model": "resnet50", "gpuz": 8}, "a scenario has no 'gpuz'; did you mean 'gpu'?"),
+        ({"model": "resnet5", "gpus": 8}, "model: no 'resnet5'; did you mean 'resnet50'?"),
+        ({"model": "resnet50", "gpus": 8, "net": "1"}, "net: '1' is not a rate"),
+        (
+            {"model": "resnet50", "gpus": 8, "options": {"densty": 1}},
+            "method 'ssgd' has no 'densty'",
+        ),
+    ],
+)
+def test_all_that_is_wrong_is_one_kind_of_error(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(perfsim.RequestError) as caught:
+        perfsim.predict(perfsim.Scenario(**fields))
+    assert said in str(caught.value)
+    assert isinstance(caught.value, perfsim.PerfsimError)
+
+
+def test_a_scenario_prints_what_was_asked() -> None:
+    asked = perfsim.Scenario(model="resnet50", gpus=8, method="dgc", options={"density": 0.01})
+    assert repr(asked) == (
+        "Scenario(model='resnet50', gpus=8, method='dgc', options={'density': 0.01})"
+    )
+    assert eval(f"perfsim.{asked!r}") == asked
+
+
+def test_a_prediction_prints_its_answer_on_one_line() -> None:
+    text = repr(
+        perfsim.predict(perfsim.Scenario(model="resnet50", gpus=64, net="1gbe", method="dgc"))
+    )
+    assert text.startswith("<Prediction resnet50, dgc, 64 x v100, 1gbe: ")
+    assert text.endswith("x S-SGD>") and len(text) < 120 and "\n" not in text

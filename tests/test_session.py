@@ -205,12 +205,13 @@ def test_a_changed_profile_and_gpu_are_seen_by_a_session(
     own.write_text("".join(lines), encoding="utf-8")
     same = predict(asked, session)
     assert same.iteration_s == before.iteration_s
-    assert any("in place of the shipped one" in note for note in same.notes)
-    device = (shipped() / "devices" / "v100.toml").read_text(encoding="utf-8")
-    (folder / "devices" / "v100.toml").write_text(device, encoding="utf-8")
+    assert not any("in place of the shipped one" in note for note in same.notes), "it is a copy"
+    device = (shipped() / "devices" / "p102-100.toml").read_text(encoding="utf-8") + "# own\n"
+    (folder / "devices" / "p102-100.toml").write_text(device, encoding="utf-8")
     other = predict(asked, session)
     assert other.to_dict()["scenario"] == before.to_dict()["scenario"]
     assert other.iteration_s == predict(asked, Catalog()).iteration_s
+    assert any("p102-100 is read from" in note for note in other.warnings)
 
 
 def test_records_keep_nothing_themselves() -> None:

@@ -29,7 +29,8 @@ def plain(prediction: Prediction) -> dict[str, Any]:
     result = prediction.to_dict()
     for name in ("site", "wan"):
         result["scenario"].pop(name, None)
-    result["notes"] = [note for note in result["notes"] if "site" not in note]
+    for listed in ("notes", "warnings"):
+        result[listed] = [note for note in result[listed] if "site" not in note]
     return result
 
 

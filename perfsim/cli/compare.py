@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.flags import EpochsOfFlag
+from perfsim.cli.flags import EpochsOfFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import (
@@ -94,6 +94,7 @@ def compare_command(
             help="Also draw the ranks as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
         ),
     ] = None,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Compare methods side by side: who is first at the same accuracy, and where the time goes."""
     from perfsim.planning.compare import compare
@@ -124,7 +125,7 @@ def compare_command(
     def show() -> None:
         from perfsim.report.planning import print_comparison
 
-        print_comparison(comparison)
+        print_comparison(comparison, verbose=verbose)
 
     print_answer(comparison.to_dict(), None, json, show)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfsim.cli.flags import EpochsOfFlag, PngFlag, TraceFlag
+from perfsim.cli.flags import EpochsOfFlag, PngFlag, TraceFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import ranking_of, timeline_png
 from perfsim.cli.predict import trace as trace_of
@@ -32,6 +32,7 @@ def explain_command(
     trace: TraceFlag = None,
     png: PngFlag = None,
     epochs_of: EpochsOfFlag = None,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
     from perfsim.planning.explain import explain
@@ -71,6 +72,6 @@ def explain_command(
     def show() -> None:
         from perfsim.report.planning import print_explanation
 
-        print_explanation(explanation)
+        print_explanation(explanation, verbose=verbose)
 
     print_answer(explanation.to_dict(), None, json, show)

@@ -23,6 +23,7 @@ __all__ = [
     "ProfilesFlag",
     "TimelineFlag",
     "TraceFlag",
+    "VerboseFlag",
     "flag_of",
     "flags_of",
 ]
@@ -87,6 +88,10 @@ PngFlag: TypeAlias = Annotated[
 TimelineFlag: TypeAlias = Annotated[
     bool,
     typer.Option("--timeline", help="Also print the timeline as text: one line for each stream."),
+]
+VerboseFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="Print everything: all options, sources and notes."),
 ]
 
 _GROUPS = {"options": "--set ", "fusion_options": "--set fusion.", "vary": "--vary "}

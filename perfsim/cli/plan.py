@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag
+from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
@@ -94,6 +94,7 @@ def plan_command(
         bool,
         typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),
     ] = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Plan a training run: the cheapest and the fastest cluster and method that meet a target.
 
@@ -125,7 +126,7 @@ def plan_command(
     def show() -> None:
         from perfsim.report.planning import print_plan
 
-        print_plan(best)
+        print_plan(best, verbose=verbose)
 
     print_answer(best.to_dict(), out, json, show)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfsim.cli.flags import ChakraFlag, EpochsOfFlag, HtmlFlag, PngFlag, TimelineFlag, TraceFlag
+from perfsim.cli.flags import (
+    ChakraFlag,
+    EpochsOfFlag,
+    HtmlFlag,
+    PngFlag,
+    TimelineFlag,
+    TraceFlag,
+    VerboseFlag,
+)
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
@@ -35,6 +43,7 @@ def predict_command(
     html: HtmlFlag = None,
     png: PngFlag = None,
     epochs_of: EpochsOfFlag = None,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
     from perfsim.scenario import make_scenario
@@ -59,7 +68,7 @@ def predict_command(
         (ranking or prediction).to_dict(),
         None,
         json,
-        lambda: _show(prediction, ranking, timeline=timeline),
+        lambda: _show(prediction, ranking, timeline=timeline, verbose=verbose),
     )
 
 
@@ -112,15 +121,18 @@ def _add_file_notes(
     prediction.notes += claim_notes(scenario, catalog, fields)
 
 
-def _show(prediction: Prediction, ranking: Ranking | None, *, timeline: bool) -> None:
+def _show(
+    prediction: Prediction, ranking: Ranking | None, *, timeline: bool, verbose: bool
+) -> None:
     """Print the answer, and the text timeline if that was asked for."""
-    from perfsim.report.terminal import print_lines, print_prediction
+    from perfsim.report.prediction_screen import print_prediction
+    from perfsim.report.terminal import print_lines
 
     if ranking is not None:
         from perfsim.report.planning import print_ranking
 
         print_ranking(ranking)
-    print_prediction(prediction)
+    print_prediction(prediction, verbose=verbose)
     if timeline:
         from perfsim.report.timeline import text_timeline
 

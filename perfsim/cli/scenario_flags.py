@@ -14,6 +14,7 @@ import typer
 from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
 from perfsim.errors import RequestError, shown, spelled, spelling
+from perfsim.note import warning
 from perfsim.scenario import SCENARIO_FIELDS, ScenarioField
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def scenario_fields(
     scenario : a path, or the name of a shipped scenario
     """
     fields: dict[str, Any] = {}
-    notes = []
+    notes: list[str] = []
     if scenario is not None:
         from perfsim.scenario_file import read_fields
 
@@ -267,7 +268,7 @@ def scenario_fields(
             fields["beside"] = full_paths(path, fields["beside"])
         own = fields.get("method", SCENARIO_FIELDS["method"].value)
         if flags.get("method") not in (None, own) and fields.pop("options", None):
-            notes.append(f"The file's options are left out: they are for {own}.")
+            notes.append(warning(f"The file's options are left out: they are for {own}."))
     method, fusion = split_settings(pairs)
     fields |= {name: value for name, value in flags.items() if value is not None}
     if method:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfsim.cli.flags import GlobalBatchFlag
+from perfsim.cli.flags import GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
 from perfsim.cli.scenario_flags import ScenarioFlags, command_of, naming, scenario_command
@@ -80,6 +80,7 @@ def tune_command(
         bool,
         typer.Option("--ignore-memory", help="Also tune what needs more memory than the GPU has."),
     ] = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval, algorithm or parallelism."""
     from perfsim.methods import AUTO_METHOD
@@ -123,7 +124,7 @@ def tune_command(
     def show() -> None:
         from perfsim.report.planning import print_tuning
 
-        print_tuning(tuning, command)
+        print_tuning(tuning, command, verbose=verbose)
 
     print_answer(_with_command(tuning, command), None, json, show)
 

@@ -44,6 +44,7 @@ from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, is_defined, takes_tokens
 from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
+from perfsim.note import warning
 from perfsim.quantity import Kind, Quantity, weakest
 from perfsim.units import format_seconds
 
@@ -569,12 +570,13 @@ def _by_residuals(
             f" ({', '.join(sources)}) say {math.exp(value):.3g} times that"
         )
     spread = math.expm1(_NINETY * deviation)
+    brief = f"nobody timed {_named(profile.model)} on {goal}: computation by its kernels"
     return Estimate(
         seconds,
         "derived",
         "kernels (perfsim/compute/kernel_time.py) and residuals of measured iterations",
         spread,
-        notes=(f"{note}, +-{spread:.0%}.",),
+        notes=(warning(f"{note}, +-{spread:.0%}.", f"{brief}, +-{spread:.0%}"),),
     )
 
 
@@ -849,9 +851,12 @@ def _stretched_to(
         shares = host_s / longest_s, device_s / longest_s
         scaled = replace(scaled, host_share=shares[0], device_share=shares[1])
     if host_s > device_s:
+        times = f"both passes take it {format_seconds(host_s)}, the GPU {format_seconds(device_s)}"
         notes.append(
-            f"The host's launches bind ({era}): both passes take it {format_seconds(host_s)}, the"
-            f" GPU {format_seconds(device_s)}."
+            warning(
+                f"The host's launches bind ({era}): {times}.",
+                f"the host's launches set the pace: {times}",
+            )
         )
     return TransferredProfile(scaled, quantity, iteration.extrapolated, notes, era)
 

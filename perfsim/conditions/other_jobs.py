@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.conditions.spec import label
 from perfsim.errors import PerfsimError, RequestError
+from perfsim.note import assumption
 from perfsim.scenario import parse_types
 
 if TYPE_CHECKING:
@@ -61,10 +62,13 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
             f"{Path(name).name} has several types of GPU ({other.gpu}), which is not simulated"
             " beside another job.",
         )
-    notes = []
+    notes: list[str] = []
     if own != scenario.net:
         notes.append(
-            f"{label(name)} is put on the network of this job, {scenario.net}, in place of {own}"
-            " in its file."
+            assumption(
+                f"{label(name)} is put on the network of this job, {scenario.net}, in place of"
+                f" {own} in its file.",
+                f"{label(name)} on {scenario.net}",
+            )
         )
     return other, notes

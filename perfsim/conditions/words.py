@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import MAX_APART, OTHER_RANK, sample
 from perfsim.conditions.spec import Conditions, label, parse_straggler
+from perfsim.note import warning
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.array import meets_all
 from perfsim.simulate.timeline import Timeline
@@ -56,7 +57,7 @@ def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionRe
     names = [label(name) for name in setup.scenario.beside]
     others = rounds[0].beside
     if not any(costed.crossings for costed in rounds):
-        return ["`beside` has no effect: this job sends nothing between nodes."]
+        return [warning("`beside` has no effect: this job sends nothing between nodes.")]
     quiet = [name for name, other in zip(names, others, strict=True) if not other.crossings]
     notes = [f"{name} sends nothing between nodes, so it slows nobody down." for name in quiet]
     if len(quiet) == len(names):
@@ -167,10 +168,10 @@ def condition_notes(
             f" byte takes {1 / (1 - background):.3g} times as long there; latency and the choice of"
             " algorithm stay."
             if nodes > 1
-            else "`background` has no effect: all GPUs stand on one node."
+            else warning("`background` has no effect: all GPUs stand on one node.")
         )
     if seed and not (conditions and conditions.jitter):
-        notes.append("`seed` has no effect without `jitter`.")
+        notes.append(warning("`seed` has no effect without `jitter`."))
     if notes:
         notes.append(
             "The S-SGD baseline runs under the same conditions; scaling efficiency is over one GPU"
@@ -199,7 +200,7 @@ def _jitter_notes(
 ) -> list[str]:
     if not conditions.varies:
         alone = "GPU" if conditions.measured is None else "replica of the model"
-        return [f"`jitter` has no effect on the mean iteration of one {alone}."]
+        return [warning(f"`jitter` has no effect on the mean iteration of one {alone}.")]
     counted = [draws * periods for draws, _, periods in map(sample, rounds)]
     error_s = _error_s(rounds, timelines)
     notes = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Hashable
+from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,7 +135,8 @@ class Catalog:
     def shadowed(self, kind: str, name: str) -> Path | None:
         """Return the user's file that replaces a shipped one of this name, None where none does.
 
-        For a device, its kernel points or anchors count too.
+        For a device, its kernel points or anchors count too. A copy of the shipped file, as in a
+        checkout, replaces nothing.
         """
         own = shipped().resolve()
         names = [
@@ -145,8 +147,9 @@ class Catalog:
             if folder.resolve() == own:
                 break
             for file in ships:
-                if (folder / kind / file).is_file():
-                    return folder / kind / file
+                path = folder / kind / file
+                if path.is_file() and not cmp(path, own / kind / file, shallow=False):
+                    return path
         return None
 
     def beside(self, kind: str, name: str, suffix: str) -> Path | None:

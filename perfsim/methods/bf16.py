@@ -6,11 +6,12 @@ from typing import ClassVar
 
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import HALF, half_hook
 
 
-class Bf16(Method):
+class Bf16(DdpBuffers):
     """Sends every bucket as bf16 by an all-reduce as soon as it is ready, in backward order.
 
     It is PyTorch's bf16_compress_hook: the code of `fp16` (library "ddp") with another type. In the

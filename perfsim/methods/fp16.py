@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, OnlyWith, Send
 from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import HALF, cast, half_hook, uncast
 
 
-class Fp16(Method):
+class Fp16(DdpBuffers):
     """Sends every bucket as fp16 by an all-reduce as soon as it is ready, in backward order.
 
     There is no error feedback. ``library`` "ddp" is PyTorch's fp16_compress_hook. In the hook, on
@@ -46,6 +47,10 @@ class Fp16(Method):
 
     library: Literal["ddp", "horovod"] = Field(
         "ddp", description="who casts: DDP's hook by bucket, or Horovod's optimizer by tensor"
+    )
+
+    buffers_mib: Annotated[float, OnlyWith(library="ddp")] = Field(
+        0.0, ge=0, le=1e6, description="ddp: the model's buffers, broadcast before each pass"
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:

@@ -8,15 +8,16 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, Method, MethodContext, Round
+from perfsim.methods.base import Job, MethodContext, Round
 from perfsim.methods.building.averaging import averages, by_share, merged_bucket
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import hook_jobs
 
 DENSE, LOCAL, AVERAGED = 0, 1, 2
 """Iterations: gradients reduced by all ranks; not; not, and models averaged after the update."""
 
 
-class Postlocalsgd(Method):
+class Postlocalsgd(DdpBuffers):
     """Runs DDP for a share of training, then averages models every ``interval`` iterations.
 
     At first DDP's hook divides every bucket by P (2 passes; DDP without a hook does so while it
@@ -25,8 +26,9 @@ class Postlocalsgd(Method):
     ``interval`` iterations all models are averaged after the update in one buffer (concatenate and
     divide: 4 passes, 2 launches), and the next forward pass waits for it. Iterations are weighted
     by ``dense_share``. The share is that of the paper's example (from epoch 150 of 300), the
-    interval PyTorch's. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that /
-    interval in the others, and what stays in a node. Memory: none from one iteration to the next.
+    interval PyTorch's. All ranks are DDP's process group in either phase: buffers go to all of them
+    in every iteration. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that
+    / interval in the others, and what stays in a node. Memory: none from one iteration to the next.
     Left out: batch-norm statistics; the host's wait for the device before it averages; the paper's
     own code, which averages models in the first phase too.
     """
@@ -68,7 +70,8 @@ class Postlocalsgd(Method):
             reduced = hook_jobs(buckets)
         elif self.local_gradients and world.gpus_per_node > 1:
             reduced = hook_jobs(buckets, "node")
-        return reduced + (averages([merged_bucket(buckets)]) if iteration == AVERAGED else [])
+        averaged = averages([merged_bucket(buckets)]) if iteration == AVERAGED else []
+        return [*self.buffer_jobs(), *reduced, *averaged]
 
     @property
     def between(self) -> int:

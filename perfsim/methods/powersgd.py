@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, OptionError, Round
+from perfsim.methods.base import JobStage, MethodContext, OptionError, Round
 from perfsim.methods.building.averaging import by_share
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import dense_hook
 from perfsim.methods.building.low_rank import (
     RANK_OVER_TEXT,
@@ -31,6 +32,7 @@ DENSE = 2
 """An iteration before a hook compresses; others are numbered 0 and 1."""
 
 ONLY = {
+    "buffers_mib": HOOKS,
     "dense_share": HOOKS,
     "min_compression_rate": ("hook", "package"),
     "same_shape": ("hook",),
@@ -39,7 +41,7 @@ ONLY = {
 """Variants in which an option may differ from its default."""
 
 
-class Powersgd(Method):
+class Powersgd(DdpBuffers):
     """Sends P = M Q, then Q = M^T P, of every matrix; what is not compressed goes dense.
 
     The residual is added and P = M Q computed; all P are all-reduced. P is orthonormalised and Q =

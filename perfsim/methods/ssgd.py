@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from pydantic import Field
-
-from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, MethodContext, PassPoint, Send
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.dense_buckets import DenseBuckets
 
 
-class Ssgd(DenseBuckets):
+class Ssgd(DdpBuffers, DenseBuckets):
     """Sends every bucket dense by an all-reduce as soon as it is ready, in backward order.
 
     It is also found as "ddp". With overlap this is wait-free backpropagation with tensor fusion
@@ -25,7 +21,8 @@ class Ssgd(DenseBuckets):
     DDP also broadcasts the model's buffers from rank 0 before the forward pass, which waits for
     them, once an iteration, unless broadcast_buffers is off. Buffers are what a model keeps and
     does not train: running means of batch normalisation, tables of rotary positions.
-    ``buffers_mib`` says how large they are; by default there are none.
+    ``buffers_mib`` says how large they are; by default there are none. So do its hooks (`fp16`,
+    `bf16`, `powersgd`, `postlocalsgd`).
 
     Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where ``gradients`` are "fp16", and
     (P-1)/P of the buffers. Memory: none more. Left out: copies of gradients into and out of the
@@ -41,15 +38,3 @@ class Ssgd(DenseBuckets):
         " Micikevicius et al. 2018, Mixed Precision Training, ICLR, section 3.1; buffers:"
         " pytorch/pytorch torch/nn/parallel/distributed.py, _pre_forward"
     )
-
-    buffers_mib: float = Field(
-        0.0, ge=0, le=1e6, description="the model's buffers, broadcast before each forward pass"
-    )
-
-    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the broadcast of the buffers, if there are any, and one job a bucket."""
-        jobs = super().jobs(buckets, world, iteration)
-        if not self.buffers_mib:
-            return jobs
-        start, sent = PassPoint("forward"), Send("broadcast", self.buffers_mib * 2**20)
-        return [Job("buffers", (sent,), start, start), *jobs]

@@ -308,7 +308,8 @@ def _between(
         step_s = min(_CHANNELS * _STEP_BYTES, size_bytes) * crossing.s_per_byte
         return crossing.chain_s, transfer_s + max(0, sites - 2) * step_s
     if library == "gloo" and algorithm.name == "binomial":
-        return crossing.chain_s, size_bytes * _all_at_once(wide)
+        # The root's first message waits for its receiver's notice; those of later rounds have come.
+        return crossing.last_s + crossing.chain_s, size_bytes * _all_at_once(wide)
     if library == "gloo" and ring:
         return _noticed(algorithm, size_bytes, crossing, wide)
     return crossing.chain_s, transfer_s
@@ -341,8 +342,11 @@ def _noticed(
 
     A segment takes a round trip and its own time c, and two are on their way. The notice for the
     next stands in line behind what its sender sends: c/2 in the share of time in which it sends,
-    which is 2 c of a cycle t of two segments. So t = RTT + c + c c / t. A reduce ends with a gather
-    in which every rank sends its block to the root.
+    which is 2 c of a cycle t of two segments. So t = RTT + c + c c / t. Between two ranks the
+    notice takes the very connection of the segments that its sender sends, and the whole next one
+    is in line before it: t = RTT + 2 c. A wire that is never idle still has one round trip: the
+    first notice and the last segment. A reduce ends with a gather in which every rank sends its
+    block to the root.
     """
     ranks, gathers = sum(wide.sizes), algorithm.name == "ring_gather"
     segment = size_bytes / (_SEGMENTS * ranks)
@@ -353,10 +357,12 @@ def _noticed(
     for path in _ring(wide):
         wire_s = segment / path.reached
         trip_s = path.rtt_s + wire_s
-        cycle_s = (trip_s + math.hypot(trip_s, 2.0 * wire_s)) / 2.0
+        in_line_s = (math.hypot(trip_s, 2.0 * wire_s) - trip_s) / 2.0
+        cycle_s = trip_s + (wire_s if ranks == 2 else in_line_s)
         transfer_s = max(transfer_s, sent / segment * wire_s)
-        seconds = max(seconds, sent / segment * max(wire_s, cycle_s / _SEGMENTS))
-    latency_s = seconds - transfer_s + crossing.last_s
+        full_s = sent / segment * wire_s + path.rtt_s
+        seconds = max(seconds, full_s, sent / segment * cycle_s / _SEGMENTS)
+    latency_s = seconds - transfer_s
     if not gathers:
         return latency_s, transfer_s
     gather_s, longest_s = 0.0, 0.0
@@ -373,9 +379,11 @@ def _all_at_once(wide: WideArea) -> float:
     """Return the transfer of gloo's broadcast [s/B]: each rank sends to all its children at once.
 
     With k = ceil(log2 S) rounds over S sites the root's uplink carries k messages, that of its
-    largest child k - 1, and so on: k (k+1) / 2 in all, where the uplink is what holds them.
+    largest child k - 1, and so on: k (k+1) / 2 in all, where the uplink is what holds them. The
+    first rounds are those inside a site, so that every rank of it sends a message over the uplink
+    in each of the later ones (gloo/broadcast.cc).
     """
-    up = min(link.up for link in wide.links)
+    up = min(link.up for link in wide.links) / max(wide.sizes)
     one = 1.0 / min(path.reached for path in wide.paths())
     return sum(max(count / up, one) for count in range(1, ceil_log2(len(wide.sizes)) + 1))
 

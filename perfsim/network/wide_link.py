@@ -7,7 +7,8 @@ their delays, and a message from one to the other takes half of that.
 References
 ----------
 Mathis, Semke, Mahdavi & Ott, The macroscopic behavior of the TCP congestion avoidance algorithm,
-ACM Computer Communication Review 27(3), 1997, pages 67 to 82.
+ACM Computer Communication Review 27(3), 1997, pages 67 to 82. CUBIC, which Linux runs by default
+(net/ipv4/Kconfig, DEFAULT_TCP_CONG): RFC 9438, section 5.1.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "PRESETS",
     "SitePath",
     "WideLink",
+    "cubic_rate",
     "mathis_rate",
     "parse_wide_links",
 ]
@@ -42,6 +44,9 @@ SEGMENT_BYTES = 1460
 
 _PERIODIC_LOSS = math.sqrt(1.5)
 """C of Mathis et al., table 1: losses at regular intervals, every segment acknowledged."""
+
+_CUBIC_SCALE, _CUBIC_DECREASE = 0.4, 0.7
+"""C [segments/s^3] and beta of CUBIC (RFC 9438, sections 4.6 and 5)."""
 
 LINUX_WINDOW_BYTES = 3 * 2**20
 """The most that one flow has in flight as Linux is shipped: half of net.ipv4.tcp_rmem's 6 MiB, for
@@ -68,6 +73,27 @@ def mathis_rate(rtt_s: float, loss: float) -> float:
     if loss <= 0 or rtt_s <= 0:
         return math.inf
     return SEGMENT_BYTES / rtt_s * _PERIODIC_LOSS / math.sqrt(loss)
+
+
+def cubic_rate(rtt_s: float, loss: float) -> float:
+    """Return the rate at which losses hold one flow of TCP CUBIC [B/s].
+
+    Its window is on average (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) segments where
+    that is more than Reno's, as over long paths with few losses; else CUBIC is made to do as Reno.
+
+    Examples
+    --------
+    >>> round(cubic_rate(0.1, 1e-4))  # 14600 B/s x 1.0538 x 1000^(3/4)
+    2736043
+    >>> cubic_rate(0.01, 1e-3) == mathis_rate(0.01, 1e-3)
+    True
+    """
+    reno = mathis_rate(rtt_s, loss)
+    if math.isinf(reno):
+        return reno
+    scale = _CUBIC_SCALE * (3.0 + _CUBIC_DECREASE) / (4.0 * (1.0 - _CUBIC_DECREASE))
+    segments = math.pow(scale, 0.25) * math.pow(rtt_s / loss, 0.75)
+    return max(reno, SEGMENT_BYTES / rtt_s * segments)
 
 
 class WideLink(NamedTuple):
@@ -161,7 +187,7 @@ class SitePath(NamedTuple):
         window = math.inf
         if self.window_bytes is not None and self.rtt_s > 0:
             window = self.window_bytes / self.rtt_s
-        return min(mathis_rate(self.rtt_s, self.loss), window, self.per_flow or math.inf)
+        return min(cubic_rate(self.rtt_s, self.loss), window, self.per_flow or math.inf)
 
     @property
     def connection_rate(self) -> float:

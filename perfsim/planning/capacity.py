@@ -33,6 +33,7 @@ from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario, with_gpu
 from perfsim.scenario import Scenario, parse_types
+from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
@@ -357,8 +358,8 @@ class ClusterPlan:
 def plan(
     scenarios: Sequence[Scenario],
     target: Target,
-    prices: Prices,
-    catalog: Catalog,
+    prices: Prices | None = None,
+    catalog: Catalog | None = None,
     tell: Callable[[int, int], None] | None = None,
     *,
     ignore_memory: bool = False,
@@ -371,8 +372,8 @@ def plan(
     ----------
     scenarios : what to choose from
     target : samples, epochs, deadline and budget
-    prices : what a GPU costs for an hour
-    catalog : where profiles are; a session reads each file once
+    prices : what a GPU costs for an hour; None: nothing is known of it
+    catalog : where profiles are; None: the session that Python's API shares
     tell : called with how many are done, and of how many
     ignore_memory : whether what needs more memory than the GPU has may be chosen
     parallelism : whether the fastest parallelism of each cluster is searched; None: where the
@@ -385,7 +386,17 @@ def plan(
     RequestError
         If a budget is given without a price or in another currency, if nothing can be predicted,
         or if nothing meets the target; the message says what comes nearest.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, Target, plan
+    >>> asked = [Scenario(model="resnet50", gpus=count, net="ib100") for count in (8, 64)]
+    >>> found = plan(asked, Target(samples=1_281_167, epochs=90, deadline_s=6 * 3600))
+    >>> found.cheapest.scenario.gpus
+    64
     """
+    prices = prices or Prices("", (), Path())
+    catalog = catalog or default_session()
     _check_budget(target, prices)
     for scenario in scenarios:
         check_one_type(scenario.gpu)

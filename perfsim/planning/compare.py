@@ -17,6 +17,7 @@ from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
+from perfsim.note import warning
 from perfsim.planning.equal_bytes import EqualBytes, settings_of
 from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.neighbours import gpu_counts, thinned
@@ -448,9 +449,13 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
     groups = "; ".join(
         f"{group} ({', '.join(reasons[group])})" for group in order if group in reasons
     )
-    notes = [
-        "These methods learn differently from ssgd; they may need more epochs for the same"
-        f" accuracy, or not reach it: {groups}."
+    notes: list[str] = [
+        warning(
+            "These methods learn differently from ssgd; they may need more epochs for the same"
+            f" accuracy, or not reach it: {groups}.",
+            "methods with * learn differently from S-SGD; epochs says what is known of how many"
+            " they need",
+        )
     ]
     unknown: dict[str, list[str]] = {}
     for name in sorted(ranking.predictions):

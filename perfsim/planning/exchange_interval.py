@@ -157,7 +157,8 @@ class RateBreakEven:
     Parameters
     ----------
     limit : that share of the iterations between exchanges
-    link : which link that is, "between nodes" or "inside the node" where there is one node only
+    link : which link that is: "between sites", where there are none "between nodes", and where
+        there is one node only "inside the node"
     rate : its own rate [B/s]
     low, high : the range that was searched, as factors of that rate
     factor : where in the range it is reached; None where nowhere, ``low`` where everywhere
@@ -639,8 +640,8 @@ def _found(
 def rate_within(setup: Setup, limit: float) -> RateBreakEven:
     """Return the rate of the network from which on exposed exchanges add at most a share.
 
-    The link between nodes is scaled, or that inside the node where there is one node only (see
-    `perfsim.planning.break_even.scaled_network`); the library chooses anew.
+    The links between sites are scaled, without sites those between nodes, and on one node those
+    inside it (see `perfsim.planning.break_even.scaled_network`); the library chooses anew.
 
     Parameters
     ----------
@@ -656,6 +657,7 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
 
     low, high = 1.0 / _RATE_FACTOR, _RATE_FACTOR
     link = "between nodes" if cluster.nodes > 1 else "inside the node"
+    link = link if cluster.wide is None else "between sites"
     if not reaches(high):
         return RateBreakEven(limit, link, scaled_rate(cluster), low, high, None, tried)
     if reaches(low):

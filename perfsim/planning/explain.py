@@ -283,7 +283,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
 
     Examples
     --------
-    >>> from perfsim.scenario import Scenario
+    >>> from perfsim import Scenario, explain
     >>> found = explain(Scenario(model="resnet50", gpus=64, net="1gbe"))
     >>> found.improvements[0].what
     'bandwidth'

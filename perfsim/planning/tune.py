@@ -318,7 +318,7 @@ def tune(
 
     Examples
     --------
-    >>> from perfsim.scenario import Scenario
+    >>> from perfsim import Scenario, tune
     >>> found = tune(Scenario(model="resnet50", gpus=64, net="1gbe"), ["bucket"]).tuned[0]
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True

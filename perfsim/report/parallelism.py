@@ -10,6 +10,7 @@ from perfsim.report.terminal import (
     command_lines,
     interval_words,
     print_lines,
+    print_notes,
     rate_words,
 )
 from perfsim.scenario import gpu_words
@@ -58,7 +59,12 @@ def count_words(search: ParallelSearch) -> str:
 
 
 def print_parallelism(
-    search: ParallelSearch, asked_s: float | None, notes: Sequence[str], command: str
+    search: ParallelSearch,
+    asked_s: float | None,
+    notes: Sequence[str],
+    command: str,
+    *,
+    verbose: bool = False,
 ) -> None:
     """Print the best ways, where their time goes, the front, and the command that predicts one.
 
@@ -102,8 +108,7 @@ def print_parallelism(
     print_lines(["", "Predict the best"], most=PAGE_COLUMNS)
     for line in command_lines(command, PAGE_COLUMNS - 2):
         print(f"  {line}")
-    print_lines(["", "Notes"], most=PAGE_COLUMNS)
-    print_lines(notes, "  - ", "    ", PAGE_COLUMNS)
+    print_notes(notes, verbose=verbose)
 
 
 def _reasons(search: ParallelSearch) -> Iterator[str]:

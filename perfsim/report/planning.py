@@ -33,6 +33,7 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.parallelism import print_parallelism
+from perfsim.report.prediction_screen import question
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     batch_words,
@@ -40,8 +41,8 @@ from perfsim.report.terminal import (
     interval_words,
     outer_state_words,
     print_lines,
+    print_notes,
     print_table,
-    question,
     rate_words,
 )
 from perfsim.resolve import ResolvedScenario
@@ -76,6 +77,12 @@ _MAX_LEFT_OUT = 8
 
 _MAX_PATH_LINES = 24
 """Lines of a critical path, and buckets, that are printed; the JSON has all."""
+
+_MAX_BUCKETS = 5
+"""Buckets that are printed where not everything was asked for."""
+
+_MIN_PART = 0.005
+"""Smaller shares of a critical path would be written as 0 %."""
 
 _MAX_BUCKET_NAME = 28
 """Columns of a bucket's name."""
@@ -137,7 +144,7 @@ FUSION_WORDS = {
 """Fusion policies that size buckets by themselves, in words."""
 
 
-def print_plan(plan: ClusterPlan) -> None:
+def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     """Print what meets the target best, the Pareto front, what is left out, and notes."""
     target = plan.target
     priced = any(one.cost is not None for one in plan.choices)
@@ -183,8 +190,7 @@ def print_plan(plan: ClusterPlan) -> None:
         print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE_COLUMNS)
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
-    print("\nNotes")
-    print_lines(plan.notes, "  - ", "    ", PAGE_COLUMNS)
+    print_notes(plan.notes, verbose=verbose)
 
 
 def _plan_line(one: ParetoChoice, target: Target) -> str:
@@ -209,7 +215,7 @@ def _choice_words(choice: ParetoChoice, unit: str) -> str:
     return text if choice.learning.known else f"{text} (its epochs are not known)"
 
 
-def print_comparison(comparison: Comparison) -> None:
+def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
     """Print the question, who is first, all methods with what their time goes to, and notes."""
     first = comparison.rows[0].scenario
     overlap = "overlap" if first.overlap else "no overlap"
@@ -250,8 +256,7 @@ def print_comparison(comparison: Comparison) -> None:
         most=PAGE_COLUMNS,
     )
     _print_left_out(comparison.ranking, PAGE_COLUMNS)
-    print("\nNotes")
-    print_lines(comparison.notes, "  - ", "    ", PAGE_COLUMNS)
+    print_notes(comparison.notes, verbose=verbose)
 
 
 def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsFactor) -> str:
@@ -290,26 +295,29 @@ def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
     print_lines(lines, "  ", "    ", **({} if most is None else {"most": most}))
 
 
-def print_explanation(explanation: Explanation) -> None:
+def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
     """Print the critical path, exposed buckets, what pays, and break-even."""
     prediction = explanation.prediction
     print_lines([*question(prediction), ""], most=PAGE_COLUMNS)
     print_lines(
         [
             f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
-            f" {format_seconds(prediction.baseline_s)} ({prediction.speedup:.2f}x); held back by"
-            f" {prediction.bottleneck}",
+            f" {format_seconds(prediction.baseline_s)} ({prediction.speedup:.2f}x)",
             explanation_verdict(explanation),
         ],
         most=PAGE_COLUMNS,
     )
+    several = len(explanation.paths) > 1
+    for line in _costs(explanation):
+        print(line)
     for path in explanation.paths:
         print()
-        for line in _path(path, len(explanation.paths) > 1):
+        for line in _path(path, several, whole=verbose):
             print(line)
     if explanation.exposed:
         print()
-        for line in _exposed(explanation.exposed, len(explanation.paths) > 1):
+        buckets = _MAX_PATH_LINES if verbose else _MAX_BUCKETS
+        for line in _exposed(explanation.exposed, several, buckets):
             print(line)
     if prediction.parallel is not None and prediction.parallel.run is not None:
         from perfsim.report.pipeline_drawing import draw_pipeline
@@ -317,14 +325,11 @@ def print_explanation(explanation: Explanation) -> None:
         print("\nmicro-batches over the stages, one iteration")
         for line in draw_pipeline(prediction.parallel.run, PAGE_COLUMNS - 2):
             print(f"  {line}")
-    for line in _costs(explanation):
-        print(line)
     method = prediction.scenario.method
     print_lines(["", "Break-even with S-SGD"], most=PAGE_COLUMNS)
     for one in (explanation.bandwidth, explanation.gpus):
         print_lines(break_even_words(one, method), "  - ", "    ", PAGE_COLUMNS)
-    print_lines(["", "Notes"], most=PAGE_COLUMNS)
-    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE_COLUMNS)
+    print_notes([*explanation.notes, *prediction.notes], verbose=verbose)
 
 
 def _costs(explanation: Explanation) -> Iterator[str]:
@@ -353,8 +358,8 @@ def explanation_verdict(explanation: Explanation) -> str:
     )
 
 
-def _path(path: CriticalPath, several: bool) -> Iterator[str]:
-    """Yield a critical path: a line for each run of tasks of one kind on one stream."""
+def _path(path: CriticalPath, several: bool, *, whole: bool) -> Iterator[str]:
+    """Yield the shares of a critical path and, if asked, each run of tasks of one kind on it."""
     title = "critical path of the steady iteration"
     if several:
         times = "once" if path.count == 1 else f"{path.count:g} times"
@@ -365,8 +370,11 @@ def _path(path: CriticalPath, several: bool) -> Iterator[str]:
     if not path.steps:
         return
     shares = path.by_kind().items()
-    line = ", ".join(f"{kind} {spent_s / path.length_s:.0%}" for kind, spent_s in shares)
+    parts = {kind: spent_s / path.length_s for kind, spent_s in shares}
+    line = ", ".join(f"{kind} {part:.0%}" for kind, part in parts.items() if part >= _MIN_PART)
     yield from wrap(line, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    if not whole:
+        return
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
     left = (
@@ -404,13 +412,13 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.{3 if seconds < 1.0 else 1}f} ms"
 
 
-def _exposed(buckets: list[Exposed], several: bool) -> Iterator[str]:
-    """Yield the exposed time of each bucket that has some, in the order of sending."""
+def _exposed(buckets: list[Exposed], several: bool, limit: int) -> Iterator[str]:
+    """Yield the exposed time of the ``limit`` buckets with most of it, in the order of sending."""
     total_s = sum(one.exposed_s for one in buckets)
     yield f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
     shown = [one for one in buckets if one.exposed_s > 0]
     most = sorted(range(len(shown)), key=lambda index: -shown[index].exposed_s)
-    printed, rest = sorted(most[:_MAX_PATH_LINES]), most[_MAX_PATH_LINES:]
+    printed, rest = sorted(most[:limit]), most[limit:]
     names = [f"round {one.round}: {one.bucket}" if several else one.bucket for one in shown]
     width = max((len(names[index]) for index in printed), default=0)
     width = min(max(width, len("bucket")), _MAX_BUCKET_NAME)
@@ -546,7 +554,7 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
     low, high = _bits(found.low * found.rate), _bits(found.high * found.rate)
     searched = f" ({_predictions(found.predictions)})"
     if found.factor is None:
-        return f"At no bandwidth {found.link} up to {high} {goal}{searched}."
+        return f"At no bandwidth {found.link} up to {high} {goal}: latency is left{searched}."
     if found.factor == found.low:
         return f"From the least bandwidth {found.link} searched, {low}, on {goal}{searched}."
     return (
@@ -564,6 +572,9 @@ def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
         yield f"  {IMPROVEMENT_WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
     if not rows:
         yield f"  nothing: no part of {format_seconds(iteration_s)} can be made faster"
+        return
+    words = "saved: until something else holds it back. elasticity: % saved per % better, at first."
+    yield from wrap(words, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
 
 
 def break_even_words(search: BreakEven, method: str) -> list[str]:
@@ -705,13 +716,15 @@ def _rows(count: int) -> str:
     return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
-def print_tuning(tuning: Tuning, command: str = "") -> None:
+def print_tuning(tuning: Tuning, command: str = "", *, verbose: bool = False) -> None:
     """Print what was asked, then the verdict and the curve of each thing that was tuned.
 
     ``command`` predicts the best way to divide training, where that was searched.
     """
     if tuning.parallelism is not None:
-        print_parallelism(tuning.parallelism, tuning.iteration_s, tuning.notes, command)
+        print_parallelism(
+            tuning.parallelism, tuning.iteration_s, tuning.notes, command, verbose=verbose
+        )
         return
     scenario = tuning.scenario
     assert tuning.iteration_s is not None
@@ -729,8 +742,7 @@ def print_tuning(tuning: Tuning, command: str = "") -> None:
         print_lines(tuned_verdict(one), "  ", "  ", PAGE_COLUMNS)
         for line in _interval_table(one) if one.intervals else _curve(one):
             print(line)
-    print_lines(["", "Notes"], most=PAGE_COLUMNS)
-    print_lines(tuning.notes, "  - ", "    ", PAGE_COLUMNS)
+    print_notes(tuning.notes, verbose=verbose)
 
 
 def tuned_verdict(tuned: TunedValue) -> list[str]:

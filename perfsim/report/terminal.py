@@ -1,55 +1,57 @@
-"""Print predictions, lists and descriptions in a terminal; the one printer of tables."""
+"""Print lists and descriptions in a terminal, tables among them, in words that reports share."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.words import condition_words
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
-from perfsim.memory import UNFIT
+from perfsim.note import briefs
 from perfsim.scenario import gpu_words
-from perfsim.throughput import Throughput
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from perfsim.inventory import MethodDescription, ScenarioDescription, ScenarioRow
     from perfsim.memory import OuterState
-    from perfsim.model_parallel import ParallelSummary
-    from perfsim.prediction import Prediction
-    from perfsim.quantity import Term
     from perfsim.resolve import ResolvedScenario
 
 __all__ = [
+    "LABEL_COLUMNS",
+    "MIN_COLUMNS",
     "PAGE_COLUMNS",
     "PART_NAMES",
     "batch_words",
     "cluster_words",
+    "coloured",
     "command_lines",
     "interval_words",
     "json_text",
+    "labelled",
     "outer_state_words",
+    "page_columns",
     "print_description",
     "print_lines",
     "print_method",
-    "print_prediction",
+    "print_notes",
     "print_scenario",
     "print_scenarios",
     "print_table",
-    "question",
     "rate_words",
     "table_lines",
     "write_json",
 ]
 
+
+LABEL_COLUMNS = 16
+"""Columns of a label that words stand beside."""
 
 PAGE_COLUMNS = 80
 """Columns of what is written for a page of 80 columns, such as a description or a comparison."""
@@ -57,15 +59,12 @@ PAGE_COLUMNS = 80
 _PIPE_COLUMNS = 110
 """Columns of other text where the output is a file or a pipe."""
 
-_MIN_COLUMNS = 40
+MIN_COLUMNS = 40
 """A narrower terminal is written to as if it had this many columns."""
 
 _WIDE = 10_000
 """Columns of a table whose rows are not folded."""
 
-_BAR_COLUMNS = 24
-_ROUNDING = 1e-12
-"""Shares below this are rounding errors of a sum."""
 
 PART_NAMES = {
     "forward": "forward",
@@ -114,26 +113,48 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
     write_text(path, json_text(result) + "\n")
 
 
-def print_prediction(prediction: Prediction) -> None:
-    """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    lines = [*question(prediction), "", *_answer(prediction)]
-    if prediction.meeting is not None:
-        from perfsim.conditions.words import meeting_lines
-
-        lines += meeting_lines(prediction.scenario, prediction.meeting)
-    print_lines([*lines, ""])
-    for line in _breakdown(prediction):
-        print(line)
-    print_lines(["", "Sources"])
-    for source, terms in groupby(prediction.terms, lambda term: term.quantity.source):
-        values = "; ".join(f"{term.term} {term.quantity} [{_kind(term)}]" for term in terms)
-        print_lines([f"{values}: {source}"], "  ", "      ")
-    print_lines(["", "Notes"])
-    print_lines(prediction.notes, "  - ", "    ")
+def page_columns() -> int:
+    """Return the columns of a screen: those of the terminal, 40 to 80; 80 where it is none."""
+    columns = get_terminal_size().columns if sys.stdout.isatty() else PAGE_COLUMNS
+    return max(MIN_COLUMNS, min(columns, PAGE_COLUMNS))
 
 
-def _kind(term: Term) -> str:
-    return f"{term.quantity.kind}, extrapolated" if term.extrapolated else term.quantity.kind
+def print_notes(notes: Sequence[str], *, verbose: bool) -> None:
+    """Print the warnings and assumptions among notes, briefly; if asked, all notes in full."""
+    if verbose:
+        print_lines(["", "Notes"], most=PAGE_COLUMNS)
+        print_lines(notes, "  - ", "    ", PAGE_COLUMNS)
+        return
+    print()
+    columns, taken = page_columns(), ", ".join(briefs(notes, "assumption"))
+    lines = [
+        *(line for text in briefs(notes, "warning") for line in labelled("warning", text, columns)),
+        *(labelled("assumed", taken, columns) if taken else ()),
+        *labelled("next", f"-v: {len(notes)} notes", columns),
+    ]
+    for line in lines:
+        print(coloured(spelled(line)))
+
+
+def labelled(label: str, words: str, columns: int) -> Iterator[str]:
+    """Yield words beside their label, folded."""
+    indent = " " * LABEL_COLUMNS
+    first = f"{label:{LABEL_COLUMNS}}" if label else ""
+    rest = indent if label else "  "
+    yield from wrap(
+        words, columns, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def coloured(line: str) -> str:
+    """Return a line with its warning in yellow on a terminal, unless NO_COLOR says otherwise."""
+    plain = os.environ.get("NO_COLOR") or not sys.stdout.isatty()
+    if plain or not line.startswith(_WARNING):
+        return line
+    return f"\x1b[33m{_WARNING}\x1b[0m{line.removeprefix(_WARNING)}"
+
+
+_WARNING = "warning"
 
 
 def print_lines(
@@ -151,33 +172,12 @@ def print_lines(
         print(
             fill(
                 spelled(line),
-                max(width, _MIN_COLUMNS),
+                max(width, MIN_COLUMNS),
                 initial_indent=first,
                 subsequent_indent=rest,
                 break_on_hyphens=False,
             )
         )
-
-
-def question(prediction: Prediction) -> list[str]:
-    """Say what was asked: model and method, cluster, options."""
-    scenario = prediction.scenario
-    given = scenario.options.items()
-    options = ", ".join(f"{name} {value}" for name, value in given if value != "")
-    bucket = scenario.bucket_bytes
-    fusion = scenario.fusion + (f" {bucket / 2**20:g} MiB" if bucket else "")
-    overlap = "overlap" if scenario.overlap else "no overlap"
-    conditions = condition_words(scenario)
-    unfit = next((note for note in prediction.notes[:1] if note.startswith(UNFIT)), "")
-    return [
-        f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
-        cluster_words(scenario),
-        *([prediction.parallel.words()] if prediction.parallel else []),
-        f"{batch_words(scenario)}, {scenario.precision}, fusion {fusion}, {overlap},"
-        f" all-reduce {scenario.algorithm}",
-        *([f"conditions: {conditions}"] if conditions else []),
-        *([f"WARNING: {unfit}"] if unfit else []),
-    ]
 
 
 def batch_words(scenario: ResolvedScenario) -> str:
@@ -205,10 +205,10 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     """Say how many GPUs there are on which nodes, and their networks."""
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
-    words = (
-        f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {scenario.net} between nodes,"
-        f" {scenario.intra_net} inside"
-    )
+    links = f"{scenario.net} between nodes, {scenario.intra_net} inside"
+    if scenario.net == scenario.intra_net:
+        links = f"{scenario.net} between nodes and inside"
+    words = f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {links}"
     site, wan = scenario.further.get("site"), str(scenario.further.get("wan"))
     if not site:
         return words
@@ -231,35 +231,6 @@ def interval_words(low: float, high: float) -> str:
     return f"{value} to {upper}" if upper.endswith(f" {unit}") else f"{value} {unit} to {upper}"
 
 
-def _answer(prediction: Prediction) -> list[str]:
-    low, high = prediction.iteration_s_interval
-    known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
-    interval = known if low < high else "90 % interval not known"
-    total, state = prediction.memory_bytes, prediction.outer_state
-    sent = prediction.communication
-    return [
-        f"iteration            {format_seconds(prediction.iteration_s)}   {interval}",
-        f"throughput           {rate_words(prediction.samples_per_s)} samples/s"
-        f"   scaling efficiency {prediction.scaling_efficiency:.1%}",
-        *_tokens(prediction.throughput),
-        f"against S-SGD        {prediction.speedup:.2f}x"
-        f"   (S-SGD {format_seconds(prediction.baseline_s)})",
-        f"held back by         {prediction.bottleneck}"
-        f"   (twice as fast would save {prediction.worth[prediction.bottleneck]:.0%})",
-        f"sent by each GPU     {format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls"
-        f"   communication {format_seconds(sent['busy_s'])}, hidden"
-        f" {format_seconds(sent['hidden_s'])}",
-        _memory(total),
-        *_outer_state(state),
-    ]
-
-
-def _outer_state(state: OuterState | None) -> Iterator[str]:
-    """Yield what is kept from one exchange to the next, where these are many iterations apart."""
-    for number, words in enumerate(outer_state_words(state) if state else ()):
-        yield f"{'' if number else 'outer state':21}{words}"
-
-
 def outer_state_words(state: OuterState) -> list[str]:
     """Say what is kept from one exchange to the next on the GPU, and what in host memory."""
     lines = []
@@ -276,18 +247,6 @@ def outer_state_words(state: OuterState) -> list[str]:
     return lines
 
 
-def _memory(parts: Mapping[str, float]) -> str:
-    """Say how much memory is held, and by what most."""
-    total = f"memory held          {format_bytes(sum(parts.values()))}"
-    if not parts["activations"] and not parts["step"]:
-        total += " without activations"
-    largest = sorted(parts, key=lambda name: -parts[name])[:_PARTS_NAMED]
-    words = ", ".join(f"{name} {format_bytes(parts[name], 3)}" for name in largest if parts[name])
-    return f"{total}   ({words})"
-
-
-_PARTS_NAMED = 3
-"""Parts of memory that are named."""
 _WHOLE = 100.0
 """A count a second from which it is written without decimals."""
 
@@ -301,46 +260,6 @@ def rate_words(number: float) -> str:
     ('7,579', '8.27')
     """
     return f"{number:,.0f}" if number >= _WHOLE else f"{number:.3g}"
-
-
-def _tokens(throughput: Throughput) -> list[str]:
-    """Say tokens a second and MFU, of a model over text."""
-    tokens = throughput.tokens_per_s
-    flops, share = throughput.flops_per_gpu(), throughput.mfu()
-    if tokens is None or flops is None:
-        return []
-    each = rate_words(tokens / throughput.gpus)
-    line = f"tokens               {rate_words(tokens)} tokens/s, {each} a GPU"
-    line += f"   {rate_words(flops / 1e12)} TFLOP/s a GPU"
-    return [f"{line}, MFU {share:.1%}" if share else line]
-
-
-def _breakdown(prediction: Prediction) -> Iterator[str]:
-    width = max(map(len, PART_NAMES.values()))
-    yield f"{'where the time goes':{width}}{'time':>12}{'share':>9}"
-    for name, seconds in prediction.breakdown_s.items():
-        if seconds <= _ROUNDING * prediction.iteration_s:
-            continue
-        share = seconds / prediction.iteration_s
-        line = f"{PART_NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
-        yield f"{line}  {'#' * round(_BAR_COLUMNS * share)}".rstrip()
-        if prediction.parallel:
-            yield from _within(prediction.parallel, name, width)
-    total_s = sum(prediction.breakdown_s.values())
-    yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"
-
-
-def _within(parallel: ParallelSummary, name: str, width: int) -> Iterator[str]:
-    """Yield what parts of an iteration's time are made of, where a model is divided."""
-    if name == "other":
-        parts = {"pipeline bubble": parallel.bubble_s}
-    elif name == "communication_exposed":
-        parts = parallel.waits()
-    else:
-        parts = {}
-    for words, seconds in parts.items():
-        if seconds > 0:
-            yield f"{f'  of it {words}':{width}} {format_seconds(seconds):>11}"
 
 
 def print_description(description: Mapping[str, Any]) -> None:
@@ -456,7 +375,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Non
     """
     width = _WIDE if wide else PAGE_COLUMNS
     if sys.stdout.isatty():
-        width = max(_MIN_COLUMNS, get_terminal_size().columns)
+        width = max(MIN_COLUMNS, get_terminal_size().columns)
     for line in table_lines(rows, width) if rows else ["none"]:
         print(line)
 

@@ -76,7 +76,11 @@ CLAIMED = (
     _Claimed("egoverse*-5[78]", "*", "bf16 gradients over fp32 ones, 1.2B on 8 A40 over PCIe"),
     _Claimed("mlfoundations*", "*", "FSDP with bf16 gradients over fp32 ones, 7B on 16 A100"),
     _Claimed("sdp4bit_abstract*", "*", "SDP4Bit over Megatron's distributed optimizer, 128 GPUs"),
-    _Claimed("intellect_1-*", "*", "INTELLECT-1, share of time computed"),
+    _Claimed(
+        "intellect_1-*",
+        "*",
+        "INTELLECT-1, share of time computed, DiLoCo in int8 over the internet",
+    ),
     _Claimed("ms_amp_docs-*", "*", "FP8-LM over Transformer Engine, GPT-175B on H100"),
     _Claimed("sdp4bit_table_5-*", "*", "SDP4Bit's kernels alone"),
     _Claimed("prime_diloco_pr_23-55", "*", "prime's int8 ring alone"),

@@ -28,8 +28,11 @@ def test_the_main_command_is_the_contract(capsys: pytest.CaptureFixture[str]) ->
         "breakdown_s",
         "communication",
         "memory_bytes",
+        "memory_usable_bytes",
         "bottleneck",
         "notes",
+        "warnings",
+        "assumptions",
         "provenance",
     ]
     assert found["schema"] == "perfsim/prediction/1"
@@ -58,10 +61,13 @@ def test_the_first_screen_says_it_all(capsys: pytest.CaptureFixture[str]) -> Non
     assert (left, err) == (0, "")
     for word in ("iteration", "90 % interval", "samples/s", "scaling efficiency", "against S-SGD"):
         assert word in out
-    for word in ("held back by", "exposed communication", "Sources", "Notes", "total"):
+    for word in ("held back by", "exposed communication", "warning", "assumed", "next"):
         assert word in out
     assert "\x1b" not in out
-    assert max(map(len, out.splitlines())) <= 110
+    assert max(map(len, out.splitlines())) <= 80 and len(out.splitlines()) <= 24
+    left, more, err = run(f"{MAIN} -v", capsys)
+    assert (left, err) == (0, "") and "Sources" in more and "Notes" in more
+    assert max(map(len, more.splitlines())) <= 110
 
 
 @pytest.mark.parametrize("method", method_names())
@@ -132,9 +138,9 @@ def test_the_iteration_on_one_gpu_may_be_given(
 
 def test_only_options_in_effect_are_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     command = "predict --model resnet50 --gpus 8 --method adpsgd"
-    assert run(command, capsys)[1].startswith("resnet50, adpsgd (interval 8)\n")
+    assert run(command, capsys)[1].startswith("resnet50, adpsgd (interval 8);")
     given = f"{command} --set schedule=4x1000,8x500"
-    assert run(given, capsys)[1].startswith("resnet50, adpsgd (schedule 4x1000,8x500)\n")
+    assert run(given, capsys)[1].startswith("resnet50, adpsgd (schedule 4x1000,8x500);")
     assert answer(given, capsys)["scenario"]["options"] == {"schedule": "4x1000,8x500"}
 
 

@@ -36,9 +36,9 @@ def test_a_node_type_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_an_answer_says_that_collectives_are_derived(capsys: pytest.CaptureFixture[str]) -> None:
-    left, out, _ = run("predict --model gpt2 --gpus 32 --node dgx-h100", capsys)
+    left, out, _ = run("predict --model gpt2 --gpus 32 --node dgx-h100 -v", capsys)
     assert left == 0
-    assert "32 x h100 (4 x 8 GPUs), dgx-h100 between nodes" in out
+    assert "32 x h100 (4 x 8 GPUs), dgx-h100 between nodes and inside" in out
     assert "collectives on dgx-h100 are derived" in " ".join(out.split())
 
 

@@ -131,7 +131,11 @@ def test_a_file_that_replaces_a_shipped_one_is_told(
 ) -> None:
     (tmp_path / "networks").mkdir()
     mine = tmp_path / "networks" / "1gbe.toml"
-    mine.write_text((shipped() / "networks" / "1gbe.toml").read_text())
+    ships = (shipped() / "networks" / "1gbe.toml").read_text()
+    mine.write_text(ships)
+    notes = answer(f"{MAIN} --profiles {tmp_path}", capsys)["notes"]
+    assert not any(str(mine) in note for note in notes), "it is a copy"
+    mine.write_text(f"{ships}# changed\n")
     notes = answer(f"{MAIN} --profiles {tmp_path}", capsys)["notes"]
     assert any(str(mine) in note for note in notes)
     assert not any("in place of the shipped" in note for note in answer(MAIN, capsys)["notes"])

@@ -28,7 +28,7 @@ def test_every_flag_of_predict_is_there_and_those_of_the_scenario_are_its_fields
     found = inspect.signature(compare_command).parameters
     assert set(found) == base | {"methods", "sort", "equal_bytes", "epochs_of", *FILES}
     flagged = {name for name, field in SCENARIO_FIELDS.items() if field.flag} - {"options"}
-    assert base - {*SHARED_FLAGS} == flagged
+    assert base - {*SHARED_FLAGS, "verbose"} == flagged
 
 
 def test_a_flag_means_here_what_its_own_words_say_and_predict_keeps_its_own() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.network.wide_link import PRESETS, WideLink, mathis_rate, parse_wide_links
+from perfsim.network.wide_link import PRESETS, WideLink, cubic_rate, mathis_rate, parse_wide_links
 
 
 def test_a_link_is_read_with_all_that_it_can_say() -> None:
@@ -78,12 +80,28 @@ def test_losses_hold_a_flow_as_mathis_et_al_say() -> None:
     # MSS 1460 B, RTT 100 ms, p = 1e-4: 14,600 B/s x sqrt(1.5) / 0.01
     assert mathis_rate(0.1, 1e-4) == pytest.approx(1460 / 0.1 * math.sqrt(1.5) / 0.01)
     link = WideLink(1e9, 1e9, 0.1, loss=1e-4)
-    flow = mathis_rate(0.1 + 0.1, 1e-4)
+    flow = cubic_rate(0.1 + 0.1, 1e-4)
     assert link.path(link).reached == pytest.approx(flow)
     eight = link._replace(flows=8)
     assert eight.path(eight).reached == pytest.approx(8 * flow)
     many = link._replace(flows=4096)
     assert many.path(many).reached == 1e9  # never above the link
+
+
+def test_cubic_is_faster_than_reno_over_long_paths_with_few_losses() -> None:
+    # RFC 8312 and 9438, section 5.2, table 1: 187 segments at 100 ms and 1e-4 (Reno: 120).
+    segments = cubic_rate(0.1, 1e-4) * 0.1 / 1460
+    assert segments == pytest.approx(187, abs=0.5)
+    assert cubic_rate(0.02, 1e-2) == mathis_rate(0.02, 1e-2)
+    # What a link without a path or without losses holds is no flow's business.
+    assert cubic_rate(0.1, 0.0) == cubic_rate(0.0, 1e-4) == math.inf
+
+
+@given(rtt=st.floats(1e-4, 1.0), low=st.floats(1e-7, 0.1), high=st.floats(1e-7, 0.1))
+def test_more_losses_hold_a_flow_no_less(rtt: float, low: float, high: float) -> None:
+    low, high = sorted((low, high))
+    assert cubic_rate(rtt, high) <= cubic_rate(rtt, low)
+    assert cubic_rate(rtt, low) >= mathis_rate(rtt, low)
 
 
 def test_a_window_holds_a_flow_to_one_window_a_round_trip() -> None:

@@ -482,3 +482,12 @@ def test_the_json_of_tune_has_rule_and_table(capsys: pytest.CaptureFixture[str])
     assert row["evidence_rows"] == len([*row["learning"]]) or row["evidence_rows"] > 1
     (kept,) = answer(f"{text} --set interval=500", capsys)["tuned"]
     assert kept["rule"]["kept_as_asked"] and kept["advised"]["value"] == 500
+
+
+def test_where_there_are_sites_the_bandwidth_is_that_between_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = "--model gpt2-xl --node dgx-h100 --site 8,8 --wan 1Gbit/s,5ms --method diloco"
+    found = answer(f"explain {where} --fusion whole", capsys)["exchange_interval"]["bandwidth"]
+    assert found["link"] == "between sites"
+    assert found["network_rate_bytes_per_s"] == pytest.approx(125e6)

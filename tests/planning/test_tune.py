@@ -200,7 +200,8 @@ def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
 
     taken = inspect.signature(explain_command).parameters
     files = {"html", "trace", "png"}
-    assert set(taken) - set(SHARED_FLAGS) - files - {"epochs_of"} <= set(Scenario.model_fields)
+    others = {*SHARED_FLAGS, *files, "epochs_of", "verbose"}
+    assert set(taken) - others <= set(Scenario.model_fields)
     asked_there = inspect.signature(predict_command).parameters
     assert {name for name in asked_there if name in Scenario.model_fields} <= set(taken)
     assert files <= set(asked_there)

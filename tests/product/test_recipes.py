@@ -25,7 +25,7 @@ SAYS = {
     "language model": ("parameters: ", "our_model.json, ssgd", "tokens/s"),
     "model_type of config.json": ("parameters: ", "passed"),
     "GPU": ("16 x mygpu",),
-    "network": ("mynet: My network (template)", "mynet between nodes"),
+    "network": ("mynet: My network (template)", "mynet between"),
     "measurement": ("1 measured values predicted",),
     "scenario": ("topk (density 0.01",),
     "field of a scenario": ("--contention FACTOR", "resnet50, ssgd", "\ncontention,"),

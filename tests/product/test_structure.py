@@ -66,8 +66,8 @@ def test_nothing_imports_the_command_line(arrows: dict[str, set[str]]) -> None:
 WORDS = {"perfsim.simulate.task", "perfsim.simulate.sync", "perfsim.methods.base"}
 """What a stage, a task and a group of ranks are: words that other rooms speak in."""
 
-FORMULAS = {"errors", "units", "quantity"}
-"""Numbers with units and sources, and how they are refused."""
+FORMULAS = {"errors", "units", "quantity", "note"}
+"""Numbers with units and sources, notes on them, and how they are refused."""
 
 FLOW = (
     {"cli"},

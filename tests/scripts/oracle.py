@@ -28,7 +28,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.oracle_answers import Answer, answer_all, questions_here
-from scripts.oracle_differences import Comparison, compared
+from scripts.oracle_differences import (
+    MAX_RELATIVE,
+    MAX_RELATIVE_FITTED,
+    Comparison,
+    compared,
+)
 from scripts.oracle_questions import GROUPS
 
 STORE = Path(__file__).resolve().parent / "oracle"
@@ -41,6 +46,9 @@ MAX_CHARACTERS = 240
 SAMPLE_SIZE = 36
 SLOW_GROUPS = frozenset(["validate", "scenarios", "compared", "compare"])
 """Groups whose questions take up to seconds each: the sample leaves them out."""
+
+FITTING_GROUPS = ("calibrate/",)
+"""How the names of questions begin whose answers are fits."""
 
 
 def stored_answers(groups: Iterable[str]) -> dict[str, Answer]:
@@ -80,7 +88,15 @@ def sample(names: Iterable[str]) -> list[str]:
 
 def compare_all(old: Mapping[str, Answer], new: Mapping[str, Answer]) -> dict[str, Comparison]:
     """Return how each answer differs from the stored one, by name."""
-    return {name: compared(old[name], new[name]) for name in new if name in old}
+    return {
+        name: compared(
+            old[name],
+            new[name],
+            MAX_RELATIVE_FITTED if name.startswith(FITTING_GROUPS) else MAX_RELATIVE,
+        )
+        for name in new
+        if name in old
+    }
 
 
 def difference_lines(found: Mapping[str, Comparison]) -> list[str]:

@@ -2,7 +2,8 @@
 
 An answer is plain JSON. What is compared how:
 
-* floating-point numbers to a relative error of ``MAX_RELATIVE``, and to zero exactly;
+* floating-point numbers to a relative error of ``MAX_RELATIVE`` (fitted ones, of answers that fit:
+  ``MAX_RELATIVE_FITTED``), and to zero exactly;
 * whole numbers, truth values, null, keys, types and the lengths of lists exactly;
 * strings without a space (names, units, kinds), those of ``EXACT`` and values with a unit
   ("1.173 GB/s") exactly;
@@ -17,9 +18,20 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Comparison", "Difference", "Sentence", "compared"]
+__all__ = [
+    "MAX_RELATIVE",
+    "MAX_RELATIVE_FITTED",
+    "Comparison",
+    "Difference",
+    "Sentence",
+    "compared",
+]
 
 MAX_RELATIVE = 1e-12
+
+MAX_RELATIVE_FITTED = 1e-6
+"""For numbers of a fit. Its derivatives are taken numerically, so that they differ by 1e-8 from one
+processor's linear algebra to another's; a network file keeps 4 digits of what follows from them."""
 
 SENTENCES = frozenset(
     [
@@ -80,6 +92,7 @@ class Sentence:
 class Comparison:
     """What was found: how many numbers were compared, what differs, which sentences changed."""
 
+    max_relative: float = MAX_RELATIVE
     numbers: int = 0
     numbers_moved: int = 0
     differences: list[Difference] = field(default_factory=list)
@@ -108,7 +121,7 @@ class Comparison:
         largest = max(abs(old), abs(new))
         relative = abs(new - old) / largest if 0 < largest < math.inf else math.inf
         inexact = isinstance(old, float) and isinstance(new, float) and 0 not in (old, new)
-        if not (inexact and relative <= MAX_RELATIVE):
+        if not (inexact and relative <= self.max_relative):
             self.numbers_moved += 1
             self.differences.append(Difference(path, repr(old), repr(new), relative))
 
@@ -145,7 +158,7 @@ class Comparison:
         self.differences.append(Difference(path, _brief(old), _brief(new)))
 
 
-def compared(old: Any, new: Any) -> Comparison:
+def compared(old: Any, new: Any, max_relative: float = MAX_RELATIVE) -> Comparison:
     """Return how two answers differ.
 
     Examples
@@ -154,7 +167,7 @@ def compared(old: Any, new: Any) -> Comparison:
     >>> [str(one) for one in found.differences]
     ['iteration_s: 1.0 -> 1.000000001  (relative 1e-09)']
     """
-    found = Comparison()
+    found = Comparison(max_relative)
     found.compare(old, new)
     return found
 

@@ -46,7 +46,7 @@ SHOWN = ("ssgd", "signsgd", "topk", "dgc", "acpsgd")
 NETWORKS = ("1gbe", "10gbe")
 BAR = 40
 ANSWERS = {
-    "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {1: 5, 2: 9}),
+    "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {0: 2, 1: 6, 2: 5, 3: 6}),
     "compare": (
         "--model bert-large --gpus 32 --net 10gbe --methods ssgd,onebit_adam,diloco,topk",
         {1: 3, 2: 6},
@@ -63,25 +63,34 @@ ANSWERS = {
 
 def answer(command: str) -> str:
     """Return a command and the paragraphs of its output that answer the question, as code."""
-    return block("\n".join([*printed(command), "..."]))
+    return block("\n".join(printed(command)))
 
 
 def others() -> str:
     """Return the first lines of the answers of explain, tune and plan, as one block of code."""
     answers = [printed(command) for command in ("explain", "tune", "plan")]
-    return block("\n...\n\n".join("\n".join(lines) for lines in answers) + "\n...")
+    return block("\n\n".join("\n".join(lines) for lines in answers))
 
 
 def printed(command: str) -> list[str]:
-    """Return a command of `ANSWERS`, and the lines of its output that answer the question."""
+    """Return a command of `ANSWERS`, and the lines of its output that answer the question.
+
+    `...` stands for lines that are left out.
+    """
     flags, wanted = ANSWERS[command]
     output = StringIO()
     with redirect_stdout(output), patch.dict(os.environ, {"COLUMNS": "80"}):
         assert code([command, *flags.split()]) == 0
     paragraphs = [part.splitlines() for part in output.getvalue().split("\n\n")]
     lines: list[str] = []
-    for index, (number, count) in enumerate(wanted.items()):
-        lines += ["..."] * (index > 0) + [""] * (index > 0) + paragraphs[number][:count]
+    whole, last = True, -1
+    for number, count in wanted.items():
+        if last >= 0:
+            lines += [] if whole and number == last + 1 else ["..."]
+            lines.append("")
+        lines += paragraphs[number][:count]
+        whole, last = count >= len(paragraphs[number]), number
+    lines += [] if whole and last == len(paragraphs) - 1 else ["..."]
     return [f"$ perfsim {command} {flags}", *(line.rstrip() for line in lines)]
 
 

@@ -48,7 +48,8 @@ def torch_device(command: str, device: str | None) -> tuple[Any, str]:
             "PyTorch is not installed; pip install 'perfsim[calibrate]'.",
             source=command,
         ) from None
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in TORCH_DEVICES:
         raise unknown("device", device, TORCH_DEVICES)
     if device == "cuda" and not torch.cuda.is_available():

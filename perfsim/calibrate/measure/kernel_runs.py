@@ -168,7 +168,9 @@ def calibrate_kernels(request: KernelRequest, report_progress: ReportProgress) -
     """
     device = KernelDevice(request.device)
     catalog = Catalog(request.out if (request.out / "devices").is_dir() else None)
-    name = request.gpu or device_name(device.driver_name, catalog.files("devices"))
+    name = request.gpu
+    if name is None:
+        name = device_name(device.driver_name, catalog.files("devices"))
     if not _DEVICE_NAME.fullmatch(name) or name == "any":
         why = f"{name!r} is no name; lower-case letters, digits and '-'."
         raise RequestError("gpu", why, value=name)

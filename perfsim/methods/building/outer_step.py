@@ -37,7 +37,6 @@ from perfsim.methods.base import (
     Group,
     Job,
     JobStage,
-    Method,
     MethodContext,
     MethodState,
     OnlyWith,
@@ -46,6 +45,7 @@ from perfsim.methods.base import (
     Send,
 )
 from perfsim.methods.building.averaging import INNER_ITERATION, merged_bucket, periodic
+from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import ddp_buckets
 from perfsim.methods.building.sharded_parameters import divisor
 from perfsim.methods.building.two_level import uneven_nodes
@@ -149,7 +149,7 @@ def outer_update(elements: int) -> Kernel:
     return kernel._replace(outer=True)
 
 
-class OuterSteps(Method):
+class OuterSteps(DdpBuffers):
     """A method whose workers train by themselves and exchange once in ``interval`` iterations."""
 
     family: ClassVar[str] = "fewer exchanges"
@@ -166,6 +166,10 @@ class OuterSteps(Method):
         "ddp",
         description="gradients inside a node: in DDP's buckets; in one message after the backward"
         " pass; by FSDP, each GPU with a shard of the parameters",
+    )
+
+    buffers_mib: Annotated[float, OnlyWith(worker="node", inner="ddp")] = Field(
+        0.0, ge=0, le=1e6, description="the model's buffers, broadcast in a node by inner ddp"
     )
 
     @property
@@ -216,7 +220,7 @@ class OuterSteps(Method):
             if world.gpus_per_node > divisor(world.gpus_per_node):
                 stages = (*stages, Compute(division, "decompress"))
             return [Job("inner", stages, PassPoint("backward", bucket.ready_s))]
-        return [
+        reduced = [
             Job(
                 f"inner {number}",
                 (Send("all_reduce", bucket.size_bytes, group="node"),),
@@ -224,6 +228,7 @@ class OuterSteps(Method):
             )
             for number, bucket in enumerate(ddp_buckets(buckets))
         ]
+        return [*self.buffer_jobs("node"), *reduced]
 
     @property
     def between(self) -> int:

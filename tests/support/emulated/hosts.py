@@ -6,11 +6,13 @@ Every host has a name, a network and one interface of its own; its link to the b
 machine, whatever its default: bandwidth estimates of BBR fall in two groups a factor 2 apart here.
 
 Hosts that compute may each be pinned to a core, where they come before all other work, and hosts
-may stand in sites: a bridge each, joined by links of their own rate.
+may stand in sites: a bridge each, joined by links of their own rate, and of a delay and losses
+where those are asked for (`far_link`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -20,11 +22,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Hosts", "Job", "why_not"]
+from support.paths import ROOT
+
+__all__ = ["Hosts", "Job", "bit_rate", "why_not"]
 
 QUEUE_MS = 400
 """Length of a link's queue, enough to lose nothing: a lost packet costs TCP 200 ms."""
+
+FAR_LINK = Path(__file__).resolve().with_name("far_link.py")
+FAR_QUEUE_FRAMES = "20000"
+"""Frames that wait for a far link's process while another one has the core."""
 
 CPU_GROUPS = Path("/sys/fs/cgroup")
 """Where the controller of CPU time is, of control groups v1 (below cpu) or v2."""
@@ -99,6 +108,9 @@ class Hosts:
         communication while it computes
     sites : sites of as many hosts each, joined in a row; hosts of a site share its name
     between : rate of the link between two sites
+    delay : one-way delay of that link ("20ms"); "" is none, and a link that tc shapes
+    loss : share of frames that it loses either way ("0.1%"); "" is none
+    mtu : of every device [B]: large frames spare a far link's process work, losses want 1500
     """
 
     count: int
@@ -108,17 +120,22 @@ class Hosts:
     pinned: bool = False
     sites: int = 1
     between: str = ""
+    delay: str = ""
+    loss: str = ""
+    mtu: int = 1500
     name: str = field(default_factory=lambda: f"pfs{os.getpid()}")
 
     def __enter__(self) -> Hosts:
         """Make the hosts."""
         switch = f"{self.name}-sw"
+        self.links: list[subprocess.Popen[str]] = []
+        self.carried: list[dict[str, Any]] = []
         try:
             _ip("netns", "add", switch)
             for site in range(self.sites):
                 bridge = f"br{site}"
                 _ip("-n", switch, "link", "add", bridge, "type", "bridge", "forward_delay", "0")
-                _ip("-n", switch, "link", "set", bridge, "up")
+                _ip("-n", switch, "link", "set", bridge, *self._size, "up")
                 if site:
                     self._join(switch, site)
             for host in range(self.count):
@@ -131,7 +148,12 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take them away, with whatever still runs in them."""
+        """Take them away, with whatever still runs in them; ``carried`` says what far links did."""
+        for link in self.links:
+            link.terminate()
+            said, _ = link.communicate(timeout=10)
+            if said.startswith("{"):
+                self.carried.append(json.loads(said))
         for space in (*map(self.space, range(self.count)), f"{self.name}-sw"):
             if not Path("/var/run/netns", space).exists():
                 continue
@@ -224,6 +246,10 @@ class Hosts:
         """Return the site of a host, counted from 0."""
         return host // (self.count // self.sites)
 
+    @property
+    def _size(self) -> tuple[str, str]:
+        return "mtu", str(self.mtu)
+
     def _group(self, host: int) -> Path | None:
         groups = _cpu_groups()
         return None if groups is None else groups / self.space(host)
@@ -253,12 +279,34 @@ class Hosts:
 
     def _join(self, switch: str, site: int) -> None:
         """Join a site's bridge to the one before it, by a link of the rate between sites."""
-        ends = f"w{site}a", f"w{site}b"
-        _ip("-n", switch, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        ends, far = (f"w{site}a", f"w{site}b"), bool(self.delay or self.loss)
+        if far:
+            for end in ends:
+                _ip("-n", switch, "tuntap", "add", "dev", end, "mode", "tap")
+        else:
+            _ip("-n", switch, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
         for end, bridge in zip(ends, (f"br{site - 1}", f"br{site}"), strict=True):
             _ip("-n", switch, "link", "set", end, "master", bridge)
-            _ip("-n", switch, "link", "set", end, "up")
-            self._shape(switch, end, self.between)
+            _ip("-n", switch, "link", "set", end, *self._size, "txqueuelen", FAR_QUEUE_FRAMES, "up")
+            if not far:
+                self._shape(switch, end, self.between)
+        if far:
+            self._carry(switch, site, ends)
+
+    def _carry(self, switch: str, site: int, ends: tuple[str, str]) -> None:
+        """Start what carries frames between two devices, before all other work on any core."""
+        priority = ["chrt", "-r", "20"] if shutil.which("chrt") else []
+        asked = [*ends, bit_rate(self.between), self.delay or "0ms", self.loss or "0", str(site)]
+        link = subprocess.Popen(
+            ["ip", "netns", "exec", switch, *priority, sys.executable, str(FAR_LINK), *asked],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.links.append(link)
+        assert link.stdout is not None
+        if link.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the far link of site {site} did not start")
 
     def _add(self, host: int, switch: str) -> None:
         space, port = self.space(host), f"p{host}"
@@ -279,9 +327,9 @@ class Hosts:
             space,
         )
         _ip("-n", switch, "link", "set", port, "master", f"br{self.site(host)}")
-        _ip("-n", switch, "link", "set", port, "up")
+        _ip("-n", switch, "link", "set", port, *self._size, "up")
         _ip("-n", space, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
-        _ip("-n", space, "link", "set", "eth0", "up")
+        _ip("-n", space, "link", "set", "eth0", *self._size, "up")
         _ip("netns", "exec", space, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
         self._shape(space, "eth0", self.rate)
         self._shape(switch, port, self.rate)
@@ -292,6 +340,18 @@ class Hosts:
         burst, queue = f"{self.burst_kb}kb", f"{QUEUE_MS}ms"
         shaped = ("tbf", "rate", rate, "burst", burst, "latency", queue)
         _ip("netns", "exec", space, "tc", "qdisc", "replace", "dev", device, "root", *shaped)
+
+
+def bit_rate(text: str) -> str:
+    """Return a rate of tc as perfsim reads it.
+
+    Examples
+    --------
+    >>> bit_rate("50mbit")
+    '50Mbit/s'
+    """
+    number, prefix = text.removesuffix("bit")[:-1], text.removesuffix("bit")[-1]
+    return f"{number}{prefix.upper() if prefix in 'mg' else prefix}bit/s"
 
 
 def _ip(*arguments: str) -> None:
