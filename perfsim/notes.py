@@ -54,7 +54,7 @@ def notes_of(
         )
     optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
     caution = setup.method.caution(optimizer) if cluster.gpus > 1 else ""
-    notes += [caution] if caution else []
+    notes += [warning(caution)] if caution else []
     notes += [
         warning(
             f"No steady state after {timeline.periods} periods: the mean of the last"

@@ -20,7 +20,8 @@ from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.memory import OuterState, memory_note, memory_use, outer_state
-from perfsim.note import of_grade
+from perfsim.methods import method_name
+from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
@@ -208,6 +209,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     memory = memory_use(setup, gathered)
     unfit = memory_note(setup, memory, gathered, catalog)
     notes = notes_of(setup, rounds, ran.timelines, terms, unfit, ran.record)
+    notes += _width_notes(scenario, ran)
     if contention is not None:
         from perfsim.conditions.words import meeting_notes
 
@@ -279,6 +281,19 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
     return _Run(
         setup, rounds, timelines, iteration_s, pinned, pinned_s, record, contention, cache, catalog
     )
+
+
+def _width_notes(scenario: Scenario, ran: _Run) -> list[str]:
+    """Say so where `reduce_dtype` changes nothing that the method sends."""
+    width = scenario.reduce_dtype
+    if width == "fp32" or ran.setup.cluster.gpus == 1:
+        return []
+    wide = scenario.model_copy(update={"reduce_dtype": "fp32"})
+    usual = build_rounds(resolve(wide, ran.catalog), ran.cache)
+    if [one.sent_bytes for one in usual] != [one.sent_bytes for one in ran.rounds]:
+        return []
+    name = method_name(scenario.method)
+    return [warning(f"`reduce_dtype` {width} changes nothing that {name} sends.")]
 
 
 def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:

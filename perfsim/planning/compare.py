@@ -428,7 +428,7 @@ def comparison_notes(
             notes.append(
                 f"`options` {option}={value} goes to the methods that have it: {', '.join(having)}."
             )
-    notes += [*_different_values(ranking), *ranking.kept_words()]
+    notes += [*_workers(ranking, given), *_different_values(ranking), *ranking.kept_words()]
     first, *others = ranking.predictions.values()
     common = set(first.notes).intersection(*(one.notes for one in others))
     return notes + [note for note in first.notes if others and note in common]
@@ -469,6 +469,24 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
     if unknown:
         notes.append("`epochs_of` METHOD=FACTOR states the epochs of a method yourself.")
     return [*notes, *ranking.warnings()]
+
+
+def _workers(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say where some methods have a node, others a GPU that trains by itself in between."""
+    asked = next(iter(ranking.predictions.values())).scenario
+    if asked.gpus == asked.nodes:
+        return []
+    of_node: dict[bool, list[str]] = {True: [], False: []}
+    for name in sorted(ranking.predictions):
+        method = load_method(name, given[name])
+        if method.interval_option:
+            of_node[method.sites_are_nodes].append(name)
+    if not (of_node[True] and of_node[False]):
+        return []
+    return [
+        "What trains by itself between two exchanges: each node or site, whose GPUs exchange in"
+        f" every iteration ({', '.join(of_node[True])}); each GPU ({', '.join(of_node[False])})."
+    ]
 
 
 def _different_values(ranking: Ranking) -> list[str]:

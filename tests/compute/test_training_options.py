@@ -293,6 +293,16 @@ def test_half_as_wide_gradients_halve_what_dense_methods_send() -> None:
         assert after / before == pytest.approx(shares.get(name, 0.5), rel=1e-6), name
 
 
+def test_a_type_of_gradients_that_changes_nothing_is_told() -> None:
+    fields = {"model": "resnet50", "gpus": 8, "reduce_dtype": "bf16"}
+    for method, said in (("bf16", True), ("localsgd", True), ("ssgd", False), ("diloco", False)):
+        notes = predict(make_scenario(fields | {"method": method}), SHIPPED).notes
+        told = f"`reduce_dtype` bf16 changes nothing that {method} sends."
+        assert (told in notes) == said, method
+    alone = predict(make_scenario(fields | {"gpus": 1, "method": "bf16"}), SHIPPED).notes
+    assert not any("changes nothing" in note for note in alone)
+
+
 def test_gradients_that_are_made_in_half_precision_are_not_halved_again() -> None:
     fields = {"model": "resnet50", "gpus": 8, "options": {"gradients": "fp16"}}
     for word in ("fp32", "bf16"):

@@ -240,6 +240,20 @@ def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
         compare(make_scenario(asked), ["dgc"])
 
 
+def test_a_comparison_says_where_nodes_and_where_gpus_train_by_themselves() -> None:
+    fields = {"model": "resnet50", "gpus": 8, "net": "10gbe"}
+    names = ["ssgd", "diloco", "localsgd", "cpsgd"]
+
+    def told(methods: list[str], **more: object) -> list[str]:
+        notes = compare(make_scenario(fields | more), methods).notes
+        return [note for note in notes if "trains by itself" in note]
+
+    (note,) = told(names)
+    assert "exchange in every iteration (diloco); each GPU (cpsgd, localsgd)." in note
+    # Nothing to say where all are alike, or a node is a GPU.
+    assert not told(["ssgd", "cpsgd", "localsgd"]) and not told(names, gpus_per_node=1)
+
+
 def test_who_does_not_apply_is_left_out_with_the_reason() -> None:
     one_node = make_scenario({"model": "resnet50", "gpus": 4})
     between = {"efsignsgd.exchange": "between_nodes"}
