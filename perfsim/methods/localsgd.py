@@ -48,7 +48,8 @@ class Localsgd(Method):
     Bytes a rank: 2 (P-1)/P x 4 / interval a parameter; with ``local_gradients`` as many in each
     iteration among the ranks of a node.
     Memory: none from one iteration to the next.
-    Left out: the barrier before averaging; averaging of batch-norm statistics.
+    Left out: the barrier before averaging; averaging of batch-norm statistics; with
+    ``local_gradients`` DDP's broadcast of buffers (`postlocalsgd` has it).
     """
 
     summary: ClassVar[str] = "models averaged every few iterations, tensor by tensor (local SGD)"
