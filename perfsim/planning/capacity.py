@@ -37,6 +37,7 @@ from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
     EpochsFactors,
+    learning_notes,
     parse_epochs_of,
 )
 from perfsim.units import format_bytes
@@ -306,24 +307,19 @@ class ClusterPlan:
         return notes
 
     def _learning(self) -> list[str]:
-        """Say what each method's epochs are taken from, and what is known against it."""
-        factors = {one.scenario.method: one.learning for one in self.choices}
-        notes = [
-            f"Epochs of {name}: {factor.sentence}."
-            for name, factor in sorted(factors.items())
-            if factor.basis in ("evidence", "given") and factor.known
-        ]
-        apart = {one.scenario.method for one in self.by_iteration_only}
-        notes += [
-            f"Iteration time only for {name}: {factors[name].why} (`epochs_of` {name}=FACTOR states"
-            " its epochs)."
-            for name in sorted(apart)
-        ]
-        return notes + [
-            f"Against {name}: {'; '.join(factor.against)}."
-            for name, factor in sorted(factors.items())
-            if factor.against
-        ]
+        """Say what each method's epochs are taken from, and what is known against it.
+
+        Where that depends on the workers, it is said for each number of GPUs.
+        """
+        each: dict[str, dict[int, EpochsFactor]] = {}
+        for one in self.choices:
+            each.setdefault(one.scenario.method, {})[one.scenario.gpus] = one.learning
+        factors = {}
+        for method, by_gpus in each.items():
+            alike = len(set(by_gpus.values())) == 1
+            for gpus, factor in by_gpus.items():
+                factors[method if alike else f"{method} on {gpus:,} GPUs"] = factor
+        return learning_notes(factors)
 
     def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
         price = self.prices.of(choice.scenario.gpu, choice.scenario.net)
@@ -570,7 +566,7 @@ def _choice(
     factors: EpochsFactors,
 ) -> ParetoChoice:
     asked = prediction.scenario
-    learning = factors.of(asked.method, asked.options)
+    learning = factors.of_scenario(asked)
     iterations = (
         target.samples * target.epochs / (prediction.samples_per_s * prediction.iteration_s)
     )

@@ -46,7 +46,6 @@ from perfsim.report.terminal import (
 )
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
-from perfsim.time_to_accuracy import EpochsFactor
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -168,10 +167,7 @@ def print_plan(plan: ClusterPlan) -> None:
         print("! misses the target")
     if plan.by_iteration_only:
         apart = plan.by_iteration_only
-        print(
-            f"\nIteration time only: {len(apart)} of methods whose epochs are not known, as if they"
-            " were S-SGD's"
-        )
+        print(f"\nIteration time only: {len(apart)} whose epochs are not known, shown with S-SGD's")
         print(head)
         for one in apart[:_MAX_APART]:
             print(_plan_line(one, target))
@@ -234,15 +230,18 @@ def print_comparison(comparison: Comparison) -> None:
     for one in comparison.rows:
         standing = standings[one.scenario.method]
         if comparison.sort == BY_ACCURACY and standing.rank is None and last_ranked:
-            print("   iteration time only: nothing known for this model says how many epochs")
+            print("   iteration time only: no published result here says how many epochs")
         last_ranked = standing.rank is not None
-        print(_comparison_line(one, standing, comparison.ranking.factor(standing.method)))
+        print(_comparison_line(one, standing, comparison.ranking))
     print()
     print_lines(
         [
-            "* learns differently from ssgd. sends: density, rank or bits. speed: an iteration is"
+            "* learns differently from ssgd."
+            + (" ! does not fit into memory." if comparison.ranking.unfit else "")
+            + " sends: density, rank or bits. speed: an iteration is"
             " so many times as fast as S-SGD's. epochs: that the method needs, as a multiple of"
-            " S-SGD's; + where published runs fell short. acc: so many times sooner than S-SGD at"
+            " S-SGD's; + where some published results fell short of its quality, short where half"
+            " or more did, ? where there are none. acc: so many times sooner than S-SGD at"
             " its accuracy; ~ may be as soon as the first. kern, wait: % of the iteration in the"
             " method's kernels (compression, second order) and in exposed communication.",
             comparison.rule,
@@ -254,8 +253,10 @@ def print_comparison(comparison: Comparison) -> None:
     print_lines(comparison.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
-def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsFactor) -> str:
+def _comparison_line(prediction: Prediction, standing: Standing, ranking: Ranking) -> str:
     name = standing.method + ("" if standing.learns_as_ssgd else "*")
+    memory = "!" if standing.method in ranking.unfit else " "
+    epochs = ranking.factor(standing.method)
     sooner = "-"
     if standing.accuracy_speedup_ratio is not None:
         mark = "~" if standing.may_be_fastest and standing.rank != 1 else ""
@@ -268,7 +269,7 @@ def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsF
     kern, wait = (f"{100 * share:.0f}" for share in shares)
     short = "+" if epochs.known and epochs.short else ""
     return (
-        f"{standing.rank or '':>2} {name:15}{standing.compression:6}"
+        f"{standing.rank or '':>2}{memory}{name:15}{standing.compression:6}"
         f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17}"
         f" {_times(prediction.speedup):>5} {epochs.words + short:>6} {sooner:>5}"
         f" {kern:>4} {wait:>4}"
