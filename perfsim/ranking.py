@@ -22,6 +22,7 @@ from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
     EpochsFactors,
+    check_epochs_of,
     learning_warnings,
 )
 
@@ -186,7 +187,7 @@ class Ranking:
     def _same(self) -> str:
         """Say how long the fastest method takes that changes nothing in training."""
         same = self.same_learning
-        if same is None or same == self.winner:
+        if same is None or same in self._rivals()[:2]:  # of the second it is said how far it is
             return ""
         slower = self.accuracy_s(same) / self.accuracy_s(self.winner)
         subject = (
@@ -220,13 +221,14 @@ class Ranking:
         names = self._rivals()
         count = len(self.refused)
         left = f" {count} method{'s are' if count > 1 else ' is'} left out." if count else ""
-        fit = "" if len(names) == len(self.ranked) else " and fit into memory"
+        fit = len(names) < len(self.ranked)
         if len(self.predictions) == 1:
             return f"{self.winner} is the only method that applies."
         if len(names) == 1:
             return (
-                f"{self.winner} is the only method whose learning is known for this model"
-                f"{fit and ' and that fits into memory'}.{left}"
+                f"{self.winner} is the only method"
+                f"{' that fits into memory and' if fit else ''} whose learning is known for this"
+                f" model.{left}"
             )
         margin = self.accuracy_s(names[1]) / self.accuracy_s(self.winner) - 1.0
         close = [name for name in self.undecided() if name in names]
@@ -238,10 +240,12 @@ class Ranking:
         if not self.factor(self.winner).known:
             first = "fastest by iteration time (nothing is known of its learning)"
         elif self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
-            known = f"{len(names)} whose learning is known{fit}"
+            known = (
+                f"{len(names)}{' that fit into memory and' if fit else ''} whose learning is known"
+            )
             first = f"first at the same accuracy among the {known}"
         else:
-            first = f"fastest{fit and f' among the {len(names)} that fit into memory'}"
+            first = f"fastest{f' among the {len(names)} that fit into memory' if fit else ''}"
         return f"{self.winner} is {first}, {lead}. {self._certainty(close)}{left}"
 
     def _rivals(self) -> list[str]:
@@ -362,10 +366,12 @@ def rank_methods(
     Raises
     ------
     RequestError
-        If the scenario cannot be predicted whatever the method.
+        If the scenario cannot be predicted whatever the method, or epochs are stated of a method
+        that is not asked of.
     """
     catalog = catalog or default_session()
     check_fusion_options(scenario)
+    check_epochs_of(epochs_of, asked)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
     predict(plain, catalog)  # raises for all of them
     predictions: dict[str, Prediction] = {}

@@ -38,6 +38,7 @@ __all__ = [
     "MAX_BARE_FACTOR",
     "EpochsFactor",
     "EpochsFactors",
+    "check_epochs_of",
     "epochs_factor",
     "epochs_ratio",
     "learning_notes",
@@ -154,21 +155,20 @@ class EpochsFactor:
         return self.middle is not None
 
     def widened(self, spread: float) -> EpochsFactor:
-        """Return it with ends ``spread`` times from the middle at least, if few runs show them.
+        """Return it as a plan may count on it: wider where few results show its spread.
 
-        A final accuracy that is as good shows no spread of epochs. Few runs promise no advantage: a
-        middle below 1 is 1 then.
+        Ends are ``spread`` times from the middle at least where fewer than three results measured
+        epochs: a final accuracy that is as good shows no spread of them. An advantage counts only
+        where nine of ten results have it, of three at least; else a middle below 1 is 1.
         """
-        if self.basis != "evidence" or self.middle is None or self.timed >= _FEW_RUNS:
+        if self.basis != "evidence" or self.middle is None:
             return self
-        low, high = self.middle / spread, self.middle * spread
-        middle = max(self.middle, 1.0) if self.runs < _FEW_RUNS else self.middle
-        return replace(
-            self,
-            middle=middle,
-            low=min(self.low or low, low),
-            high=max(self.high or high, high, middle),
-        )
+        low, middle, high = self.low or 0.0, self.middle, self.high or inf
+        if self.timed < _FEW_RUNS:
+            low, high = min(low, middle / spread), max(high, middle * spread)
+        if middle < 1.0 and (self.runs < _FEW_RUNS or high >= 1.0):
+            middle, high = 1.0, max(high, 1.0)
+        return replace(self, middle=middle, low=low, high=high)
 
     @property
     def words(self) -> str:
@@ -288,12 +288,12 @@ class EpochsFactors:
             for one in statements.get(update, [])
             if one.task == self._task and _is_own(one.data.lower(), self._data)
         ]
-        if method in self._given:
-            value = self._given[method]
-            return EpochsFactor("given", value, value, value, against=_against(told))
         found = epochs_factor(
             method, options, evidence.get(update, []), told, self._task, self._data, replicas
         )
+        if method in self._given:
+            value = self._given[method]
+            return EpochsFactor("given", value, value, value, against=found.against)
         return found.widened(spread)
 
 
@@ -402,7 +402,8 @@ def epochs_factor(
     asked = {**options, **({} if replicas is None else {_WORKERS: replicas})}
     chosen, why = _chosen(evidence, asked, task, data)
     if not chosen:
-        return EpochsFactor("none", against=_against(statements), why=why)
+        said = _said(statements, "as good")
+        return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join((why, *said)))
     return _summed_up(chosen, statements)
 
 
@@ -521,7 +522,7 @@ def _summed_up(
         sum(row.measure != "final_accuracy" for row, _ in counted),
         (min(workers), max(workers)) if workers else None,
         tuple(f"{_where(rows)} ({source})" for source, rows in by_source.items()),
-        told + _against(statements),
+        told + _said(statements, "worse"),
         "" if known else _short_words(short, len(ratios), middles),
     )
 
@@ -539,8 +540,9 @@ def _short_words(short: int, runs: int, middles: Sequence[float]) -> str:
     return f"{results}{of} fell short of S-SGD's quality"
 
 
-def _against(statements: Sequence[Statement]) -> tuple[str, ...]:
-    return tuple(f"{one.words} ({one.source})" for one in statements if one.verdict == "worse")
+def _said(statements: Sequence[Statement], verdict: str) -> tuple[str, ...]:
+    """Return the statements of a verdict in words, with their sources."""
+    return tuple(f"{one.words} ({one.source})" for one in statements if one.verdict == verdict)
 
 
 def _where(rows: Sequence[Evidence]) -> str:
@@ -721,6 +723,22 @@ def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str,
             )
         factors[method_name(name, "epochs_of")] = _factor(value, epochs)
     return factors
+
+
+def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str]) -> None:
+    """Check that epochs are stated of methods that are asked of only.
+
+    Raises
+    ------
+    RequestError
+        If a method with epochs is not among ``methods``.
+    """
+    asked = list(dict.fromkeys(methods))
+    for name in epochs_of or {}:
+        if name not in asked:
+            raise RequestError(
+                "epochs_of", f"{name} is not among the methods asked of: {', '.join(asked)}."
+            )
 
 
 def _factor(text: str, epochs: float | None) -> float:

@@ -22,6 +22,7 @@ from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.errors import RequestError, nearest, shown
+from perfsim.methods import method_name
 from perfsim.planning.divisions import fixed_fields
 from perfsim.planning.parallelism import (
     NothingFitsError,
@@ -37,6 +38,7 @@ from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
     EpochsFactors,
+    check_epochs_of,
     learning_notes,
     parse_epochs_of,
 )
@@ -311,14 +313,16 @@ class ClusterPlan:
 
         Where that depends on the workers, it is said for each number of GPUs.
         """
-        each: dict[str, dict[int, EpochsFactor]] = {}
+        each: dict[str, dict[EpochsFactor, list[int]]] = {}
         for one in self.choices:
-            each.setdefault(one.scenario.method, {})[one.scenario.gpus] = one.learning
+            of_method = each.setdefault(one.scenario.method, {})
+            of_method.setdefault(one.learning, []).append(one.scenario.gpus)
         factors = {}
-        for method, by_gpus in each.items():
-            alike = len(set(by_gpus.values())) == 1
-            for gpus, factor in by_gpus.items():
-                factors[method if alike else f"{method} on {gpus:,} GPUs"] = factor
+        for method, by_factor in each.items():
+            for factor, gpus in by_factor.items():
+                counts = ", ".join(f"{count:,}" for count in sorted(set(gpus)))
+                name = method if len(by_factor) == 1 else f"{method} on {counts} GPUs"
+                factors[name] = factor
         return learning_notes(factors)
 
     def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
@@ -383,6 +387,8 @@ def plan(
         or if nothing meets the target; the message says what comes nearest.
     """
     _check_budget(target, prices)
+    if not parallelism:
+        check_epochs_of(target.epochs_of, (method_name(one.method) for one in scenarios))
     for scenario in scenarios:
         check_one_type(scenario.gpu)
     tried = _Tried(catalog, ignore_memory, global_batch)

@@ -614,8 +614,8 @@ def _bits(bytes_per_s: float) -> str:
 
 
 def print_ranking(ranking: Ranking) -> None:
-    """Print the caveat, who is first, all methods in order, and which are left out and why."""
-    print_lines([CAVEAT, ranking.verdict(), *ranking.warnings(), *ranking.kept_words(), ""])
+    """Print the caveat, who is first, all methods in order, warnings, and who is left out."""
+    print_lines([CAVEAT, ranking.verdict(), *ranking.kept_words(), ""])
     print_table(
         [
             {
@@ -630,12 +630,15 @@ def print_ranking(ranking: Ranking) -> None:
                 "fusion": _fusion(one.scenario),
                 "sent by each GPU": format_bytes(one.communication["bytes_per_gpu"]),
                 "learns as ssgd": "no" if method_class(name).lossy else "yes",
+                **({"fits": "no" if name in ranking.unfit else "yes"} if ranking.unfit else {}),
                 "needs": method_class(name).needs or "-",
             }
             for name, one in ranking.predictions.items()
         ],
         wide=True,
     )
+    if warnings := ranking.warnings():
+        print_lines(["", *warnings])
     _print_left_out(ranking)
     print(f"\nThe prediction of {ranking.winner}:\n")
 
