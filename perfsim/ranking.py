@@ -240,10 +240,8 @@ class Ranking:
         if not self.factor(self.winner).known:
             first = "fastest by iteration time (nothing is known of its learning)"
         elif self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
-            known = (
-                f"{len(names)}{' that fit into memory and' if fit else ''} whose learning is known"
-            )
-            first = f"first at the same accuracy among the {known}"
+            which = "that fit into memory and whose" if fit else "whose"
+            first = f"first at the same accuracy among the {len(names)} {which} learning is known"
         else:
             first = f"fastest{f' among the {len(names)} that fit into memory' if fit else ''}"
         return f"{self.winner} is {first}, {lead}. {self._certainty(close)}{left}"

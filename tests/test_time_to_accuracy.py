@@ -17,6 +17,7 @@ from perfsim.scenario import make_scenario
 from perfsim.time_to_accuracy import (
     EpochsFactor,
     EpochsFactors,
+    check_epochs_of,
     epochs_factor,
     epochs_ratio,
     learning_notes,
@@ -403,11 +404,15 @@ def test_authors_words_are_told_for_their_data_only() -> None:
     assert not any("BytePS" in words for words in small)
     given_too = EpochsFactors(Catalog(), "resnet50", given={"randk": 1.5}).of("randk", {})
     assert given_too.middle == 1.5 and given_too.against == told.against
+    # Results that fell short are told too where the user states a factor.
+    topk = EpochsFactors(Catalog(), "resnet50", given={"topk": 1.5}).of("topk", {"density": 0.001})
+    assert topk.known and sum("points below" in words for words in topk.against) == 2
 
 
 def test_a_statement_for_a_method_is_not_against_it() -> None:
     word = Statement("dgc", "as good", IMAGES, "ImageNet", "fine", "a", "b", "MIT", "2020")
-    assert epochs_factor("dgc", KEPT, [], [word], IMAGES).against == ()
+    as_good = epochs_factor("dgc", KEPT, [], [word], IMAGES)
+    assert (as_good.against, as_good.why) == ((), "no published result; fine (a)")
     assert epochs_factor("dgc", KEPT, [], [word._replace(verdict="worse")], IMAGES).against
 
 
@@ -447,3 +452,10 @@ def test_wrong_factors_are_refused(of: str, words: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse_epochs_of([of])
     assert words in str(caught.value) and caught.value.field == "epochs_of"
+
+
+def test_a_factor_of_a_method_that_is_not_compared_is_refused() -> None:
+    check_epochs_of({"topk": 1.2}, ["ssgd", "topk"])
+    check_epochs_of(None, [])
+    with pytest.raises(RequestError, match=r"randk is not among the methods asked of: ssgd, topk"):
+        check_epochs_of({"randk": 1.2}, ["ssgd", "topk"])
