@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from perfsim.compute.device import load_device
+from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import method_class, method_names
 from perfsim.methods.describe import WHY_KEPT, check_fusion_options, for_method
+from perfsim.methods.learning import same_update
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
-from perfsim.time_to_accuracy import AS_MANY_EPOCHS, EpochsFactor, EpochsFactors
+from perfsim.time_to_accuracy import (
+    AS_MANY_EPOCHS,
+    EpochsFactor,
+    EpochsFactors,
+    check_epochs_of,
+    learning_warnings,
+)
 
 __all__ = [
     "CAVEAT",
     "RANKING_SCHEMA",
     "Ranking",
     "ReportMethod",
+    "few",
     "median_errors",
     "method_of",
     "rank",
@@ -43,6 +53,9 @@ CAVEAT = (
 _WORTH_SAYING = 1.01
 """How many times shorter an iteration is that is named for it."""
 
+_MAX_NAMES = 8
+"""Methods that a sentence names; JSON has all."""
+
 ReportMethod = Callable[[int, int, str], None]
 """Called before each prediction with how many are done, of how many, and the method's name."""
 
@@ -63,6 +76,7 @@ class Ranking:
     known : the recorded errors of the parts of predictions; None without a record
     learning : what is known of the epochs that each method needs; empty where all are taken to
         need as many
+    unfit : methods that need more memory than the GPU (the smallest of several) has
     """
 
     predictions: dict[str, Prediction]
@@ -71,6 +85,7 @@ class Ranking:
     kept: dict[str, list[str]] = field(default_factory=dict)
     known: Uncertainty | None = None
     learning: dict[str, EpochsFactor] = field(default_factory=dict)
+    unfit: frozenset[str] = frozenset()
 
     @property
     def ranked(self) -> list[str]:
@@ -112,8 +127,14 @@ class Ranking:
         return [name for name in self.ranked[1:] if not self.sooner(self.winner, name)]
 
     def sooner(self, first: str, second: str) -> bool:
-        """Say whether a method is surely sooner than another, by all epochs that they may need."""
-        ratio = (self.factor(second).low or 1.0) / (self.factor(first).high or 1.0)
+        """Say whether a method is surely sooner than another, by all epochs that they may need.
+
+        Methods that make the same update at the same setting need as many epochs, whatever these
+        are.
+        """
+        least, most = self.factor(second), self.factor(first)
+        alike = same_update(first) == same_update(second) and least == most
+        ratio = 1.0 if alike else (least.low or 1.0) / (most.high or 1.0)
         return self.apart(self.predictions[first], self.predictions[second], ratio)
 
     def apart(self, faster: Prediction, slower: Prediction, epochs_ratio: float = 1.0) -> bool:
@@ -145,12 +166,28 @@ class Ranking:
 
     def verdict(self) -> str:
         """Say who is first, by how much, how sure that is, and who is fastest of the others."""
-        return " ".join(filter(None, (self._first(), self._same(), self._unknown())))
+        said = self._first(), self._memory(), self._evidence(), self._same(), self._unknown()
+        return " ".join(filter(None, said))
+
+    def _memory(self) -> str:
+        """Say who is first of those that fit into memory, where the winner does not."""
+        if self.winner not in self.unfit:
+            return ""
+        fitting = [name for name in self.ranked if name not in self.unfit]
+        first = f"of those that do, {fitting[0]} is first" if fitting else "none of the ranked does"
+        return f"{self.winner} does not fit into the GPU's memory; {first}."
+
+    def _evidence(self) -> str:
+        """Say what the winner's epochs rest on, if on published results."""
+        factor = self.factor(self.winner)
+        if factor.basis != "evidence" or not factor.known:
+            return ""
+        return f"{self.winner} needs {factor.summary}."
 
     def _same(self) -> str:
         """Say how long the fastest method takes that changes nothing in training."""
         same = self.same_learning
-        if same is None or same == self.winner:
+        if same is None or same in self._rivals()[:2]:  # of the second it is said how far it is
             return ""
         slower = self.accuracy_s(same) / self.accuracy_s(self.winner)
         subject = (
@@ -166,52 +203,69 @@ class Ranking:
         others = [
             name
             for name in self.by_iteration_only
-            if self.predictions[name].iteration_s * _WORTH_SAYING < first_s
+            if not self.factor(name).short
+            and self.predictions[name].iteration_s * _WORTH_SAYING < first_s
         ]
         if not others:
             return ""
         ahead = first_s / self.predictions[others[0]].iteration_s
-        more = f" and {len(others) - 1} more have" if len(others) > 1 else " has"
+        subject = others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} more"
         return (
-            f"{others[0]}{more} shorter iterations: {others[0]} would be sooner with fewer than"
-            f" {ahead:.3g} times the epochs, but nothing is known of them for this model."
+            f"{subject} {'has' if len(others) == 1 else 'have'} shorter iterations but no published"
+            f" result for this model and setting: {others[0]} would be sooner with fewer than"
+            f" {ahead:.3g} times S-SGD's epochs."
         )
 
     def _first(self) -> str:
-        names = self.ranked
-        left = f" {len(self.refused)} methods are left out." if self.refused else ""
-        if self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
-            what = "first at the same accuracy"
-            measure = f" among the {len(names)} whose learning is known"
-        else:
-            what, measure = "fastest", ""
-        if not self.factor(self.winner).known:
-            what, measure = "fastest by iteration time (nothing is known of its learning)", ""
-        if self.margin is None:
-            if len(self.predictions) == 1:
-                return f"{self.winner} is the only method that applies."
-            return f"{self.winner} is the only method whose learning is known for this model.{left}"
-        close = self.undecided()
-        if self.margin <= _SAME_TIME and len(close) == len(names) - 1:
+        """Say who is first, how far ahead of the next, and how sure that is."""
+        names = self._rivals()
+        count = len(self.refused)
+        left = f" {count} method{'s are' if count > 1 else ' is'} left out." if count else ""
+        fit = len(names) < len(self.ranked)
+        if len(self.predictions) == 1:
+            return f"{self.winner} is the only method that applies."
+        if len(names) == 1:
+            return (
+                f"{self.winner} is the only method"
+                f"{' that fits into memory and' if fit else ''} whose learning is known for this"
+                f" model.{left}"
+            )
+        margin = self.accuracy_s(names[1]) / self.accuracy_s(self.winner) - 1.0
+        close = [name for name in self.undecided() if name in names]
+        if margin <= _SAME_TIME and len(close) == len(names) - 1:
             return f"No difference: {self.winner} and {len(close)} others take the same time."
-        text = f"{self.winner} is {what}{measure}, {self.margin:.1%} ahead of {names[1]}."
-        if close:
-            why = "the difference is within the error of such predictions"
-            if self.known is None:
-                why = "their 90 % intervals overlap"
-            if any(self.factor(name).basis == "evidence" for name in (self.winner, *close)):
-                why += " and the spread of epochs"
-            return f"{text} Too close to call: {', '.join(close)} may be as fast ({why}).{left}"
-        error = self.known_error(self.winner)
-        return f"{text} The lead exceeds the error of such predictions ({error:.0%} median).{left}"
+        lead = f"{margin:.1%} ahead of {names[1]}"
+        if margin >= 1.0:
+            lead = f"{1.0 + margin:.3g} times as soon as {names[1]}"
+        if not self.factor(self.winner).known:
+            first = "fastest by iteration time (nothing is known of its learning)"
+        elif self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
+            which = "that fit into memory and whose" if fit else "whose"
+            first = f"first at the same accuracy among the {len(names)} {which} learning is known"
+        else:
+            first = f"fastest{f' among the {len(names)} that fit into memory' if fit else ''}"
+        return f"{self.winner} is {first}, {lead}. {self._certainty(close)}{left}"
+
+    def _rivals(self) -> list[str]:
+        """Return the ranked methods; if the winner fits into memory, those that do."""
+        left_out = frozenset() if self.winner in self.unfit else self.unfit
+        return [name for name in self.ranked if name not in left_out]
+
+    def _certainty(self, close: Sequence[str]) -> str:
+        """Say that the lead is sure, or which methods are too close to the winner to call."""
+        if not close:
+            error = self.known_error(self.winner)
+            return f"The lead exceeds the error of such predictions ({error:.0%} median)."
+        why = "the difference is within the error of such predictions"
+        if self.known is None:
+            why = "their 90 % intervals overlap"
+        if any(self.factor(name).basis == "evidence" for name in (self.winner, *close)):
+            why += " and the spread of epochs"
+        return f"Too close to call: {few(close)} may be as fast ({why})."
 
     def warnings(self) -> list[str]:
-        """Return, for each method, what is known against its learning at its setting."""
-        return [
-            f"Against {name}: {'; '.join(self.factor(name).against)}."
-            for name in self.predictions
-            if self.factor(name).against
-        ]
+        """Return what is known against the learning of methods at their settings."""
+        return learning_warnings({name: self.factor(name) for name in self.predictions})
 
     def left_out(self) -> dict[str, list[str]]:
         """Return the methods that are left out by reason, the most frequent reason first."""
@@ -243,6 +297,7 @@ class Ranking:
             "margin": self.margin,
             "undecided": self.undecided(),
             "iteration_time_only": self.by_iteration_only,
+            "does_not_fit": sorted(self.unfit),
             "warnings": self.warnings(),
             "methods": [
                 {
@@ -309,10 +364,12 @@ def rank_methods(
     Raises
     ------
     RequestError
-        If the scenario cannot be predicted whatever the method.
+        If the scenario cannot be predicted whatever the method, or epochs are stated of a method
+        that is not asked of.
     """
     catalog = catalog or default_session()
     check_fusion_options(scenario)
+    check_epochs_of(epochs_of, asked)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
     predict(plain, catalog)  # raises for all of them
     predictions: dict[str, Prediction] = {}
@@ -334,7 +391,7 @@ def rank_methods(
 
     model = next(iter(predictions.values())).scenario.model if predictions else scenario.model
     factors = EpochsFactors(catalog, model, given=epochs_of)
-    learning = {name: factors.of(name, one.scenario.options) for name, one in predictions.items()}
+    learning = {name: factors.of_scenario(one.scenario) for name, one in predictions.items()}
 
     def order(name: str) -> tuple[bool, float, bool, bool, str]:
         factor = learning[name]
@@ -343,7 +400,28 @@ def rank_methods(
 
     ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
     known = uncertainties(catalog).get(NO_METHOD)
-    return Ranking(ranked, refused, median_errors(catalog), kept, known, learning)
+    unfit = frozenset(name for name, one in predictions.items() if not _fits(one, catalog))
+    return Ranking(ranked, refused, median_errors(catalog), kept, known, learning, unfit)
+
+
+def _fits(prediction: Prediction, catalog: Catalog) -> bool:
+    """Tell whether a prediction fits into the memory of its GPU, of the smallest of several."""
+    gpu = prediction.scenario.gpu
+    names = [name for name, _ in parse_types(gpu)] or [gpu]
+    memory = min(load_device(name, catalog).memory_bytes for name in names)
+    return sum(prediction.memory_bytes.values()) <= usable_bytes(memory)
+
+
+def few(names: Sequence[str]) -> str:
+    """Name some methods, and count the others.
+
+    Examples
+    --------
+    >>> few(["a", "b"]), few([str(number) for number in range(10)])
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
+    """
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def median_errors(catalog: Catalog) -> dict[str, float]:

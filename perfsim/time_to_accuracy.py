@@ -8,74 +8,106 @@ setting and task nothing is known has none: it can be compared by iteration time
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, exp, inf, isfinite, log, sqrt
 from statistics import median
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, shown
-from perfsim.methods import method_class, method_name
+from perfsim.methods import load_method, method_class, method_name
+from perfsim.methods.base import Method
 from perfsim.methods.learning import (
     LEARNING_FILE,
-    SAME_UPDATE,
     STATEMENTS_FILE,
     Evidence,
     Statement,
     read_evidence,
     read_statements,
+    same_update,
 )
 from perfsim.models import data_of, task_of
+
+if TYPE_CHECKING:
+    from perfsim.resolve import ResolvedScenario
 
 __all__ = [
     "AS_MANY_EPOCHS",
     "MAX_BARE_FACTOR",
     "EpochsFactor",
     "EpochsFactors",
+    "check_epochs_of",
     "epochs_factor",
     "epochs_ratio",
+    "learning_notes",
+    "learning_warnings",
     "parse_epochs_of",
+    "replicas_of",
     "spread_of_runs",
 ]
 
 Basis = Literal["same arithmetic", "evidence", "given", "none"]
 """Where a factor is from: a method that changes nothing in training, measurements, the user."""
 
-_TRAINED_FROM_NOTHING = (
-    "language model pretraining",
-    "masked language model",
-    "machine translation",
-)
-"""Tasks over text that train from nothing: where none of a task's own evidence is there, that of
-another of these is. It is for fine-tuning too, and fine-tuning's is for no other."""
-
 _SMALL_TEXTS = ("penn treebank", "wikitext", "tinystories")
 """Texts of 1 to some 500 million tokens: what is known on them says nothing of models trained on
 the web (Marcus et al. 1993; Merity et al. 2017; Eldan and Li 2023, arXiv 2305.07759)."""
 
-_LESS_IS_HARDER = ("density", "rank", "values", "bits", "levels")
-_MORE_IS_HARDER = ("interval", "ratio")
-"""Options that say how much less is sent; a setting that sends less learns no better."""
+_SET_BY = ("density", "rank", "values", "bits", "levels", "interval", "inverse_interval", "ratio")
+"""Options that say how far a method departs from S-SGD: a result that does not state one that its
+method has is of another setting."""
 
-_SAME_SETTING = 1e-3
+_LESS_IS_HARDER = {
+    *("density", "topk_ratio", "rank", "values", "bits", "levels", "value_bytes", "dense_share"),
+    *("weight_bits", "inner_bits", "outer_bits", "wire_bits", "second_bits"),
+    *("two_scale", "warm_start"),
+}
+_MORE_IS_HARDER = {
+    *("interval", "inverse_interval", "factor_interval", "ratio", "group", "sync_delay"),
+    *("quantise_weights", "quantise_gradients"),
+}
+"""Options of which less, or more, takes a method further from S-SGD: it learns no better there."""
+
+_LEARNS_ALIKE = {"index_bytes", "packing", "shared_seed", "fraction", "variant", "warmup_epochs"}
+"""Options that leave what is learnt as it is: how the same values are packed, drawn, placed and
+sent; and a warm-up, which perfsim's iteration comes after."""
+
+_WORKERS = "workers"
+"""What the number of workers is called beside options."""
+
+_SAME_SETTING = 1e-2
 """Values of an option within this part of each other are the same."""
+
+_MAX_SETTINGS = 4
+"""Settings of published results that a sentence names."""
 
 _LAW_E, _LAW_B, _LAW_ALPHA, _LAW_BETA = 1.8172, 2085.43, 0.3478, 0.3658
 """Loss = E + A / parameters^alpha + B / tokens^beta [nats]: Besiroglu et al. 2024, Chinchilla
 Scaling: A replication attempt, arXiv 2404.10102, Table 1 (a fit of Hoffmann et al. 2022's runs)."""
 
-_TEST_EXAMPLES = {"imagenet": 50_000, "cifar": 10_000}
+_TEST_EXAMPLES = {
+    "imagenet": 50_000,
+    "cifar": 10_000,
+    "squad": 10_570,
+    "mnli": 9_815,
+    "qqp": 40_430,
+    "qnli": 5_463,
+    "sst-2": 872,
+    "mrpc": 408,
+    "rte": 277,
+}
 _FEW_EXAMPLES = 1_000
 """Examples of a test set by its data (ILSVRC 2012 validation, Russakovsky et al. 2015; CIFAR,
-Krizhevsky 2009); elsewhere as few as GLUE's middle ones have (CoLA 1,043, Wang et al. 2018)."""
+Krizhevsky 2009; SQuAD 1.1's development set, Rajpurkar et al. 2016; those of GLUE's tasks, Wang et
+al. 2018); elsewhere about as many as CoLA, a middle one of GLUE, has (1,043)."""
 
 _NOISE = 2.0 * sqrt(2.0)
 """Two accuracies differ by chance by up to this many standard errors of one (95 %)."""
 
-_DEVIATION = re.compile(r"sd (\d+(?:\.\d+)?)")
-"""The standard deviation of a row's runs, as its spread states it."""
+_DEVIATION = re.compile(r"sd (\d+(?:\.\d+)?)(?:, baseline (\d+(?:\.\d+)?))?")
+"""The standard deviation of a row's runs, and of its baseline's, as its spread states them."""
 
 _FEW_RUNS = 3
 """Fewer runs than these do not show their own spread."""
@@ -98,6 +130,8 @@ class EpochsFactor:
     low, high : between the least and the most that nine of ten runs need; ``high`` is infinite
         where more than one in ten fell short
     runs, short : rows of evidence that it is from, and how many of them fell short
+    timed : how many of them measured epochs or a loss, not only that a final accuracy is as good
+    workers : the fewest and the most workers of these rows; None where none says how many
     sources : what these rows are, in words
     against : measurements and statements against the method at this setting, in words
     why : why nothing is known; "" where something is
@@ -109,6 +143,8 @@ class EpochsFactor:
     high: float | None = None
     runs: int = 0
     short: int = 0
+    timed: int = 0
+    workers: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
     why: str = ""
@@ -119,20 +155,20 @@ class EpochsFactor:
         return self.middle is not None
 
     def widened(self, spread: float) -> EpochsFactor:
-        """Return it with ends ``spread`` times from the middle at least, if runs are few.
+        """Return it as a plan may count on it: wider where few results show its spread.
 
-        Few runs promise no advantage: a middle below 1 is 1 then.
+        Ends are ``spread`` times from the middle at least where fewer than three results measured
+        epochs: a final accuracy that is as good shows no spread of them. An advantage counts only
+        where nine of ten results have it, of three at least; else a middle below 1 is 1.
         """
-        if self.basis != "evidence" or self.middle is None or self.runs >= _FEW_RUNS:
+        if self.basis != "evidence" or self.middle is None:
             return self
-        low, high = self.middle / spread, self.middle * spread
-        middle = max(self.middle, 1.0)
-        return replace(
-            self,
-            middle=middle,
-            low=min(self.low or low, low),
-            high=max(self.high or high, high, middle),
-        )
+        low, middle, high = self.low or 0.0, self.middle, self.high or inf
+        if self.timed < _FEW_RUNS:
+            low, high = min(low, middle / spread), max(high, middle * spread)
+        if middle < 1.0 and (self.runs < _FEW_RUNS or high >= 1.0):
+            middle, high = 1.0, max(high, 1.0)
+        return replace(self, middle=middle, low=low, high=high)
 
     @property
     def words(self) -> str:
@@ -156,10 +192,13 @@ class EpochsFactor:
             return self.why
         if self.basis == "given":
             return f"{self.middle:.3g} times the epochs of S-SGD, as given"
-        return (
-            f"{self.middle:.2f} times the epochs of S-SGD ({_ends(self)}):"
-            f" {'; '.join(self.sources)}"
-        )
+        return f"{self.summary}: {'; '.join(self.sources)}"
+
+    @property
+    def summary(self) -> str:
+        """Say in one line what published results come to."""
+        middle = "" if self.middle is None else f"{self.middle:.2f} times the epochs of S-SGD"
+        return f"{middle} ({_ends(self)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data; an infinite end is None, ``short`` says how many fell short."""
@@ -171,6 +210,7 @@ class EpochsFactor:
             else [self.low, self.high if isfinite(self.high) else None],
             "runs": self.runs,
             "fell_short": self.short,
+            "workers": None if self.workers is None else list(self.workers),
             "sources": list(self.sources),
             "against": list(self.against),
             "why_unknown": self.why,
@@ -184,8 +224,22 @@ AS_MANY_EPOCHS = EpochsFactor("same arithmetic", 1.0, 1.0, 1.0)
 def _ends(factor: EpochsFactor) -> str:
     low, high = factor.low or 0.0, factor.high or 0.0
     ends = f"{low:.2f} to {high:.2f}" if isfinite(high) else f"{low:.2f} and more"
-    rows = f"{factor.runs} run{'s' if factor.runs > 1 else ''}"
-    return f"{ends} in {rows}" + (f", {factor.short} fell short" if factor.short else "")
+    results = f"{factor.runs} published result{'s' if factor.runs > 1 else ''}"
+    on = "" if factor.workers is None else f" on {_workers_words(*factor.workers)}"
+    return f"{ends} in {results}{on}" + (f", {factor.short} fell short" if factor.short else "")
+
+
+def _workers_words(low: int, high: int) -> str:
+    """Say how many workers.
+
+    Examples
+    --------
+    >>> _workers_words(1, 1), _workers_words(4, 256)
+    ('1 worker', '4 to 256 workers')
+    """
+    if low < high:
+        return f"{low} to {high} workers"
+    return f"{high} worker{'s' if high > 1 else ''}"
 
 
 class EpochsFactors:
@@ -212,22 +266,54 @@ class EpochsFactors:
             self._data = data.rstrip("0123456789")
         self._given = dict(given or {})
 
-    def of(self, method: str, options: Mapping[str, Any]) -> EpochsFactor:
-        """Return what is known of a method with the options that it was predicted with."""
+    def of_scenario(self, asked: ResolvedScenario) -> EpochsFactor:
+        """Return what is known of a predicted scenario's method, at its options and workers."""
+        method = load_method(asked.method, asked.options)
+        divided = asked.further
+        ranks = asked.gpus // (divided.get("tp", 1) * divided.get("pp", 1) * divided.get("cp", 1))
+        nodes = len(divided.get("site") or ()) or asked.nodes
+        return self.of(asked.method, asked.options, replicas_of(method, ranks, nodes))
+
+    def of(
+        self, method: str, options: Mapping[str, Any], replicas: int | None = None
+    ) -> EpochsFactor:
+        """Return what is known of a method with the options that it was predicted with.
+
+        ``replicas`` is as for ``epochs_factor``.
+        """
         evidence, statements, spread = self._tables
-        update = SAME_UPDATE.get(method, method)
+        update = same_update(method)
         told = [
             one
             for one in statements.get(update, [])
             if one.task == self._task and _is_own(one.data.lower(), self._data)
         ]
+        found = epochs_factor(
+            method, options, evidence.get(update, []), told, self._task, self._data, replicas
+        )
         if method in self._given:
             value = self._given[method]
-            return EpochsFactor("given", value, value, value, against=_against(told))
-        found = epochs_factor(
-            method, options, evidence.get(update, []), told, self._task, self._data
-        )
+            return EpochsFactor("given", value, value, value, against=found.against)
         return found.widened(spread)
+
+
+def replicas_of(method: Method, ranks: int, nodes: int) -> int | None:
+    """Return how many workers of a method train apart between exchanges; None where none does.
+
+    Workers that update late, by the same gradients, stay alike.
+
+    Parameters
+    ----------
+    ranks, nodes : data-parallel ranks, and their nodes (sites where a wide area network joins some)
+
+    Examples
+    --------
+    >>> replicas_of(load_method("diloco", {}), 64, 8), replicas_of(load_method("dgc", {}), 64, 8)
+    (8, None)
+    """
+    if method.family != "fewer exchanges" or method.delay():
+        return None
+    return nodes if method.sites_are_nodes else ranks
 
 
 _Tables = tuple[dict[str, list[Evidence]], dict[str, list[Statement]], float]
@@ -244,12 +330,10 @@ def _tables(catalog: Catalog) -> _Tables:
         statements: dict[str, list[Statement]] = {}
         if (path := catalog.beside("learning", "", LEARNING_FILE)) is not None:
             for row in read_evidence(path):
-                evidence.setdefault(SAME_UPDATE.get(row.method, row.method), []).append(row)
+                evidence.setdefault(same_update(row.method), []).append(row)
         if (path := catalog.beside("learning", "", STATEMENTS_FILE)) is not None:
             for statement in read_statements(path):
-                statements.setdefault(
-                    SAME_UPDATE.get(statement.method, statement.method), []
-                ).append(statement)
+                statements.setdefault(same_update(statement.method), []).append(statement)
         return evidence, statements, spread_of_runs(chain.from_iterable(evidence.values()))
 
     return catalog.once(("learning", LEARNING_FILE), read)
@@ -258,12 +342,13 @@ def _tables(catalog: Catalog) -> _Tables:
 def spread_of_runs(evidence: Iterable[Evidence]) -> float:
     """Return by what factor nine of ten runs are within the median of their model and method.
 
-    Runs that fell short, and groups of fewer than three, do not count; 1 where there are none.
+    Runs that fell short, final accuracies, which tell no epochs, and groups of fewer than three do
+    not count; 1 where there are none.
     """
     groups: dict[tuple[str, str, str, str], list[float]] = {}
     for row in evidence:
         ratio = epochs_ratio(row)
-        if ratio is not None and isfinite(ratio):
+        if ratio is not None and isfinite(ratio) and row.measure != "final_accuracy":
             groups.setdefault((row.method, row.source, row.model, row.measure), []).append(ratio)
     apart = [
         abs(log(ratio / median(ratios)))
@@ -283,14 +368,15 @@ def epochs_factor(
     statements: Sequence[Statement] = (),
     task: str | None = None,
     data: str = "",
+    replicas: int | None = None,
 ) -> EpochsFactor:
     """Return what a method's evidence says of the epochs that it needs at a setting.
 
-    Evidence of the same task counts (of another that trains over text from nothing where it is one
-    over text and has none of its own), on the same data, else on larger ones. Of it, runs at the
-    same setting count; where they are fewer than three, also runs that reached the quality sending
-    less, and runs that fell short sending more. Each model of each source weighs alike: the middle
-    is the median of their medians.
+    Evidence of the same task counts, on the same data, else on larger ones. Of it, results at the
+    same setting count; where they are fewer than three, also those that were as good further from
+    S-SGD, and those that fell short nearer to it. A run's final accuracy does not count where its
+    epochs to a quality are known. Each model of each source weighs alike: the middle is the median
+    of their medians.
 
     Parameters
     ----------
@@ -298,73 +384,89 @@ def epochs_factor(
     evidence, statements : of this method
     task : what the model is trained for, None where that is not known
     data : "imagenet", "cifar", "web", "small text", or "" for any
+    replicas : workers that train apart between exchanges, which drift apart the more the more they
+        are (Charles et al. 2025, arXiv 2503.09799, table 4); None where none does
 
     Examples
     --------
     >>> row = Evidence("dgc", "", "density=0.001", "image classification", "ResNet-50", "ImageNet",
-    ...     None, 8, "epochs_to_quality", "epochs", "yes", "SGD", 80.0, 88.0, "", None,
+    ...     None, 8, "epochs_to_quality", "epochs", "yes", "SGD", 80.0, 88.0, None, "", None,
     ...     "published", "a", "b", "MIT", "2020", "")
     >>> epochs_factor("dgc", {"density": 0.01}, [row], task="image classification").middle
     1.1
     >>> epochs_factor("dgc", {"density": 0.0001}, [row], task="image classification").why
-    'what is known of its learning ends at density=0.001'
+    'no published result is at this setting; known: density=0.001'
     """
     if not method_class(method).lossy:
         return AS_MANY_EPOCHS
-    chosen, why = _chosen(evidence, options, task, data)
+    asked = {**options, **({} if replicas is None else {_WORKERS: replicas})}
+    chosen, why = _chosen(evidence, asked, task, data)
     if not chosen:
-        return EpochsFactor("none", against=_against(statements), why=why)
+        said = _said(statements, "as good")
+        return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join((why, *said)))
     return _summed_up(chosen, statements)
 
 
 def _chosen(
-    evidence: Sequence[Evidence], options: Mapping[str, Any], task: str | None, data: str
+    evidence: Sequence[Evidence], asked: Mapping[str, Any], task: str | None, data: str
 ) -> tuple[list[tuple[Evidence, float]], str]:
-    """Return the runs that count, each with its epochs' ratio, or why there are none."""
-    of_task = _of_task(evidence, task)
+    """Return the results at a setting, each with its epochs' ratio, or why there are none."""
+    of_task = [row for row in evidence if row.task == task]
     of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
     read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
     own = [(row, ratio) for row, ratio in read if _is_own(row.data.lower(), data)]
-    chosen = _at_setting(own, options) or _at_setting(read, options)
+    chosen = _at_setting(own, asked) or _at_setting(read, asked)
     if not evidence:
-        why = "nothing is known of its learning"
+        why = "no published result"
     elif task is None:
         why = "what the model is trained for is not known"
     elif not of_task:
-        why = f"what is known of its learning is for {_each(row.task for row in evidence)} only"
+        why = f"published results are of {_each(row.task for row in evidence)} only"
     elif not of_data:
-        why = f"what is known of its learning is for smaller data: {_each(r.data for r in of_task)}"
+        why = f"published results are on smaller data only: {_each(row.data for row in of_task)}"
     elif not read:
-        why = "what is known of its learning has no comparable baseline"
+        why = "published results have no comparable baseline"
     else:
-        settings = _each(row.options or row.setting for row, _ in read)
-        why = f"what is known of its learning ends at {settings}"
+        known = _settings([row for row, _ in read], asked)
+        why = f"no published result is at this setting; known: {known}"
     return chosen, why
 
 
 def _at_setting(
-    read: Sequence[tuple[Evidence, float]], options: Mapping[str, Any]
+    read: Sequence[tuple[Evidence, float]], asked: Mapping[str, Any]
 ) -> list[tuple[Evidence, float]]:
-    """Return the runs at a setting; where they are few, those too that bound what it needs."""
-    sides = [(row, ratio, _against_setting(row, options)) for row, ratio in read]
+    """Return the results at a setting; where they are few, those too that bound what it needs."""
+    sides = [(row, ratio, _beside_setting(row, asked)) for row, ratio in read]
     same = [(row, ratio) for row, ratio, side in sides if side == "same"]
     if len(same) >= _FEW_RUNS:
         return same
     return same + [
         (row, ratio)
         for row, ratio, side in sides
-        if side == ("sends less" if isfinite(ratio) else "sends more")
+        if side == ("harder" if isfinite(ratio) else "easier")
     ]
+
+
+def _settings(rows: Sequence[Evidence], asked: Mapping[str, Any]) -> str:
+    """Name the settings of some results, with their workers where these are asked for."""
+    workers: dict[str, list[int]] = {}
+    for row in rows:
+        pairs = [pair for pair in row.options.split("; ") if pair]
+        compared = [pair for pair in pairs if pair.split("=")[0] not in _LEARNS_ALIKE]
+        told = workers.setdefault(", ".join(compared) or row.setting, [])
+        told += [row.workers] if row.workers is not None else []
+    words = [
+        f"{setting} on {_workers_words(min(told), max(told))}"
+        if told and _WORKERS in asked
+        else setting
+        for setting, told in workers.items()
+    ]
+    more = len(words) - _MAX_SETTINGS
+    return "; ".join(words[:_MAX_SETTINGS]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _each(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
-
-
-def _of_task(evidence: Sequence[Evidence], task: str | None) -> list[Evidence]:
-    own = [row for row in evidence if row.task == task]
-    stands_in = task in (*_TRAINED_FROM_NOTHING, "fine-tuning")
-    return own or [row for row in evidence if stands_in and row.task in _TRAINED_FROM_NOTHING]
 
 
 def _as_large(trained_on: str, data: str) -> bool:
@@ -386,20 +488,28 @@ def _is_own(trained_on: str, data: str) -> bool:
 def _summed_up(
     chosen: Sequence[tuple[Evidence, float]], statements: Sequence[Statement]
 ) -> EpochsFactor:
-    """Return the median of the models' medians, and the ends of all runs."""
+    """Return the median of the models' medians, and the ends of all results."""
+    timed = {_run(row) for row, _ in chosen if row.measure == "epochs_to_quality"}
+    counted = [
+        (row, ratio)
+        for row, ratio in chosen
+        if row.measure == "epochs_to_quality" or _run(row) not in timed
+    ]
     by_model: dict[tuple[str, str, str], list[float]] = {}
     by_source: dict[str, list[Evidence]] = {}
-    for row, ratio in chosen:
+    for row, ratio in counted:
         by_model.setdefault((row.source, row.model, row.data), []).append(ratio)
         by_source.setdefault(row.source, []).append(row)
-    ratios = sorted(ratio for _, ratio in chosen)
+    ratios = sorted(ratio for _, ratio in counted)
     most = ceil(_MOST_RUNS * len(ratios))
     middles = [median(own) for own in by_model.values()]
     middle = median(middles)
-    short = [row for row, ratio in chosen if not isfinite(ratio)]
+    short = sum(not isfinite(ratio) for ratio in ratios)
+    workers = [row.workers for row, _ in counted if row.workers is not None]
     told = tuple(
         f"{row.model} on {row.data} with {row.setting} {_shortfall(row)} ({row.source})"
-        for row in short
+        for row, ratio in chosen
+        if not isfinite(ratio)
     )
     known = isfinite(middle)
     return EpochsFactor(
@@ -408,22 +518,31 @@ def _summed_up(
         ratios[len(ratios) - most] if known else None,
         ratios[most - 1] if known else None,
         len(ratios),
-        len(short),
+        short,
+        sum(row.measure != "final_accuracy" for row, _ in counted),
+        (min(workers), max(workers)) if workers else None,
         tuple(f"{_where(rows)} ({source})" for source, rows in by_source.items()),
-        told + _against(statements),
-        "" if known else _short_words(len(short), len(ratios), middles),
+        told + _said(statements, "worse"),
+        "" if known else _short_words(short, len(ratios), middles),
     )
 
 
+def _run(row: Evidence) -> tuple[str, ...]:
+    """Return what tells a row's run from others."""
+    return row.source, row.model, row.data, row.setting, row.locator
+
+
 def _short_words(short: int, runs: int, middles: Sequence[float]) -> str:
-    """Say how many runs fell short, and of how many models most did."""
+    """Say how many results fell short, and of how many models most did."""
     models = sum(not isfinite(one) for one in middles)
     of = f", those of {models} of {len(middles)} models," if models < len(middles) else ""
-    return f"{short} of {runs} runs{of} fell short of S-SGD's quality"
+    results = f"{short} of {runs} published results" if runs > 1 else "the one published result"
+    return f"{results}{of} fell short of S-SGD's quality"
 
 
-def _against(statements: Sequence[Statement]) -> tuple[str, ...]:
-    return tuple(f"{one.words} ({one.source})" for one in statements if one.verdict == "worse")
+def _said(statements: Sequence[Statement], verdict: str) -> tuple[str, ...]:
+    """Return the statements of a verdict in words, with their sources."""
+    return tuple(f"{one.words} ({one.source})" for one in statements if one.verdict == verdict)
 
 
 def _where(rows: Sequence[Evidence]) -> str:
@@ -440,29 +559,34 @@ def _shortfall(row: Evidence) -> str:
     return f"ended at {row.value:g} {row.unit} for {row.baseline_value:g} of {row.baseline}"
 
 
-def _against_setting(
-    row: Evidence, options: Mapping[str, Any]
-) -> Literal["same", "sends less", "sends more", "other"]:
-    """Compare what a row's setting sends with what is asked for.
-
-    A row that does not state an option by which its method is set counts as another setting.
-    """
+def _beside_setting(
+    row: Evidence, asked: Mapping[str, Any]
+) -> Literal["same", "harder", "easier", "other"]:
+    """Say how far from S-SGD a row's setting takes its method, beside the one asked for."""
     stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
-    less = more = False
-    for name in (*_LESS_IS_HARDER, *_MORE_IS_HARDER):
-        asked = options.get(name)
-        if not isinstance(asked, int | float) or isinstance(asked, bool):
-            continue
-        if name not in stated:
-            return "other"
-        own = float(stated[name])
-        if abs(own - asked) <= _SAME_SETTING * abs(asked):
-            continue
-        harder = (own < asked) == (name in _LESS_IS_HARDER)
-        less, more = less or harder, more or not harder
-    if less and more:
+    if row.workers is not None:
+        stated[_WORKERS] = str(row.workers)
+    if any(name in asked and name not in stated for name in (*_SET_BY, _WORKERS)):
         return "other"
-    return "sends less" if less else "sends more" if more else "same"
+    sides = set()
+    for name in (stated.keys() & asked.keys()) - _LEARNS_ALIKE:
+        less, more = name in _LESS_IS_HARDER, name in _MORE_IS_HARDER or name == _WORKERS
+        if not less and not more:
+            if stated[name] != str(asked[name]).lower():
+                return "other"
+            continue
+        own, wanted = _number(stated[name]), _number(str(asked[name]))
+        if abs(own - wanted) > _SAME_SETTING * abs(wanted):
+            sides.add("harder" if (own < wanted) == less else "easier")
+    if len(sides) > 1:
+        return "other"
+    return "harder" if "harder" in sides else "easier" if sides else "same"
+
+
+def _number(text: str) -> float:
+    """Return an option's value as a number: 0 and 1 for false and true."""
+    flags = {"false": 0.0, "true": 1.0}
+    return flags[text.lower()] if text.lower() in flags else float(text)
 
 
 def epochs_ratio(row: Evidence) -> float | None:
@@ -471,7 +595,8 @@ def epochs_ratio(row: Evidence) -> float | None:
     Infinite where it fell short; None where it cannot be told.
 
     A final accuracy within what chance makes of two runs is as good: two standard errors of the
-    difference, by the size of the test set or by the stated deviation of the runs. Of a language
+    difference, by the size of the test set or by the stated deviation of the runs. It took as many
+    epochs as the baseline's, or as small a part of them as the row says. Of a language
     model's final loss, the scaling law of Hoffmann et al. 2022 says how many more tokens would have
     made up for it, by the tokens of the run (where they are not stated, those that are optimal for
     its compute).
@@ -479,7 +604,7 @@ def epochs_ratio(row: Evidence) -> float | None:
     Examples
     --------
     >>> row = Evidence("diloco", "H=30", "interval=30", "language model pretraining", "2.4B", "C4",
-    ...     4.8e10, 2, "final_loss", "nats", "yes", "data parallel", 2.326, 2.336, "", None,
+    ...     4.8e10, 2, "final_loss", "nats", "yes", "data parallel", 2.326, 2.336, None, "", None,
     ...     "published", "a", "b", "paper", "2025", "")
     >>> round(epochs_ratio(row), 3)
     1.114
@@ -490,7 +615,8 @@ def epochs_ratio(row: Evidence) -> float | None:
         return inf if row.value is None else row.value / row.baseline_value
     assert row.value is not None
     if row.measure == "final_accuracy":
-        return 1.0 if row.baseline_value - row.value <= _chance_points(row) else inf
+        as_good = row.baseline_value - row.value <= _chance_points(row)
+        return (row.trained_ratio or 1.0) if as_good else inf
     if row.task != "language model pretraining":
         return None
     losses = row.baseline_value, row.value
@@ -514,8 +640,57 @@ def _chance_points(row: Evidence) -> float:
     share = min(row.baseline_value / 100.0, 1.0)
     by_examples = 100.0 * sqrt(share * (1.0 - share) / examples)
     stated = _DEVIATION.fullmatch(row.spread)
-    by_runs = float(stated[1]) / sqrt(row.runs or 1) if stated else 0.0
+    by_runs = 0.0
+    if stated:
+        own, baseline = float(stated[1]), float(stated[2] or stated[1])
+        by_runs = sqrt((own**2 + baseline**2) / 2.0 / (row.runs or 1))
     return _NOISE * max(by_examples, by_runs)
+
+
+def learning_notes(factors: Mapping[str, EpochsFactor]) -> list[str]:
+    """Say where each method's epochs are from, whose are not known and why, and what is against it.
+
+    Methods of which the same is known share a sentence.
+
+    Parameters
+    ----------
+    factors : by the method's name, or what else it is called
+
+    Examples
+    --------
+    >>> for note in learning_notes({"a": EpochsFactor("none", why="of CIFAR-10 only")}): print(note)
+    Iteration time only for a: of CIFAR-10 only.
+    `epochs_of` METHOD=FACTOR states the epochs of a method yourself.
+    """
+    told = _together(factors, lambda one: one.sentence if one.known else "", ("evidence", "given"))
+    unknown = _together(factors, lambda one: "" if one.known else one.why)
+    notes = [f"Epochs of {', '.join(names)}: {sentence}." for sentence, names in told.items()]
+    notes += [
+        f"Iteration time only for {', '.join(names)}: {why}."
+        for why, names in sorted(unknown.items(), key=lambda item: -len(item[1]))
+    ]
+    if unknown:
+        notes.append("`epochs_of` METHOD=FACTOR states the epochs of a method yourself.")
+    return [*notes, *learning_warnings(factors)]
+
+
+def learning_warnings(factors: Mapping[str, EpochsFactor]) -> list[str]:
+    """Say what is known against methods at their settings; see ``learning_notes``."""
+    against = _together(factors, lambda one: "; ".join(one.against))
+    return [f"Against {', '.join(names)}: {words}." for words, names in against.items()]
+
+
+def _together(
+    factors: Mapping[str, EpochsFactor],
+    words: Callable[[EpochsFactor], str],
+    of: Sequence[Basis] = ("evidence", "given", "none"),
+) -> dict[str, list[str]]:
+    """Return the names of which the same words are said, by these words."""
+    found: dict[str, list[str]] = {}
+    for name, factor in sorted(factors.items()):
+        if factor.basis in of and words(factor):
+            found.setdefault(words(factor), []).append(name)
+    return found
 
 
 def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str, float]:
@@ -548,6 +723,22 @@ def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str,
             )
         factors[method_name(name, "epochs_of")] = _factor(value, epochs)
     return factors
+
+
+def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str]) -> None:
+    """Check that epochs are stated of methods that are asked of only.
+
+    Raises
+    ------
+    RequestError
+        If a method with epochs is not among ``methods``.
+    """
+    asked = list(dict.fromkeys(methods))
+    for name in epochs_of or {}:
+        if name not in asked:
+            raise RequestError(
+                "epochs_of", f"{name} is not among the methods asked of: {', '.join(asked)}."
+            )
 
 
 def _factor(text: str, epochs: float | None) -> float:

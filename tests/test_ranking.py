@@ -45,7 +45,7 @@ def test_what_nobody_has_trained_is_never_first() -> None:
     for name in ("randk", "randk_maxnorm"):
         assert ranking.predictions[name].iteration_s < first_s
         assert name in ranking.by_iteration_only and name not in ranking.undecided()
-    assert "nothing is known of them for this model" in ranking.verdict()
+    assert "no published result for this model and setting" in ranking.verdict()
     [against] = [line for line in ranking.warnings() if line.startswith("Against randk:")]
     assert "ImageNet" in against and "bytedance/byteps@" in against
 
@@ -223,3 +223,42 @@ def test_options_of_one_method_are_refused() -> None:
 def test_what_no_method_can_do_is_said_once() -> None:
     with pytest.raises(RequestError, match=r"^model: no"):
         rank(make_scenario(FIELDS | {"model": "resnet5O"}))
+
+
+def test_methods_that_make_one_update_differ_by_their_iterations_only() -> None:
+    """DGC's two codes need as many epochs, whatever these are: their spread decides nothing."""
+    ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
+    first, second = ranking.predictions["dgc"], ranking.predictions["dgc_k"]
+    later = replace(second, iteration_s=1.1 * first.iteration_s, moves=first.moves)
+    factor = EpochsFactor("evidence", 1.0, 0.8, 1.2, 4)
+    pair = {"dgc": first, "dgc_k": later}
+    alike = replace(ranking, predictions=pair, learning=dict.fromkeys(pair, factor))
+    assert alike.undecided() == []
+    other = {"dgc": first, "topk": later}
+    apart = replace(ranking, predictions=other, learning=dict.fromkeys(other, factor))
+    assert apart.undecided() == ["topk"]
+
+
+def test_the_winners_evidence_is_told_with_its_spread_and_workers() -> None:
+    verdict = ranked().verdict()
+    assert "dgc needs 1.00 times the epochs of S-SGD (" in verdict
+    assert "published results on 4 to 256 workers, 1 fell short)" in verdict
+
+
+def test_what_does_not_fit_into_memory_is_no_rival_of_what_does() -> None:
+    """Of three, the first fits: the second, which does not, is neither next nor too close."""
+    ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0), learning={}, refused={})
+    first = ranking.predictions["ssgd"]
+    made = {
+        name: replace(ranking.predictions[name], iteration_s=times * first.iteration_s)
+        for name, times in (("ssgd", 1.0), ("wfbp", 1.01), ("mgwfbp", 3.5))
+    }
+    three = replace(ranking, predictions=made, unfit=frozenset({"wfbp"}))
+    assert "ssgd is fastest among the 2 that fit into memory, 3.5 times as soon as mgwfbp" in (
+        three.verdict()
+    )
+    assert three.to_dict()["does_not_fit"] == ["wfbp"]
+    none = replace(three, unfit=frozenset({"ssgd"}))
+    assert "ssgd does not fit into the GPU's memory; of those that do, wfbp is first." in (
+        none.verdict()
+    )

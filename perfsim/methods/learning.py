@@ -15,7 +15,6 @@ from perfsim.quantity import Kind
 
 __all__ = [
     "LEARNING_FILE",
-    "SAME_UPDATE",
     "STATEMENTS_FILE",
     "TASKS",
     "Evidence",
@@ -23,6 +22,7 @@ __all__ = [
     "Statement",
     "read_evidence",
     "read_statements",
+    "same_update",
     "summaries",
 ]
 
@@ -54,7 +54,7 @@ TASKS = (
 )
 
 
-SAME_UPDATE = {
+_SAME_UPDATE = {
     "mpd_kfac": "d_kfac",
     "spd_kfac": "d_kfac",
     "kaisa": "d_kfac",
@@ -66,14 +66,27 @@ K-FAC's factors and inverses are the same wherever they are computed (Shi et al.
 Pauloski et al. 2021, KAISA); two codes of one algorithm (hclhkbu/GaussianK-SGD)."""
 
 
+def same_update(method: str) -> str:
+    """Return the method whose update a method makes: itself, or that of another (``_SAME_UPDATE``).
+
+    Examples
+    --------
+    >>> same_update("kaisa"), same_update("topk")
+    ('d_kfac', 'topk')
+    """
+    return _SAME_UPDATE.get(method, method)
+
+
 class Evidence(NamedTuple):
     """One run, or several alike, with a method and without.
 
     ``value`` is that with the method in ``unit``, None where the quality was never reached;
-    ``baseline`` says what ``baseline_value`` was measured with, ``comparable`` ("yes" or "no")
-    whether that is synchronous training over as many samples, drawn from the same data by all.
-    ``options`` are those of the setting that the method has too, as ``name=value; name=value``;
-    ``tokens`` are those a language model was trained on.
+    ``baseline`` says what ``baseline_value`` was measured with. ``comparable`` ("yes" or "no")
+    says whether that is synchronous training, measured at the same quality or over as many samples,
+    drawn from the same data by all, and whether the method can be set as the run was.
+    ``options`` are those of the setting that the method has too, as ``name=value; name=value``.
+    ``tokens`` are those a language model was trained on. ``trained_ratio`` is how long the run was,
+    over its baseline; None: as long.
     """
 
     method: str
@@ -90,6 +103,7 @@ class Evidence(NamedTuple):
     baseline: str
     baseline_value: float
     value: float | None
+    trained_ratio: float | None
     spread: str
     runs: int | None
     kind: Kind
@@ -137,6 +151,7 @@ def _evidence(path: Path, row: int, cells: dict[str, str]) -> Evidence:
         "kind": check_kind(cells["kind"], path, row),
         "baseline_value": number("baseline_value"),
         "value": None if never else number("value"),
+        "trained_ratio": number("trained_ratio") if cells["trained_ratio"] else None,
         "tokens": number("tokens") if cells["tokens"] else None,
         "workers": count("workers"),
         "runs": count("runs"),
@@ -186,8 +201,8 @@ def summaries(evidence: list[Evidence]) -> list[str]:
     Examples
     --------
     >>> one = Evidence("dgc", "0.1 %", "density=0.001", "image classification", "ResNet-50",
-    ...     "ImageNet", None, 8, "final_accuracy", "percent", "yes", "dense", 76.2, 76.6, "",
-    ...     None, "published", "a", "b", "MIT", "2020", "")
+    ...     "ImageNet", None, 8, "final_accuracy", "percent", "yes", "dense", 76.2, 76.6, None,
+    ...     "", None, "published", "a", "b", "MIT", "2020", "")
     >>> summaries([one, one._replace(value=75.9)])
     ['final accuracy -0.3 to +0.4 points against dense (2 settings; ResNet-50 on ImageNet): a']
     """

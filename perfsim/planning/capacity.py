@@ -22,6 +22,7 @@ from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.errors import RequestError, nearest, shown
+from perfsim.methods import method_name
 from perfsim.planning.divisions import fixed_fields
 from perfsim.planning.parallelism import (
     NothingFitsError,
@@ -38,6 +39,8 @@ from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
     EpochsFactors,
+    check_epochs_of,
+    learning_notes,
     parse_epochs_of,
 )
 from perfsim.units import format_bytes
@@ -307,24 +310,21 @@ class ClusterPlan:
         return notes
 
     def _learning(self) -> list[str]:
-        """Say what each method's epochs are taken from, and what is known against it."""
-        factors = {one.scenario.method: one.learning for one in self.choices}
-        notes = [
-            f"Epochs of {name}: {factor.sentence}."
-            for name, factor in sorted(factors.items())
-            if factor.basis in ("evidence", "given") and factor.known
-        ]
-        apart = {one.scenario.method for one in self.by_iteration_only}
-        notes += [
-            f"Iteration time only for {name}: {factors[name].why} (`epochs_of` {name}=FACTOR states"
-            " its epochs)."
-            for name in sorted(apart)
-        ]
-        return notes + [
-            f"Against {name}: {'; '.join(factor.against)}."
-            for name, factor in sorted(factors.items())
-            if factor.against
-        ]
+        """Say what each method's epochs are taken from, and what is known against it.
+
+        Where that depends on the workers, it is said for each number of GPUs.
+        """
+        each: dict[str, dict[EpochsFactor, list[int]]] = {}
+        for one in self.choices:
+            of_method = each.setdefault(one.scenario.method, {})
+            of_method.setdefault(one.learning, []).append(one.scenario.gpus)
+        factors = {}
+        for method, by_factor in each.items():
+            for factor, gpus in by_factor.items():
+                counts = ", ".join(f"{count:,}" for count in sorted(set(gpus)))
+                name = method if len(by_factor) == 1 else f"{method} on {counts} GPUs"
+                factors[name] = factor
+        return learning_notes(factors)
 
     def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
         price = self.prices.of(choice.scenario.gpu, choice.scenario.net)
@@ -398,6 +398,8 @@ def plan(
     prices = prices or Prices("", (), Path())
     catalog = catalog or default_session()
     _check_budget(target, prices)
+    if not parallelism:
+        check_epochs_of(target.epochs_of, (method_name(one.method) for one in scenarios))
     for scenario in scenarios:
         check_one_type(scenario.gpu)
     tried = _Tried(catalog, ignore_memory, global_batch)
@@ -581,7 +583,7 @@ def _choice(
     factors: EpochsFactors,
 ) -> ParetoChoice:
     asked = prediction.scenario
-    learning = factors.of(asked.method, asked.options)
+    learning = factors.of_scenario(asked)
     iterations = (
         target.samples * target.epochs / (prediction.samples_per_s * prediction.iteration_s)
     )

@@ -8,8 +8,6 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
-from perfsim.compute.device import load_device
-from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record, to_frame
@@ -22,11 +20,12 @@ from perfsim.planning.equal_bytes import EqualBytes, settings_of
 from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
-from perfsim.ranking import CAVEAT, Ranking, ReportMethod, rank_methods
+from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
 from perfsim.resolve import resolve
-from perfsim.scenario import Scenario, parse_types, table_columns
+from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session, job_cache
+from perfsim.time_to_accuracy import learning_notes
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
@@ -334,7 +333,7 @@ class Comparison:
                 f"By iteration time, {len(sides['faster'])} of {others} are faster than S-SGD and"
                 f" {len(sides['slower'])} slower; {len(close)} too close to call"
             )
-            lines.append(f"{text}: {', '.join(close)}." if close else f"{text}.")
+            lines.append(f"{text}: {few(close)}." if close else f"{text}.")
         return [*lines, *self._era_verdict(), *self._own_verdict()]
 
     def _era_verdict(self) -> list[str]:
@@ -343,7 +342,7 @@ class Comparison:
         for era, winner in self.winners.items():
             if winner != self.ranking.winner:
                 eras.setdefault(winner, []).append(era)
-        return [f"In {' and '.join(names)}, {winner} would win." for winner, names in eras.items()]
+        return [f"In {', '.join(names)}, {winner} would win." for winner, names in eras.items()]
 
     def _own_verdict(self) -> list[str]:
         own, ranking = self.own, self.ranking
@@ -415,13 +414,12 @@ def comparison_notes(
     ranking: Ranking,
     options: Mapping[str, Any],
     given: Mapping[str, Mapping[str, Any]],
-    catalog: Catalog,
 ) -> list[str]:
     """Say who learns differently, who does not fit, which options go where, and common notes.
 
     ``options`` are those set for all methods, ``given`` those of each.
     """
-    notes = [*_learning(ranking, given), *_memory(ranking, catalog)]
+    notes = [*_learning(ranking, given), *_memory(ranking)]
     for option, value in options.items():
         if "." not in option:
             having = [name for name in sorted(given) if option in given[name]]
@@ -457,18 +455,8 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
             " they need",
         )
     ]
-    unknown: dict[str, list[str]] = {}
-    for name in sorted(ranking.predictions):
-        factor = ranking.factor(name)
-        if not factor.known:
-            unknown.setdefault(factor.why, []).append(name)
-        elif factor.basis in ("evidence", "given"):
-            notes.append(f"Epochs of {name}: {factor.sentence}.")
-    for why, names in sorted(unknown.items(), key=lambda item: -len(item[1])):
-        notes.append(f"Iteration time only, as {why}: {', '.join(names)}.")
-    if unknown:
-        notes.append("`epochs_of` METHOD=FACTOR states the epochs of a method yourself.")
-    return [*notes, *ranking.warnings()]
+    factors = {name: ranking.factor(name) for name in ranking.predictions}
+    return [*notes, *learning_notes(factors)]
 
 
 def _workers(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -510,17 +498,11 @@ def _few(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} methods"
 
 
-def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
+def _memory(ranking: Ranking) -> list[str]:
     """Say which methods need more than the smallest GPU's memory."""
+    names = [name for name in ranking.predictions if name in ranking.unfit]
     gpu = ranking.predictions[ranking.winner].scenario.gpu
-    devices = [load_device(name, catalog) for name, _ in parse_types(gpu) or [(gpu, 0)]]
-    device = min(devices, key=lambda one: one.memory_bytes)
-    large = [
-        name
-        for name, one in ranking.predictions.items()
-        if sum(one.memory_bytes.values()) > usable_bytes(device.memory_bytes)
-    ]
-    return [f"These do not fit into {device.name}'s memory: {', '.join(large)}."] if large else []
+    return [f"These do not fit into {gpu}'s memory: {', '.join(names)}."] if names else []
 
 
 def compare(
@@ -585,7 +567,7 @@ def compare(
         raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
     rows.sort(key=SORTS[sort])  # ties keep the ranking's order
-    notes = [*equal.notes, *comparison_notes(ranking, options or {}, given, catalog)]
+    notes = [*equal.notes, *comparison_notes(ranking, options or {}, given)]
     baseline = _baseline(ranking, plain, catalog)
     winners = _winners(ranking, asked, catalog)
     return Comparison(ranking, rows, sort, own, baseline, notes, asked, winners)

@@ -28,7 +28,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import JobCache
-from perfsim.time_to_accuracy import EpochsFactor, EpochsFactors
+from perfsim.time_to_accuracy import EpochsFactor, EpochsFactors, replicas_of
 from perfsim.what_if import steady_s
 
 __all__ = [
@@ -346,6 +346,8 @@ def interval_choices(
     known = known_of_intervals(setup, catalog)
     factors = EpochsFactors(catalog, setup.scenario.model)
     own, options = method_name(setup.scenario.method), method.in_effect()
+    cluster = setup.cluster.by_site() if method.sites_are_nodes else setup.cluster
+    replicas = replicas_of(method, cluster.gpus, cluster.nodes)
     default = type(method).model_fields[interval.option].default
     used: dict[int, list[str]] = {default: ["default"]}
     for count, name in method.published_intervals.items():
@@ -366,7 +368,7 @@ def interval_choices(
                 tuple(used.get(count, ())),
                 len(rows),
                 tuple(summaries(rows)),
-                factors.of(own, options | {interval.option: count}),
+                factors.of(own, options | {interval.option: count}, replicas),
             )
         )
     return choices

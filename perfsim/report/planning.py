@@ -47,7 +47,6 @@ from perfsim.report.terminal import (
 )
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
-from perfsim.time_to_accuracy import EpochsFactor
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -175,10 +174,7 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
         print("! misses the target")
     if plan.by_iteration_only:
         apart = plan.by_iteration_only
-        print(
-            f"\nIteration time only: {len(apart)} of methods whose epochs are not known, as if they"
-            " were S-SGD's"
-        )
+        print(f"\nIteration time only: {len(apart)} whose epochs are not known, shown with S-SGD's")
         print(head)
         for one in apart[:_MAX_APART]:
             print(_plan_line(one, target))
@@ -240,15 +236,18 @@ def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
     for one in comparison.rows:
         standing = standings[one.scenario.method]
         if comparison.sort == BY_ACCURACY and standing.rank is None and last_ranked:
-            print("   iteration time only: nothing known for this model says how many epochs")
+            print("   iteration time only: no published result here says how many epochs")
         last_ranked = standing.rank is not None
-        print(_comparison_line(one, standing, comparison.ranking.factor(standing.method)))
+        print(_comparison_line(one, standing, comparison.ranking))
     print()
     print_lines(
         [
-            "* learns differently from ssgd. sends: density, rank or bits. speed: an iteration is"
+            "* learns differently from ssgd."
+            + (" ! does not fit into memory." if comparison.ranking.unfit else "")
+            + " sends: density, rank or bits. speed: an iteration is"
             " so many times as fast as S-SGD's. epochs: that the method needs, as a multiple of"
-            " S-SGD's; + where published runs fell short. acc: so many times sooner than S-SGD at"
+            " S-SGD's; + where some published results fell short of its quality, short where half"
+            " or more did, ? where there are none. acc: so many times sooner than S-SGD at"
             " its accuracy; ~ may be as soon as the first. kern, wait: % of the iteration in the"
             " method's kernels (compression, second order) and in exposed communication.",
             comparison.rule,
@@ -259,8 +258,10 @@ def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
     print_notes(comparison.notes, verbose=verbose)
 
 
-def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsFactor) -> str:
+def _comparison_line(prediction: Prediction, standing: Standing, ranking: Ranking) -> str:
     name = standing.method + ("" if standing.learns_as_ssgd else "*")
+    memory = "!" if standing.method in ranking.unfit else " "
+    epochs = ranking.factor(standing.method)
     sooner = "-"
     if standing.accuracy_speedup_ratio is not None:
         mark = "~" if standing.may_be_fastest and standing.rank != 1 else ""
@@ -273,7 +274,7 @@ def _comparison_line(prediction: Prediction, standing: Standing, epochs: EpochsF
     kern, wait = (f"{100 * share:.0f}" for share in shares)
     short = "+" if epochs.known and epochs.short else ""
     return (
-        f"{standing.rank or '':>2} {name:15}{standing.compression:6}"
+        f"{standing.rank or '':>2}{memory}{name:15}{standing.compression:6}"
         f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17}"
         f" {_times(prediction.speedup):>5} {epochs.words + short:>6} {sooner:>5}"
         f" {kern:>4} {wait:>4}"
@@ -624,8 +625,8 @@ def _bits(bytes_per_s: float) -> str:
 
 
 def print_ranking(ranking: Ranking) -> None:
-    """Print the caveat, who is first, all methods in order, and which are left out and why."""
-    print_lines([CAVEAT, ranking.verdict(), *ranking.warnings(), *ranking.kept_words(), ""])
+    """Print the caveat, who is first, all methods in order, warnings, and who is left out."""
+    print_lines([CAVEAT, ranking.verdict(), *ranking.kept_words(), ""])
     print_table(
         [
             {
@@ -640,12 +641,15 @@ def print_ranking(ranking: Ranking) -> None:
                 "fusion": _fusion(one.scenario),
                 "sent by each GPU": format_bytes(one.communication["bytes_per_gpu"]),
                 "learns as ssgd": "no" if method_class(name).lossy else "yes",
+                **({"fits": "no" if name in ranking.unfit else "yes"} if ranking.unfit else {}),
                 "needs": method_class(name).needs or "-",
             }
             for name, one in ranking.predictions.items()
         ],
         wide=True,
     )
+    if warnings := ranking.warnings():
+        print_lines(["", *warnings])
     _print_left_out(ranking)
     print(f"\nThe prediction of {ranking.winner}:\n")
 

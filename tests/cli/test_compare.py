@@ -87,7 +87,7 @@ def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture
     for words in (
         "By iteration time, ",
         "learn differently",
-        "iteration time only: nothing known",
+        "iteration time only: no published result",
         "is the only method whose learning is known",
         "90 % interval",
     ):

@@ -20,7 +20,7 @@ def test_rows_are_of_lossy_methods_and_say_where_they_are_from() -> None:
     assert len(EVIDENCE) >= 60 and len({one.method for one in EVIDENCE}) >= 30
     for one in EVIDENCE:
         assert one.method in method_names() and method_class(one.method).lossy, one.method
-        assert one.licence in ("MIT", "Apache-2.0", "paper", "none stated")
+        assert one.licence in ("MIT", "Apache-2.0", "CC-BY-4.0", "paper", "none stated")
         assert one.date[:2] == "20"
         assert any(mark in one.source for mark in ("@", "arXiv", "github.com/"))
     assert len(set(EVIDENCE)) == len(EVIDENCE)
@@ -108,14 +108,15 @@ def test_values_are_told_beside_their_baselines() -> None:
         ("tokens", "0", "above 0"),
         ("kind", "guessed", "is no kind"),
         ("comparable", "perhaps", "allowed: yes, no"),
+        ("trained_ratio", "0", "above 0"),
     ],
 )
 def test_a_damaged_row_is_refused(tmp_path: Path, column: str, cell: str, words: str) -> None:
     head, row = (
         "method,setting,options,task,model,data,tokens,workers,measure,unit,comparable,baseline,"
-        "baseline_value,value,spread,runs,kind,source,locator,licence,date,notes",
-        "dgc,d,density=0.1,other,m,c,,8,final_accuracy,percent,yes,b,76.2,76.6,,5,published,s,l,MIT,"
-        "2020,",
+        "baseline_value,value,trained_ratio,spread,runs,kind,source,locator,licence,date,notes",
+        "dgc,d,density=0.1,other,m,c,,8,final_accuracy,percent,yes,b,76.2,76.6,,,5,published,s,l,"
+        "MIT,2020,",
     )
     cells = dict(zip(head.split(","), row.split(","), strict=True)) | {column: cell}
     path = tmp_path / LEARNING_FILE

@@ -96,10 +96,10 @@ def test_what_nobody_has_trained_is_not_on_the_front() -> None:
 
 
 def test_epochs_of_evidence_multiply_the_time() -> None:
-    """QSGD's eight bits on CIFAR-10: the median of its runs is above 1, S-SGD's time is not."""
+    """Rand-k of 10,000 values on CIFAR-10 needs 94 epochs of 80, 106 of 89, and more of others."""
     pair = [
         make_scenario({"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": name})
-        for name in ("ssgd", "qsgd")
+        for name in ("ssgd", "randk_maxnorm")
     ]
     target = Target(50_000, 100, data="cifar10")
     made = plan(pair, target, Prices("", (), Path()), SHIPPED, ignore_memory=True)

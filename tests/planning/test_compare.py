@@ -9,7 +9,14 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
-from perfsim.planning.compare import SORTS, chosen_methods, compare, options_of_each, own_method
+from perfsim.planning.compare import (
+    SORTS,
+    chosen_methods,
+    compare,
+    comparison_notes,
+    options_of_each,
+    own_method,
+)
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.comparisons import FIELDS, NO_ERROR, SOME, pair, some
@@ -62,7 +69,8 @@ def test_without_evidence_a_method_has_no_rank_and_says_why() -> None:
     assert rows["topk"].rank is None and rows["topk"].accuracy_speedup_ratio is None
     assert rows["ssgd"].rank is not None and rows["ssgd"].epochs_ratio == 1.0
     told = " ".join(found.notes)
-    assert "Iteration time only, as 2 of 2 runs fell short of S-SGD's quality: topk." in told
+    short = "Iteration time only for topk: 2 of 2 published results fell short of S-SGD's quality."
+    assert short in told
     assert found.ranking.winner not in found.ranking.by_iteration_only
 
 
@@ -159,13 +167,8 @@ def test_who_does_not_fit_is_named() -> None:
     found = compare(make_scenario(FIELDS | {"model": "bert-large", "gpu": "v100"}), ["ssgd"])
     assert not any("do not fit" in text for text in found.notes)
     large = replace(found.rows[0], memory_bytes={"parameters": 1e15})
-    from perfsim.data.catalog import Catalog
-    from perfsim.planning.compare import comparison_notes
-
-    ranking = replace(found.ranking, predictions={"ssgd": large})
-    [note] = [
-        text for text in comparison_notes(ranking, {}, {"ssgd": {}}, Catalog()) if "fit" in text
-    ]
+    ranking = replace(found.ranking, predictions={"ssgd": large}, unfit=frozenset({"ssgd"}))
+    [note] = [text for text in comparison_notes(ranking, {}, {"ssgd": {}}) if "fit" in text]
     assert note == "These do not fit into v100's memory: ssgd."
 
 
@@ -223,7 +226,7 @@ def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> N
     asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
     alone = compare(asked, ["topk", "ssgd"])
     [place] = [line for line in alone.verdict() if line.startswith("Your method powersgd")]
-    assert place.startswith("Your method powersgd has no rank: what is known of its learning ends")
+    assert place.startswith("Your method powersgd has no rank: no published result is at")
     found = compare(asked, ["topk"], epochs_of={"topk": 1.0, "powersgd": 1.0})
     assert found.ranking.predictions["powersgd"].scenario.options["rank"] == 64
     behind = found.standings()[1].behind_first_ratio

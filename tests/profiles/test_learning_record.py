@@ -74,6 +74,12 @@ def test_rows_of_a_repository(tmp_path: Path) -> None:
     assert epochs["spread"] == "2..2, 1 of 2 never with one run left out"
     assert (final["baseline_value"], final["value"]) == ("90.00", "81.67")
     assert epochs["options"] == "bits=2; exchange=all_reduce"
+    assert final["spread"] == "sd 0.47, baseline 1.89"
+    # The table that it makes can be read, and counts.
+    table = tmp_path / LEARNING_FILE
+    table.write_text(table_text(TABLE.read_text(), [epochs, final]))
+    made = [row for row in read_evidence(table) if row.source == SOURCE]
+    assert [row.comparable for row in made] == ["yes", "yes"]
 
 
 def test_other_rows_stay_as_they_are() -> None:

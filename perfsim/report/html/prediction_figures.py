@@ -152,7 +152,7 @@ _CAUSE_NAMES = {
 def breakdown_figure(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
 ) -> Figure:
-    """Draw what the iterations of some methods consist of, the fastest on top.
+    """Draw what the iterations of some methods consist of, in their order.
 
     With ``shares`` the bars are shares of each method's own iteration, which stay readable where
     some methods take far longer than others.
@@ -163,7 +163,7 @@ def breakdown_figure(
         for part in PART_NAMES
         if any(one.breakdown_s[part] > _ROUNDING * one.iteration_s for one in methods.values())
     ]
-    fastest = every[0]
+    shortest = min(methods, key=lambda name: methods[name].iteration_s)
     times = [
         f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
     ]
@@ -192,8 +192,8 @@ def breakdown_figure(
         ("method", *(f"{PART_NAMES[part]} [ms]" for part in used), *_BREAKDOWN_HEAD),
         [_breakdown_row(name, one, used) for name, one in methods.items()],
         [
-            f"{fastest} is the fastest of these by time per iteration; lossy methods may need more"
-            " iterations.",
+            f"{shortest} has the shortest iteration of these; methods that learn differently may"
+            " need more of them.",
             *([_ARROW_NOTE] if arrows else []),
             *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
         ],
