@@ -151,7 +151,6 @@ class Prediction(PredictedIteration):
             "breakdown_s": self.breakdown_s,
             "communication": self.communication,
             "memory_bytes": self.memory_bytes,
-            "memory_usable_bytes": self.memory_usable_bytes,
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
@@ -164,6 +163,7 @@ class Prediction(PredictedIteration):
 
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
+            result["memory_usable_bytes"] = self.memory_usable_bytes
             result["warnings"] = list(map(str, self.warnings))
             result["assumptions"] = list(map(str, self.assumptions))
             result["provenance"] = [_row(term) for term in self.terms]

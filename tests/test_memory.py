@@ -155,8 +155,8 @@ def test_what_does_not_fit_is_warned_of_first(capsys: pytest.CaptureFixture[str]
     left, out, _ = run(f"{flags} --batch 64", capsys)
     lines = out.splitlines()
     assert left == 0
-    warning = next(number for number, line in enumerate(lines) if line.startswith("WARNING: "))
-    assert lines[warning].startswith(f"WARNING: {UNFIT}: ")
+    warning = next(number for number, line in enumerate(lines) if line.startswith("warning "))
+    assert lines[warning].startswith(f"warning         {UNFIT}: ")
     assert warning < next(n for n, line in enumerate(lines) if line.startswith("iteration "))
     assert f"--batch that fits is {best}." in " ".join(line.strip() for line in lines)
     assert answer(f"{flags} --batch 64", capsys)["notes"][0].startswith(UNFIT)

@@ -142,7 +142,7 @@ def test_uneven_nodes_are_bound_by_the_same_ring() -> None:
 def test_to_dict_without_provenance_drops_only_that() -> None:
     found = ask()
     left_out = set(found.to_dict()) - set(found.to_dict(provenance=False))
-    assert left_out == {"provenance", "warnings", "assumptions"}
+    assert left_out == {"provenance", "memory_usable_bytes", "warnings", "assumptions"}
 
 
 def test_gathered_messages_take_memory_until_they_are_decoded() -> None:

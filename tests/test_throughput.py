@@ -185,9 +185,9 @@ def test_the_share_of_the_peak_is_printed_and_in_the_object(
     }
     assert set(found["mfu"]) == set(CONVENTIONS)
     assert found["tokens_per_s"] == pytest.approx(8 * found["tokens_per_s_per_gpu"])
-    _, out, _ = run(asked, capsys)
-    [line] = [line for line in out.splitlines() if line.startswith("tokens ")]
+    _, out, _ = run(f"{asked} -v", capsys)
+    [line] = [line for line in out.splitlines() if line.startswith("throughput ")]
     assert f"MFU {found['mfu']['products']:.1%}" in line
-    assert f"{found['model_tflops_per_gpu']:.3g} TFLOP/s a GPU" in line
+    assert f"a GPU computes  {found['model_tflops_per_gpu']:.3g} TFLOP/s" in out
     _, images, _ = run("predict --model resnet50 --gpus 8", capsys)
     assert not any(line.startswith("tokens ") for line in images.splitlines())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
     from perfsim.resolve import ResolvedScenario
+    from perfsim.throughput import Throughput
 
 __all__ = ["MAX_LINES", "prediction_lines", "print_prediction", "question"]
 
@@ -79,6 +80,7 @@ def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
             f"collectives     all-reduce {scenario.algorithm}, protocol {scenario.protocol},"
             f" library {scenario.library}",
             f"software        {scenario.software}",
+            *_work(prediction.throughput),
             f"memory          {parts}",
             "",
             "Sources",
@@ -90,6 +92,14 @@ def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
         print_lines([f"{values}: {source}"], "  ", "      ")
     print_lines(["", "Notes"])
     print_lines(prediction.notes, "  - ", "    ")
+
+
+def _work(throughput: Throughput) -> Iterator[str]:
+    """Yield tokens and model FLOPs a second of a GPU, of a model over text."""
+    tokens, flops = throughput.tokens_per_s, throughput.flops_per_gpu()
+    if tokens is not None and flops is not None:
+        each = rate_words(tokens / throughput.gpus)
+        yield f"a GPU computes  {rate_words(flops / 1e12)} TFLOP/s, {each} tokens/s"
 
 
 def _kind(term: Term) -> str:
@@ -108,10 +118,13 @@ def prediction_lines(
     columns : columns of a line, 40 to 80
     limit : lines at most; None shows every warning
     """
+    warnings = briefs(prediction.notes, "warning")
+    unfit = [text for text in warnings if text.startswith(UNFIT)]
     head = [
         *_folded(_question(prediction.scenario), columns),
         *_folded(_where(prediction.scenario), columns),
         *(_folded(prediction.parallel.words(), columns) if prediction.parallel else ()),
+        *(line for text in unfit for line in labelled("warning", text, columns)),
         "",
         *(line for label, words in _answer(prediction) for line in labelled(label, words, columns)),
         "",
@@ -120,11 +133,11 @@ def prediction_lines(
     ]
     taken = briefs(prediction.notes, "assumption")
     assumed = list(labelled("assumed", ", ".join(taken), columns)) if taken else []
-    warnings = briefs(prediction.notes, "warning")
     room = _ALL_LINES
     if limit is not None:
         room = max(limit - len(head) - len(assumed) - 1, _MIN_WARNING_LINES)
-    shown, left = _that_fit(warnings, room, columns)
+    others = [text for text in warnings if text not in unfit]
+    shown, left = _that_fit(others, room, columns)
     return [spelled(line) for line in (*head, *shown, *assumed, *_last(prediction, left, columns))]
 
 

@@ -172,7 +172,7 @@ def test_wrong_jobs_are_refused_in_one_sentence(
 def test_the_command_line_tells_both_jobs_and_the_network_they_are_on(tmp_path: Path) -> None:
     other = write(tmp_path, net="1gbe", model="resnet20-cifar")
     command = ["predict", "--model", "resnet20-cifar", "--gpus", "8", "--net", "10gbe"]
-    shown = CliRunner().invoke(application(), [*command, "--beside", other])
+    shown = CliRunner().invoke(application(), [*command, "--beside", other, "-v"])
     assert shown.exit_code == 0, shown.output
     for words in ("beside other jobs", "alone", "in place of 1gbe", "Not modelled"):
         assert words in shown.output

@@ -165,7 +165,7 @@ def test_the_command_names_the_conditions(capsys: pytest.CaptureFixture[str]) ->
     assert code(command) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "conditions: 1 GPU 1.5x slower, 2 GPUs 1.1x slower, computation varies by 5%, other traffic"
+        "; 1 GPU 1.5x slower, 2 GPUs 1.1x slower, computation varies by 5%, other traffic"
         " takes 30% between nodes"
     ) in told
     assert code([*command, "--seed", "3", "--json"]) == 0

@@ -173,6 +173,9 @@ class Row(Light):
 class Whole(Row):
     """What ``predict --json`` prints."""
 
+    memory_usable_bytes: float | None
+    warnings: list[str]
+    assumptions: list[str]
     provenance: list[Term]
 
 

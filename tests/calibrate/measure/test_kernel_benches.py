@@ -92,7 +92,7 @@ def test_a_run_writes_a_device_that_predictions_use(
     assert not list((tmp_path / "devices").glob("*.jsonl"))
     asked = ["--model", "resnet50", "--gpus", "8", "--net", "10gbe", "--single-gpu", "253ms"]
     given_ = ["--gpu", "here", "--profiles", str(tmp_path), "--batch", "64", "--method", "fp16"]
-    assert code(["predict", *asked, *given_]) == 0
+    assert code(["predict", *asked, *given_, "-v"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "kernel fp16_cast at" in said and "perfsim calibrate kernels on cpu" in said
 
