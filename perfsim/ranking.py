@@ -230,11 +230,15 @@ class Ranking:
                 f"{' that fits into memory and' if fit else ''} whose learning is known for this"
                 f" model.{left}"
             )
-        margin = self.accuracy_s(names[1]) / self.accuracy_s(self.winner) - 1.0
+        first_s = self.accuracy_s(self.winner)
+        if self.accuracy_s(names[-1]) / first_s - 1.0 <= _SAME_TIME:
+            others = names[1] if len(names) == 2 else f"{len(names) - 1} others"
+            return f"No difference: {self.winner} and {others} take the same time."
+        margin = self.accuracy_s(names[1]) / first_s - 1.0
         close = [name for name in self.undecided() if name in names]
-        if margin <= _SAME_TIME and len(close) == len(names) - 1:
-            return f"No difference: {self.winner} and {len(close)} others take the same time."
-        lead = f"{margin:.1%} ahead of {names[1]}"
+        lead = (
+            f"{margin:.1%} ahead of {names[1]}" if margin > _SAME_TIME else f"level with {names[1]}"
+        )
         if margin >= 1.0:
             lead = f"{1.0 + margin:.3g} times as soon as {names[1]}"
         if not self.factor(self.winner).known:

@@ -262,3 +262,19 @@ def test_what_does_not_fit_into_memory_is_no_rival_of_what_does() -> None:
     assert "ssgd does not fit into the GPU's memory; of those that do, wfbp is first." in (
         none.verdict()
     )
+
+
+def test_methods_take_the_same_time_only_if_all_do() -> None:
+    """Two level and a third that takes twice as long: the first is level with the second."""
+    ranking = replace(ranked(), learning={}, refused={}, unfit=frozenset())
+    first = ranking.predictions["ssgd"]
+    made = {
+        name: replace(ranking.predictions[name], iteration_s=times * first.iteration_s)
+        for name, times in (("ssgd", 1.0), ("wfbp", 1.0), ("mgwfbp", 2.0))
+    }
+    three = replace(ranking, predictions=made)
+    assert three.verdict().startswith("ssgd is fastest, level with wfbp.")
+    del made["mgwfbp"]
+    assert replace(ranking, predictions=made).verdict() == (
+        "No difference: ssgd and wfbp take the same time."
+    )

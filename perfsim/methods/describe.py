@@ -17,7 +17,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import unknown_option
 from perfsim.methods import ALIASES, load_method, method_class, method_name, method_names
 from perfsim.methods.base import Method
-from perfsim.methods.learning import LEARNING_FILE, read_evidence, summaries
+from perfsim.methods.learning import LEARNING_FILE, read_evidence, same_update, summaries
 from perfsim.scenario import Scenario
 from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
@@ -59,7 +59,8 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
     path = catalog.beside("methods", "", ACCURACY_FILE)
     lines = [line.words() for line in read_accuracy(path) if line.method == own] if path else []
     table = catalog.beside("learning", "", LEARNING_FILE)
-    learnt = [one for one in read_evidence(table) if one.method == own] if table else []
+    every = read_evidence(table) if table else []
+    learnt = [one for one in every if same_update(one.method) == same_update(own)]
     return {
         "method": own,
         "summary": cls.summary,

@@ -131,6 +131,9 @@ def test_show_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [one for one in EVIDENCE if one.method == "dgc"]
     assert len(shown["evidence"]) == len(rows) > 18
     assert len(shown["learning"]) == len({(r.source, r.measure, r.baseline) for r in rows})
+    # Of methods that make one update, what is known of one is of all.
+    kfac = [answer(f"show method {name}", capsys)["evidence"] for name in ("spd_kfac", "kaisa")]
+    assert kfac[0] == kfac[1] != []
     left, out, _ = run("show method thc", capsys)
     assert left == 0 and "what is known of its learning\n  nothing is collected" in out
     left, out, _ = run("show method ssgd", capsys)
