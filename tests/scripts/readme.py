@@ -42,7 +42,7 @@ from support.paths import ROOT
 
 README = ROOT / "README.md"
 SESSION = Session()
-SHOWN = ("ssgd", "signsgd", "topk", "dgc", "acpsgd")
+SHOWN = ("ssgd", "topk", "dgc", "acpsgd")
 NETWORKS = ("1gbe", "10gbe")
 BAR = 40
 ANSWERS = {
@@ -69,7 +69,8 @@ def answer(command: str) -> str:
 def others() -> str:
     """Return the first lines of the answers of explain, tune and plan, as one block of code."""
     answers = [printed(command) for command in ("explain", "tune", "plan")]
-    return block("\n\n".join("\n".join(lines) for lines in answers))
+    first = (line for lines in answers for line in lines if line != "...")
+    return block("\n".join(first))
 
 
 def printed(command: str) -> list[str]:
