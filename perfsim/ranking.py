@@ -202,7 +202,7 @@ class Ranking:
         first_s = self.predictions[self.winner].iteration_s
         others = [
             name
-            for name in self.by_iteration_only
+            for name in self._as_fitting(self.by_iteration_only)
             if not self.factor(name).short
             and self.predictions[name].iteration_s * _WORTH_SAYING < first_s
         ]
@@ -252,8 +252,12 @@ class Ranking:
 
     def _rivals(self) -> list[str]:
         """Return the ranked methods; if the winner fits into memory, those that do."""
+        return self._as_fitting(self.ranked)
+
+    def _as_fitting(self, names: Sequence[str]) -> list[str]:
+        """Return those of some methods that fit into memory, if the winner does, else all."""
         left_out = frozenset() if self.winner in self.unfit else self.unfit
-        return [name for name in self.ranked if name not in left_out]
+        return [name for name in names if name not in left_out]
 
     def _certainty(self, close: Sequence[str]) -> str:
         """Say that the lead is sure, or which methods are too close to the winner to call."""

@@ -8,6 +8,7 @@ setting and task nothing is known has none: it can be compared by iteration time
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -373,10 +374,10 @@ def epochs_factor(
     """Return what a method's evidence says of the epochs that it needs at a setting.
 
     Evidence of the same task counts, on the same data, else on larger ones. Of it, results at the
-    same setting count; where they are fewer than three, also those that were as good further from
-    S-SGD, and those that fell short nearer to it. A run's final accuracy does not count where its
-    epochs to a quality are known. Each model of each source weighs alike: the middle is the median
-    of their medians.
+    same setting count; where they are fewer than three, also those that bound them: that reached
+    the quality further from S-SGD, or needed more epochs (or fell short) nearer to it. A run's
+    final accuracy does not count where its epochs to a quality are known. Each model of each source
+    weighs alike: the middle is the median of their medians.
 
     Parameters
     ----------
@@ -400,7 +401,7 @@ def epochs_factor(
     if not method_class(method).lossy:
         return AS_MANY_EPOCHS
     asked = {**options, **({} if replicas is None else {_WORKERS: replicas})}
-    chosen, why = _chosen(evidence, asked, task, data)
+    chosen, why = _chosen(evidence, method, asked, task, data)
     if not chosen:
         said = _said(statements, "as good")
         return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join((why, *said)))
@@ -408,14 +409,18 @@ def epochs_factor(
 
 
 def _chosen(
-    evidence: Sequence[Evidence], asked: Mapping[str, Any], task: str | None, data: str
+    evidence: Sequence[Evidence],
+    method: str,
+    asked: Mapping[str, Any],
+    task: str | None,
+    data: str,
 ) -> tuple[list[tuple[Evidence, float]], str]:
     """Return the results at a setting, each with its epochs' ratio, or why there are none."""
     of_task = [row for row in evidence if row.task == task]
     of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
     read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
     own = [(row, ratio) for row, ratio in read if _is_own(row.data.lower(), data)]
-    chosen = _at_setting(own, asked) or _at_setting(read, asked)
+    chosen = _at_setting(own, method, asked) or _at_setting(read, method, asked)
     if not evidence:
         why = "no published result"
     elif task is None:
@@ -433,18 +438,19 @@ def _chosen(
 
 
 def _at_setting(
-    read: Sequence[tuple[Evidence, float]], asked: Mapping[str, Any]
+    read: Sequence[tuple[Evidence, float]], method: str, asked: Mapping[str, Any]
 ) -> list[tuple[Evidence, float]]:
-    """Return the results at a setting; where they are few, those too that bound what it needs."""
-    sides = [(row, ratio, _beside_setting(row, asked)) for row, ratio in read]
+    """Return the results at a setting; where they are few, those too that bound what it needs.
+
+    What was needed nearer to S-SGD is a bound from below, which alone promises nothing.
+    """
+    sides = [(row, ratio, _beside_setting(row, method, asked)) for row, ratio in read]
     same = [(row, ratio) for row, ratio, side in sides if side == "same"]
     if len(same) >= _FEW_RUNS:
         return same
-    return same + [
-        (row, ratio)
-        for row, ratio, side in sides
-        if side == ("harder" if isfinite(ratio) else "easier")
-    ]
+    above = same + [(row, x) for row, x, side in sides if side == "harder" and isfinite(x)]
+    least = 1.0 if above else sys.float_info.max
+    return above + [(row, x) for row, x, side in sides if side == "easier" and x > least]
 
 
 def _settings(rows: Sequence[Evidence], asked: Mapping[str, Any]) -> str:
@@ -560,9 +566,16 @@ def _shortfall(row: Evidence) -> str:
 
 
 def _beside_setting(
-    row: Evidence, asked: Mapping[str, Any]
+    row: Evidence, method: str, asked: Mapping[str, Any]
 ) -> Literal["same", "harder", "easier", "other"]:
-    """Say how far from S-SGD a row's setting takes its method, beside the one asked for."""
+    """Say how far from S-SGD a row's setting takes its method, beside the one asked for.
+
+    A method that makes the row's update in another way has no option for what it does as the row's
+    method does by default.
+    """
+    if method != row.method:
+        defaults = method_class(row.method).model_fields
+        asked = {name: one.default for name, one in defaults.items()} | dict(asked)
     stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
     if row.workers is not None:
         stated[_WORKERS] = str(row.workers)

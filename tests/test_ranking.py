@@ -258,6 +258,7 @@ def test_what_does_not_fit_into_memory_is_no_rival_of_what_does() -> None:
         three.verdict()
     )
     assert three.to_dict()["does_not_fit"] == ["wfbp"]
+    assert "randk" not in replace(ranked(), unfit=frozenset(ranked().by_iteration_only)).verdict()
     none = replace(three, unfit=frozenset({"ssgd"}))
     assert "ssgd does not fit into the GPU's memory; of those that do, wfbp is first." in (
         none.verdict()

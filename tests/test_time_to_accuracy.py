@@ -192,6 +192,30 @@ def test_one_run_at_the_setting_does_not_outweigh_many_that_send_less() -> None:
     assert (three.runs, three.short) == (3, 3) and not three.known
 
 
+def test_what_was_needed_nearer_to_s_sgd_is_needed_further_too() -> None:
+    """Two that needed more at ten times the density bound it from below, one at a tenth from above.
+
+    Bounds from below alone promise nothing.
+    """
+    near = [ROW._replace(options="density=0.01", value=value) for value in (110.0, 130.0)]
+    as_good = ROW._replace(options="density=0.01", value=100.0)
+    far = ROW._replace(options="density=0.0001", value=100.0)
+    found = epochs_factor("dgc", KEPT, [far, *near, as_good], task=IMAGES)
+    assert (found.runs, found.low, found.middle, found.high) == (3, 1.0, 1.1, 1.3)
+    assert epochs_factor("dgc", KEPT, [*near, as_good], task=IMAGES).why.startswith(
+        "no published result is at this setting"
+    )
+
+
+def test_a_method_without_an_option_does_as_the_rows_method_by_default() -> None:
+    """DGC's other code has no half-precision values: a run with them is further from S-SGD."""
+    half = ROW._replace(options="density=0.001; value_bytes=2", value=None)
+    whole = ROW._replace(value=100.0)
+    for method, options in (("dgc", KEPT | {"value_bytes": 4}), ("dgc_k", KEPT)):
+        found = epochs_factor(method, options, [half, whole], task=IMAGES)
+        assert (found.runs, found.short) == (1, 0)
+
+
 def test_a_longer_interval_sends_less() -> None:
     row = ROW._replace(method="diloco", options="interval=500", task=TEXT)
     for interval, known in ((100, True), (500, True), (1000, False)):
@@ -355,7 +379,7 @@ def test_methods_that_make_the_same_update_share_what_is_known() -> None:
     """K-FAC's factors and inverses are the same wherever they are computed and sent."""
     factors = EpochsFactors(Catalog(), "resnet50")
     names = ("d_kfac", "mpd_kfac", "spd_kfac", "kaisa")
-    paper = {"inversion": "eigen", "inverse_interval": 500}
+    paper = {"inversion": "eigen", "inverse_interval": 500, "factor_interval": 50}
     found = {factors.of(name, paper) for name in names}
     assert len(found) == 1 and found.pop().runs > 2
     assert not factors.of("dp_kfac", {}).known
