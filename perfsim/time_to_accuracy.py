@@ -30,6 +30,7 @@ from perfsim.methods.learning import (
     same_update,
 )
 from perfsim.models import data_of, task_of
+from perfsim.note import warning
 
 if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
@@ -688,9 +689,21 @@ def learning_notes(factors: Mapping[str, EpochsFactor]) -> list[str]:
 
 
 def learning_warnings(factors: Mapping[str, EpochsFactor]) -> list[str]:
-    """Say what is known against methods at their settings; see ``learning_notes``."""
-    against = _together(factors, lambda one: "; ".join(one.against))
-    return [f"Against {', '.join(names)}: {words}." for words, names in against.items()]
+    """Say what is known against methods at their settings; see ``learning_notes``.
+
+    A warning in brief has the first thing that is known of each.
+    """
+    against = _together(factors, lambda one: _AND.join(one.against))
+    found: list[str] = []
+    for words, names in against.items():
+        whose, (first, *others) = f"Against {', '.join(names)}", words.split(_AND)
+        more = f" and {len(others)} more" if others else ""
+        found.append(warning(f"{whose}: {words}.", f"{whose}: {first}{more}"))
+    return found
+
+
+_AND = "; "
+"""Between the things that are known against a method."""
 
 
 def _together(

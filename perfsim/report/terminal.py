@@ -113,6 +113,10 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
     write_text(path, json_text(result) + "\n")
 
 
+_MAX_WARNINGS = 4
+"""Warnings that are printed where not everything was asked for."""
+
+
 def page_columns() -> int:
     """Return the columns of a screen: those of the terminal, 40 to 80; 80 where it is none."""
     columns = get_terminal_size().columns if sys.stdout.isatty() else PAGE_COLUMNS
@@ -120,17 +124,21 @@ def page_columns() -> int:
 
 
 def print_notes(notes: Sequence[str], *, verbose: bool) -> None:
-    """Print the warnings and assumptions among notes, briefly; if asked, all notes in full."""
+    """Print the first warnings among notes, and assumptions, in brief; if asked, all in full."""
     if verbose:
         print_lines(["", "Notes"], most=PAGE_COLUMNS)
         print_lines(notes, "  - ", "    ", PAGE_COLUMNS)
         return
     print()
     columns, taken = page_columns(), ", ".join(briefs(notes, "assumption"))
+    warnings = briefs(notes, "warning")
+    left = len(warnings) - _MAX_WARNINGS
+    more = f"{left} more warning{'s' * (left > 1)}, " if left > 0 else ""
+    first = (labelled("warning", text, columns) for text in warnings[:_MAX_WARNINGS])
     lines = [
-        *(line for text in briefs(notes, "warning") for line in labelled("warning", text, columns)),
+        *(line for entry in first for line in entry),
         *(labelled("assumed", taken, columns) if taken else ()),
-        *labelled("next", f"-v: {len(notes)} notes", columns),
+        *labelled("next", f"-v: {more}{len(notes)} notes", columns),
     ]
     for line in lines:
         print(coloured(spelled(line)))

@@ -10,6 +10,8 @@ from perfsim import Scenario, predict
 from perfsim.methods import method_names
 from perfsim.note import Note, assumption, briefs, of_grade, warning
 from perfsim.report.prediction_screen import MAX_LINES, prediction_lines
+from perfsim.report.terminal import print_notes
+from perfsim.time_to_accuracy import EpochsFactor, learning_warnings
 
 DGC = Scenario(model="resnet50", gpus=64, net="1gbe", method="dgc")
 
@@ -123,3 +125,23 @@ def test_json_has_warnings_and_assumptions_among_the_notes() -> None:
     assert found["assumptions"]
     assert {*found["warnings"], *found["assumptions"]} < set(found["notes"])
     assert found["memory_usable_bytes"] > sum(found["memory_bytes"].values())
+
+
+def test_few_warnings_are_printed_and_the_others_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    notes = [warning(f"w{number}", f"brief {number}") for number in range(6)]
+    print_notes([*notes, assumption("a", "`gpu` v100"), "a remark"], verbose=False)
+    told = capsys.readouterr().out.split("\n")
+    assert told[1:5] == [f"warning         brief {number}" for number in range(4)]
+    assert told[5:7] == ["assumed         gpu v100", "next            -v: 2 more warnings, 8 notes"]
+    print_notes(notes, verbose=True)
+    assert "  - w5\n" in capsys.readouterr().out
+
+
+def test_what_is_known_against_a_method_is_a_warning() -> None:
+    factor = EpochsFactor("none", against=("it fell short (a)", "and again (b)"), why="of it")
+    [found] = learning_warnings({"topk": factor})
+    assert found == "Against topk: it fell short (a); and again (b)."
+    assert of_grade([found], "warning") == [found]
+    assert briefs([found], "warning") == ["Against topk: it fell short (a) and 1 more"]
