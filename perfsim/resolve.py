@@ -858,8 +858,10 @@ class ResolvedScenario(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The model, the GPUs and the network between nodes, in a few words."""
-        return f"{self.model}, {gpu_words(self.gpus, self.gpu)}, {self.net}"
+        """The model, the GPUs, the network between nodes and the sites, in a few words."""
+        sites = len(self.further.get("site") or ())
+        apart = f", {sites} sites" if sites > 1 else ""
+        return f"{self.model}, {gpu_words(self.gpus, self.gpu)}, {self.net}{apart}"
 
     @property
     def words(self) -> str:
