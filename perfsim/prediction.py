@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.software import neighbour_eras
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
+from perfsim.display import Displayed
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.memory import OuterState, memory_note, memory_use, outer_state
 from perfsim.methods import method_name
@@ -25,7 +26,7 @@ from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
-from perfsim.scenario import Scenario, gpu_words, table_columns
+from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
@@ -45,6 +46,7 @@ from perfsim.what_if import (
 
 if TYPE_CHECKING:
     import pandas
+    from plotly.graph_objects import Figure
 
     from perfsim.model_parallel import ParallelSummary
     from perfsim.schedule.run import ContentionResult
@@ -87,8 +89,8 @@ class PredictedIteration:
 
 
 @dataclass(repr=False)
-class Prediction(PredictedIteration):
-    """What perfsim answers; `to_dict` is the object as JSON has it.
+class Prediction(PredictedIteration, Displayed):
+    """What perfsim answers; `to_dict` is the object as JSON has it, `plot` draws it.
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
@@ -111,10 +113,9 @@ class Prediction(PredictedIteration):
 
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
-        asked, (low, high) = self.scenario, self.iteration_s_interval
+        low, high = self.iteration_s_interval
         return (
-            f"<Prediction {asked.model}, {asked.method}, {gpu_words(asked.gpus, asked.gpu)},"
-            f" {asked.net}: {format_seconds(self.iteration_s)} an iteration"
+            f"<Prediction {self.scenario.words}: {format_seconds(self.iteration_s)} an iteration"
             f" ({format_seconds(low, 3)} to {format_seconds(high, 3)}), {self.speedup:.2f}x S-SGD>"
         )
 
@@ -170,10 +171,42 @@ class Prediction(PredictedIteration):
         return result
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the prediction as a pandas table of one row (see ``perfsim.data.tables``)."""
+        """Return the prediction as a pandas table of one row.
+
+        A column's name ends with its unit: ``iteration_s``, ``sent_per_gpu_bytes``,
+        ``speedup_over_ssgd_ratio`` (see `perfsim.data.tables.flat_record`).
+
+        Raises
+        ------
+        PerfsimError
+            If pandas is not installed.
+        """
         from perfsim.data.tables import flat_record, to_frame
 
         return to_frame([flat_record(self.to_dict(provenance=False), table_columns())])
+
+    def plot(self, kind: Literal["breakdown", "timeline", "savings"] = "breakdown") -> Figure:
+        """Draw the prediction with Plotly; times are in milliseconds.
+
+        Parameters
+        ----------
+        kind : "breakdown": what the iteration is made of, with its interval; "timeline": what each
+            stream does in the steady iteration; "savings": what it saves if one cause were twice as
+            fast
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, or there is no such kind.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, predict
+        >>> figure = predict(Scenario(model="resnet50", gpus=16, net="1gbe")).plot("timeline")
+        >>> figure.layout.xaxis.title.text
+        'time [ms]'
+        """
+        return self._plotted(kind)
 
 
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:

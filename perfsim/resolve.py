@@ -68,6 +68,7 @@ from perfsim.scenario import (
     DEFAULT_INTRA_NET,
     Scenario,
     fields_read_by,
+    gpu_words,
     own_values,
     parse_types,
 )
@@ -854,6 +855,18 @@ class ResolvedScenario(NamedTuple):
     beside: tuple[str, ...] = ()
     further: Mapping[str, Any] = MappingProxyType({})
     """Fields of the list that nothing fills in, by their name in JSON: those added to it later."""
+
+    @property
+    def place(self) -> str:
+        """The model, the GPUs, the network between nodes and the sites, in a few words."""
+        sites = len(self.further.get("site") or ())
+        apart = f", {sites} sites" if sites > 1 else ""
+        return f"{self.model}, {gpu_words(self.gpus, self.gpu)}, {self.net}{apart}"
+
+    @property
+    def words(self) -> str:
+        """The same with the method behind the model."""
+        return f"{self.model}, {self.method}{self.place.removeprefix(self.model)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data; ``beside`` is left out where there are no other jobs."""

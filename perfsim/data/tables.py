@@ -29,6 +29,7 @@ __all__ = [
     "csv_rows",
     "flat_record",
     "leave_out",
+    "options_cell",
     "read_lines",
     "read_table",
     "repeat_spread",
@@ -250,7 +251,7 @@ def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[s
     scenario, sent = prediction["scenario"], prediction["communication"]
     low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in columns}
-    question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
+    question["options"] = options_cell(scenario["options"])
     return {
         **question,
         "iteration_s": prediction["iteration_s"],
@@ -268,6 +269,17 @@ def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[s
         **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
         "bottleneck": prediction["bottleneck"],
     }
+
+
+def options_cell(options: Mapping[str, Any]) -> str:
+    """Return options as one cell of a table.
+
+    Examples
+    --------
+    >>> options_cell({"density": 0.01, "kernel": "new"})
+    'density=0.01 kernel=new'
+    """
+    return " ".join(f"{name}={value}" for name, value in options.items())
 
 
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:

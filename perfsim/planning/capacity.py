@@ -13,14 +13,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from perfsim.compute.device import load_device
 from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import options_cell, to_frame
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
+from perfsim.display import Displayed
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.methods import method_name
 from perfsim.planning.divisions import fixed_fields
@@ -44,6 +46,10 @@ from perfsim.time_to_accuracy import (
     parse_epochs_of,
 )
 from perfsim.units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas
+    from plotly.graph_objects import Figure
 
 __all__ = [
     "DATASETS",
@@ -236,8 +242,8 @@ class ParetoChoice:
         }
 
 
-@dataclass(frozen=True)
-class ClusterPlan:
+@dataclass(frozen=True, repr=False)
+class ClusterPlan(Displayed):
     """All clusters and methods that were predicted, and which cannot be used, with the reason.
 
     ``searched`` says why parallelism was searched, "" where it was not.
@@ -248,6 +254,24 @@ class ClusterPlan:
     left_out: dict[str, str]
     prices: Prices
     searched: str = ""
+
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        count, meeting = len(self.choices), len(self.meeting)
+        asked = f"{self.target.samples:,} samples, {self.target.epochs:g} epochs"
+        best = ""
+        if meeting:
+            best = f"; fastest {self._priced(self.fastest)}; cheapest {self._priced(self.cheapest)}"
+        return f"<ClusterPlan {asked}: {meeting} of {count} choices meet the target{best}>"
+
+    def _priced(self, choice: ParetoChoice) -> str:
+        return f"{choice.words}: {_span(choice.seconds)}, {choice.spent:.4g} {self.unit}"
+
+    @property
+    def unit(self) -> str:
+        """What a run's cost is counted in: the currency of the prices, or GPU hours."""
+        priced = any(one.cost is not None for one in self.choices)
+        return self.prices.currency if priced else "GPU h"
 
     @property
     def known(self) -> list[ParetoChoice]:
@@ -331,6 +355,46 @@ class ClusterPlan:
         assert price is not None
         return price.gpu, price.source, price.date
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return each cluster and method as a flat record, units in the names.
+
+        Times are those of the whole run, to S-SGD's accuracy where ``iteration_time_only`` is
+        false. ``cost_`` has the currency of the prices, and is left out where there are none.
+        """
+        front = {id(one) for one in self.front}
+        return [_record(one, self.target, self.prices, id(one) in front) for one in self.choices]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a pandas table.
+
+        Raises
+        ------
+        PerfsimError
+            If pandas is not installed.
+        """
+        return to_frame(self.records())
+
+    def plot(self, kind: Literal["front"] = "front") -> Figure:
+        """Draw the time of each choice over its cost with Plotly: the Pareto front and the others.
+
+        Parameters
+        ----------
+        kind : "front": hours of the whole run over money, or over GPU hours where no price is known
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, or there is no such kind.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, Target, plan
+        >>> asked = [Scenario(model="resnet50", gpus=count, net="ib100") for count in (8, 64)]
+        >>> plan(asked, Target(samples=1_281_167, epochs=90)).plot().layout.yaxis.title.text
+        'time of the run [h]'
+        """
+        return self._plotted(kind)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, by the contract perfsim/plan/1."""
         target = self.target
@@ -353,6 +417,29 @@ class ClusterPlan:
             "left_out": self.left_out,
             "notes": self.notes,
         }
+
+
+def _record(one: ParetoChoice, target: Target, prices: Prices, on_front: bool) -> dict[str, Any]:
+    """Return a choice as a flat record."""
+    row, (low, high) = one.row(target), one.interval_s
+    return {
+        **{name: row[name] for name in ("gpu", "gpus", "net", "method")},
+        "options": options_cell(one.scenario.options),
+        "parallelism": one.divided.division.words if one.divided else "",
+        "time_s": one.seconds,
+        "time_low_s": low,
+        "time_high_s": high,
+        "gpu_hours": one.gpu_hours,
+        **({f"cost_{prices.currency}": one.cost} if prices.prices else {}),
+        "energy_kwh": one.energy_kwh,
+        "epochs": row["epochs"],
+        "epochs_ratio": one.learning.middle,
+        "epochs_basis": one.learning.basis,
+        "iteration_s": row["iteration_s"],
+        "scaling_efficiency_ratio": row["scaling_efficiency"],
+        **{name: row[name] for name in ("meets", "surely_in_time", "iteration_time_only")},
+        "on_front": on_front,
+    }
 
 
 def plan(

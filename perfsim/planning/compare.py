@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record, to_frame
+from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
@@ -26,10 +27,12 @@ from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session, job_cache
 from perfsim.time_to_accuracy import learning_notes
+from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
     import pandas
+    from plotly.graph_objects import Figure
 
 __all__ = [
     "BY_ACCURACY",
@@ -228,8 +231,8 @@ def _refusal(name: str, options: Mapping[str, Any]) -> RequestError | None:
     return None
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """Predictions of several methods on one scenario.
 
     Parameters
@@ -251,6 +254,18 @@ class Comparison:
     notes: list[str]
     asked: Mapping[str, Scenario] = field(default_factory=dict)
     winners: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        first = self.ranking.predictions[self.ranking.winner]
+        low, high = first.iteration_s_interval
+        close = len(self.ranking.undecided())
+        alike = f" ({close} too close to call)" if close else ""
+        return (
+            f"<Comparison {first.scenario.place}: {self.ranking.winner} is first of"
+            f" {len(self.rows)} methods{alike}, {format_seconds(first.iteration_s)} an iteration"
+            f" ({format_seconds(low, 3)} to {format_seconds(high, 3)}), {first.speedup:.2f}x S-SGD>"
+        )
 
     @property
     def rule(self) -> str:
@@ -373,7 +388,7 @@ class Comparison:
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the records as a pandas table.
+        """Return the records as a pandas table: a row for each method, units in the columns' names.
 
         Raises
         ------
@@ -381,6 +396,30 @@ class Comparison:
             If pandas is not installed.
         """
         return to_frame(self.records())
+
+    def plot(self, kind: Literal["ranking", "breakdown", "scaling"] = "ranking") -> Figure:
+        """Draw the comparison with Plotly; times are in milliseconds.
+
+        Parameters
+        ----------
+        kind : "ranking": iterations with their intervals, in order of the time to the same
+            accuracy; "breakdown": what each iteration is made of, in per cent of it; "scaling":
+            samples a second over GPUs of S-SGD, the first and one more, predicted now (see
+            `scaling_of`)
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, or there is no such kind.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, compare
+        >>> found = compare(Scenario(model="resnet50", gpus=16, net="1gbe"), ["ssgd", "dgc"])
+        >>> list(found.plot("breakdown").data[0].y)
+        ['dgc', 'ssgd']
+        """
+        return self._plotted(kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data, by the contract perfsim/compare/1."""

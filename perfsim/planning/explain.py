@@ -8,13 +8,15 @@ comes from break_even.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.data.tables import to_frame
+from perfsim.display import Displayed
+from perfsim.errors import RequestError, unknown
 from perfsim.methods import method_class
 from perfsim.planning import break_even as breakeven
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
@@ -30,8 +32,12 @@ from perfsim.schedule.stage_passes import AXIS_WORDS
 from perfsim.session import default_session
 from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
-from perfsim.units import parse_bytes
+from perfsim.units import format_seconds, parse_bytes
 from perfsim.what_if import CostChange, faster, steady_s
+
+if TYPE_CHECKING:
+    import pandas
+    from plotly.graph_objects import Figure
 
 __all__ = [
     "EXPLANATION_SCHEMA",
@@ -172,9 +178,9 @@ class WaitingTime:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Why one prediction is as it is; `to_dict` has it as plain data.
+@dataclass(frozen=True, repr=False)
+class Explanation(Displayed):
+    """Why one prediction is as it is; `to_dict` has it as plain data, `plot` draws it.
 
     ``paths`` has one for each round of the method's period; ``improvements`` are by saving, the
     largest first; ``waits`` is what dividing or sharding the model costs, in the order of an
@@ -191,6 +197,110 @@ class Explanation:
     notes: list[str]
     waits: list[WaitingTime] = field(default_factory=list)
     apart: ExchangeCost | None = None
+
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        prediction, pays = self.prediction, ""
+        if self.improvements:
+            first = self.improvements[0]
+            pays = f"; twice as good, {first.what} saves {first.saved:.0%}"
+        return (
+            f"<Explanation {prediction.scenario.words}: {format_seconds(prediction.iteration_s)} an"
+            f" iteration, held back by {prediction.bottleneck}{pays}>"
+        )
+
+    def records(
+        self,
+        kind: Literal[
+            "improvements", "path", "exposed", "waits", "bandwidth", "gpus"
+        ] = "improvements",
+    ) -> list[dict[str, Any]]:
+        """Return one of its tables as flat records, units in the names.
+
+        Parameters
+        ----------
+        kind : "improvements": a row for each thing twice as good, and the share of the iteration
+            that it saves; "path": for each step of the critical path; "exposed": for each bucket;
+            "waits": for each thing that dividing the model costs; "bandwidth" or "gpus": for each
+            point of the break-even with S-SGD
+
+        Raises
+        ------
+        RequestError
+            If there is no such kind.
+        """
+        tables: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "improvements": self._improvement_records,
+            "path": self._path_records,
+            "exposed": lambda: [asdict(one) for one in self.exposed],
+            "waits": lambda: [{"what": one.what, "time_s": one.seconds} for one in self.waits],
+            "bandwidth": lambda: _break_even_records(self.bandwidth),
+            "gpus": lambda: _break_even_records(self.gpus),
+        }
+        if kind not in tables:
+            raise unknown("kind", str(kind), tables)
+        return tables[kind]()
+
+    def _improvement_records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "what": one.what,
+                "iteration_s": one.iteration_s,
+                "saved_ratio": one.saved,
+                "elasticity_ratio": one.elasticity,
+            }
+            for one in self.improvements
+        ]
+
+    def _path_records(self) -> list[dict[str, Any]]:
+        return [
+            {"round": number, **asdict(step)}
+            for number, path in enumerate(self.paths)
+            for step in path.steps
+        ]
+
+    def to_pandas(
+        self,
+        kind: Literal[
+            "improvements", "path", "exposed", "waits", "bandwidth", "gpus"
+        ] = "improvements",
+    ) -> pandas.DataFrame:
+        """Return one of its tables (see `records`) as a pandas table.
+
+        Raises
+        ------
+        RequestError
+            If there is no such kind.
+        PerfsimError
+            If pandas is not installed.
+        """
+        return to_frame(self.records(kind))
+
+    def plot(
+        self,
+        kind: Literal["improvements", "path", "exposed", "bandwidth", "gpus"] = "improvements",
+    ) -> Figure:
+        """Draw one of its views with Plotly; times are in milliseconds.
+
+        Parameters
+        ----------
+        kind : "improvements": what pays, in per cent of the iteration saved; "path": the critical
+            path of the method's first round; "exposed": communication that nothing hides, by
+            bucket; "bandwidth" or "gpus": break-even with S-SGD
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, or there is nothing of that kind.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, explain
+        >>> figure = explain(Scenario(model="resnet50", gpus=64, net="1gbe")).plot()
+        >>> figure.layout.xaxis.title.text
+        'iteration saved [%]'
+        """
+        return self._plotted(kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, by the contract perfsim/explain/1."""
@@ -254,6 +364,24 @@ def _break_even(search: BreakEven) -> dict[str, Any]:
     if search.why_not:
         result["why_not"] = search.why_not
     return result
+
+
+def _break_even_records(search: BreakEven) -> list[dict[str, Any]]:
+    """Return the points of a break-even as flat records."""
+    by_rate = search.over == "bandwidth"
+    rate = search.rate
+    return [
+        {
+            **(
+                {"rate_bytes_per_s": None if rate is None else point * rate, "rate_ratio": point}
+                if by_rate
+                else {"gpus": point}
+            ),
+            "iteration_s": times[0],
+            "ssgd_iteration_s": times[1],
+        }
+        for point, times in search.curve
+    ]
 
 
 def _crossing(crossing: BreakEvenPoint, over: str, rate: float | None) -> dict[str, Any]:

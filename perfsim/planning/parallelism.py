@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from perfsim.compute.kernel_time import RECOMPUTE
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import options_cell
 from perfsim.errors import RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.memory import MemoryUse, memory_use
@@ -301,6 +302,21 @@ class ParallelSearch:
             return f"Too close to call: {which} of the next {others} may be as good ({why})."
         return "The lead over the next exceeds the error of such predictions."
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the best divisions and the front as flat records, units in the names.
+
+        ``rank`` counts from 1; it and the interval are None of the front's others.
+        """
+        front = list(self.front)
+        rows: list[dict[str, Any]] = []
+        for rank, one in enumerate(self.ranked, 1):
+            low, high = one.prediction.iteration_s_interval
+            held = one.tried in front
+            rows.append(_record(rank, one.tried, low, high, one.close, held))
+        best = [one.tried for one in self.ranked]
+        others = (one for one in front if one not in best)
+        return rows + [_record(None, one, None, None, False, True) for one in others]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the search as plain data."""
         return {
@@ -316,6 +332,25 @@ class ParallelSearch:
             "front": [one.to_dict() for one in self.front],
             "counts": self.counts.to_dict(),
         }
+
+
+def _record(
+    rank: int | None,
+    tried: TriedDivision,
+    low_s: float | None,
+    high_s: float | None,
+    close: bool,
+    on_front: bool,
+) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        **tried.to_dict(),
+        "options": options_cell(tried.scenario.options),
+        "iteration_low_s": low_s,
+        "iteration_high_s": high_s,
+        "too_close_to_call": close,
+        "on_front": on_front,
+    }
 
 
 _Kind = tuple[PipelineSchedule, str]

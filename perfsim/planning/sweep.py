@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, Catalog
 from perfsim.data.journal import Journal
+from perfsim.display import Displayed
 from perfsim.errors import RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.rows import (
@@ -26,8 +27,12 @@ from perfsim.planning.rows import (
     whole_object,
 )
 from perfsim.session import Session
+from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
+    import pandas
+    from plotly.graph_objects import Figure
+
     from perfsim.planning.vectorise import VectorisedRows
 
 __all__ = [
@@ -41,8 +46,10 @@ __all__ = [
     "SweepRows",
     "SweepTable",
     "finished",
+    "most_of",
     "resumed",
     "serial",
+    "shortest_of",
     "sweep",
 ]
 
@@ -61,6 +68,9 @@ _MAX_VECTOR_CHUNK = 16384
 
 MAX_SINGLE_CHUNK = 256
 """Rows of a chunk where each is predicted by itself: about half a second's work."""
+
+_MAX_ROWS_READ = 10_000
+"""Rows of a table up to which its one line names the shortest iteration."""
 
 _MAX_VALUES_NAMED = 8
 """Values of a field that a refusal names."""
@@ -216,13 +226,52 @@ class SweepResult(NamedTuple):
     fits: bool = True
     reason: str = ""
 
+    @property
+    def words(self) -> str:
+        """The values that vary, in words."""
+        return ", ".join(f"{field} {value}" for field, value in self.values.items())
 
-@dataclass(frozen=True)
-class SweepTable:
+
+def shortest_of(results: Iterable[SweepResult]) -> SweepResult | None:
+    """Return the row with the shortest iteration of those that fit, of all if none fits."""
+    return min(_fitting(results), key=lambda result: result.iteration_s, default=None)
+
+
+def most_of(results: Iterable[SweepResult]) -> SweepResult | None:
+    """Return the row with the most samples a second of those that fit, of all if none fits."""
+    return max(_fitting(results), key=lambda result: result.samples_per_s, default=None)
+
+
+def _fitting(results: Iterable[SweepResult]) -> list[SweepResult]:
+    """Return the rows with a prediction that fit into memory; all of them if none fits."""
+    done = [result for result in results if not result.reason]
+    return [result for result in done if result.fits] or done
+
+
+@dataclass(frozen=True, repr=False)
+class SweepTable(Displayed):
     """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
 
     sweep: Sweep
     rows: list[Any]
+
+    def __repr__(self) -> str:
+        """Return the question and, of tables that are read in a moment, the best row."""
+        count, best = len(self), ""
+        if count <= _MAX_ROWS_READ:
+            lost = sum(map(bool, map(self._reason, self.rows)))
+            first = shortest_of(self.results())
+            best = f", {lost} without a prediction" if lost else ""
+            if first is not None:
+                best += f"; shortest {format_seconds(first.iteration_s)} with {first.words}"
+        return f"<SweepTable {self.question}: {count:,} row{'s' * (count != 1)}{best}>"
+
+    @property
+    def question(self) -> str:
+        """The model and the fields that vary."""
+        grid = self.sweep.grid
+        model = grid.base.get("model", "a scenario")
+        return f"{model} over {', '.join(axis.field for axis in grid.axes)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -285,8 +334,11 @@ class SweepTable:
             "rows": list(self.objects()),
         }
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """Return the columns as a pandas table; values that are all numbers are numbers.
+
+        A row for each combination: the values that vary, then ``iteration_s`` and the others of
+        ``columns``; rows without a prediction have no figures, and say why in ``reason``.
 
         Raises
         ------
@@ -299,6 +351,37 @@ class SweepTable:
         for axis in self.sweep.grid.axes:
             frame[axis.field] = as_numbers(list(frame[axis.field]))
         return frame
+
+    def plot(
+        self,
+        kind: Literal["throughput", "iteration", "efficiency", "speedup"] = "throughput",
+        over: str = "",
+    ) -> Figure:
+        """Draw a column of the rows with Plotly, a line for each combination of the other fields.
+
+        Beside the lines stand what there would be without loss, and 90 % intervals where the sweep
+        is ``full``.
+
+        Parameters
+        ----------
+        kind : "throughput": samples a second; "iteration": its time in milliseconds;
+            "efficiency": of scaling, in per cent; "speedup": over S-SGD (``full`` sweeps have it)
+        over : the field along the horizontal axis; "": ``gpus`` if it varies, else the field of
+            numbers with most values
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, the rows have no such column, or the field does not vary.
+
+        Examples
+        --------
+        >>> from perfsim import sweep
+        >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
+        >>> [line.name for line in table.plot().data]
+        ['throughput', 'without loss']
+        """
+        return self._plotted(kind, over)
 
     def refusal(self) -> str:
         """Say why no row could be predicted; '' where at least one was."""

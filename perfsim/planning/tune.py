@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import to_frame
+from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
 from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
 from perfsim.libraries import AUTO
@@ -42,7 +44,12 @@ from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session
+from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
+
+if TYPE_CHECKING:
+    import pandas
+    from plotly.graph_objects import Figure
 
 __all__ = [
     "FLAT_SHARE",
@@ -64,6 +71,7 @@ __all__ = [
     "tunables",
     "tune",
     "tune_parallelism",
+    "value_words",
     "with_best",
     "with_value",
 ]
@@ -264,9 +272,19 @@ class TunedValue:
         return result
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The best value of each thing that was tuned; `to_dict` has it as plain data.
+def value_words(tuned: TunedValue, value: TunableValue) -> str:
+    """Return a value with its unit."""
+    if isinstance(value, str):
+        return value
+    if tuned.tunable.unit == "bytes":
+        small = value < 2.0**20
+        return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
+    return f"{value:.3g}" if not tuned.tunable.whole else f"{value:g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Tuning(Displayed):
+    """The best value of each thing that was tuned; `to_dict` has it as plain data, `plot` draws it.
 
     ``iteration_s`` is that of the scenario as asked, None where that trains other samples, does not
     fit in memory or cannot run. ``parallelism`` is what was searched in place of single values.
@@ -278,10 +296,87 @@ class Tuning:
     notes: list[str]
     parallelism: ParallelSearch | None = None
 
+    def __repr__(self) -> str:
+        """Return the question and the answer on one line."""
+        scenario, searched = self.scenario, self.parallelism
+        as_asked = (
+            "" if self.iteration_s is None else f"{format_seconds(self.iteration_s)} as asked"
+        )
+        if searched is not None:
+            way = searched.best.tried
+            took = f"{way.method}, {way.division.words}: {format_seconds(way.iteration_s)}"
+            return f"<Tuning {scenario.place}: {'; '.join(filter(None, (as_asked, took)))}>"
+        if not self.tuned or self.best.gain < FLAT_SHARE:
+            return f"<Tuning {scenario.words}: {as_asked}; no value saves 1 %>"
+        best = self.best
+        learns = ", and changes convergence" if best.tunable.gentle else ""
+        return (
+            f"<Tuning {scenario.words}: {as_asked}; {best.tunable.name}"
+            f" {value_words(best, best.advised)} takes {format_seconds(best.advised_s)}"
+            f" (-{best.gain:.1%}{learns})>"
+        )
+
     @property
     def best(self) -> TunedValue:
         """The one change that saves most; the first if several do."""
         return max(self.tuned, key=lambda one: one.gain)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return each value that was tried as a flat record, with units in the names.
+
+        ``value`` is in ``value_unit``; ``saved_ratio`` is the share of the iteration that it saves.
+        Where ways to divide training were searched, a record is one of the best or of the front.
+        """
+        if self.parallelism is not None:
+            return self.parallelism.records()
+        return [
+            {
+                "tuned": one.tunable.name,
+                "value": value,
+                "value_unit": one.tunable.unit,
+                "iteration_s": seconds,
+                "saved_ratio": 1.0 - seconds / one.asked_s,
+                "asked": value == one.asked,
+                "fastest": value == one.fastest,
+                "advised": value == one.advised,
+                "within_1_percent": value in one.as_good,
+                "needs": one.needs.get(str(value), ""),
+            }
+            for one in self.tuned
+            for value, seconds in one.curve
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a pandas table.
+
+        Raises
+        ------
+        PerfsimError
+            If pandas is not installed.
+        """
+        return to_frame(self.records())
+
+    def plot(self, kind: str = "") -> Figure:
+        """Draw the iteration over the values of one thing with Plotly, in milliseconds.
+
+        Parameters
+        ----------
+        kind : what was tuned, such as "bucket"; "parallelism" for ways to divide training; "": the
+            one change that saves most
+
+        Raises
+        ------
+        RequestError
+            If Plotly is not installed, or that was not tuned.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, tune
+        >>> figure = tune(Scenario(model="resnet50", gpus=64, net="1gbe"), ["bucket"]).plot()
+        >>> figure.layout.xaxis.title.text
+        'bucket size'
+        """
+        return self._plotted(kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tuning as plain data, by the contract perfsim/tune/1."""

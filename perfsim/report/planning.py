@@ -28,8 +28,8 @@ from perfsim.planning.explain import (
     PathStep,
     WaitingTime,
 )
-from perfsim.planning.sweep import SweepResult, SweepTable
-from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
+from perfsim.planning.sweep import SweepResult, SweepTable, most_of, shortest_of
+from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning, value_words
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.parallelism import print_parallelism
@@ -63,9 +63,8 @@ __all__ = [
     "print_ranking",
     "print_sweep",
     "print_tuning",
-    "sweep_values",
+    "sweep_cells",
     "tuned_verdict",
-    "value_words",
 ]
 
 _MAX_APART = 5
@@ -666,7 +665,7 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     """
     results = list(table.results())
     if rows:
-        shown = [_shown(result, full=table.sweep.full) for result in results[:_MAX_ROWS]]
+        shown = [sweep_cells(result, full=table.sweep.full) for result in results[:_MAX_ROWS]]
         print_table(shown, wide=True)
         if len(results) > _MAX_ROWS:
             print_lines([f"... {len(results) - _MAX_ROWS:,} rows more; `out` FILE has all."])
@@ -680,28 +679,22 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
         print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
     done = [result for result in results if not result.reason]
     large = sum(not result.fits for result in done)
-    fitting = [result for result in done if result.fits] or done
-    fastest = min(fitting, key=lambda result: result.iteration_s)
-    most = max(fitting, key=lambda result: result.samples_per_s)
+    fastest, most = shortest_of(done), most_of(done)
+    assert fastest is not None and most is not None
     unfit = f"! {_rows(large)} of a model that does not fit into the GPU's memory"
     print_lines(
         [
             "",
             f"{_rows(len(results))}, {len(results) - len(done):,} of them without a prediction.",
             *([f"{unfit}{', left out below' if large < len(done) else ''}."] if large else []),
-            f"Shortest iteration: {format_seconds(fastest.iteration_s)} with"
-            f" {sweep_values(fastest)}.",
-            f"Most samples a second: {rate_words(most.samples_per_s)} with {sweep_values(most)}.",
+            f"Shortest iteration: {format_seconds(fastest.iteration_s)} with {fastest.words}.",
+            f"Most samples a second: {rate_words(most.samples_per_s)} with {most.words}.",
         ]
     )
 
 
-def sweep_values(result: SweepResult) -> str:
-    """Return the values that vary, as a row of a sweep has them, in words."""
-    return ", ".join(f"{field} {value}" for field, value in result.values.items())
-
-
-def _shown(result: SweepResult, *, full: bool) -> dict[str, str]:
+def sweep_cells(result: SweepResult, *, full: bool) -> dict[str, str]:
+    """Return a row of a sweep in words, by column; whole predictions have more of them."""
     known = not result.reason
     interval = interval_words(result.iteration_s_low, result.iteration_s_high) if known else "-"
     memory = format_bytes(result.memory_bytes, 3) + " !" * (not result.fits) if known else "-"
@@ -846,16 +839,6 @@ def _range(tuned: TunedValue) -> str:
         return f"{', '.join(map(str, tuned.as_good))} are"
     low, high = value_words(tuned, tuned.low), value_words(tuned, tuned.high)
     return f"all values tried from {low} to {high} are"
-
-
-def value_words(tuned: TunedValue, value: TunableValue) -> str:
-    """Return a value with its unit."""
-    if isinstance(value, str):
-        return value
-    if tuned.tunable.unit == "bytes":
-        small = value < 2.0**20
-        return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
-    return f"{value:.3g}" if not tuned.tunable.whole else f"{value:g}"
 
 
 def _curve(tuned: TunedValue) -> Iterator[str]:

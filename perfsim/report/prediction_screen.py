@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
     from perfsim.throughput import Throughput
 
-__all__ = ["MAX_LINES", "prediction_lines", "print_prediction", "question"]
+__all__ = ["MAX_LINES", "asked_words", "prediction_lines", "print_prediction", "question"]
 
 MAX_LINES = 24
 """Lines of the screen: those of a terminal that nobody enlarged."""
@@ -167,6 +167,11 @@ def _where(scenario: ResolvedScenario) -> str:
     """Say on what it trains: GPUs, networks, and conditions that are not usual."""
     conditions = condition_words(scenario)
     return cluster_words(scenario) + (f"; {conditions}" if conditions else "")
+
+
+def asked_words(scenario: ResolvedScenario) -> str:
+    """Say what was asked on one line: what trains, how, and on what."""
+    return spelled(f"{_question(scenario)}; {_where(scenario)}")
 
 
 def question(prediction: Prediction) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx
@@ -36,10 +38,20 @@ def imported(path: Path, known: set[str]) -> set[str]:
     return found
 
 
+DRAWS = ("perfsim.display", "perfsim.report.notebook")
+"""A result draws itself, for a notebook: the one arrow from what decides to what is seen.
+
+It is followed when a reader asks for a card or a figure, after everything is decided; the test
+below holds that nothing else of a report is loaded before.
+"""
+
+
 @pytest.fixture(scope="module")
 def arrows() -> dict[str, set[str]]:
     known = modules()
-    return {name: imported(path, set(known)) - {name} for name, path in known.items()}
+    every = {name: imported(path, set(known)) - {name} for name, path in known.items()}
+    every[DRAWS[0]].remove(DRAWS[1])
+    return every
 
 
 def part(module: str) -> str:
@@ -52,6 +64,25 @@ def test_no_files_import_each_other_in_a_circle(arrows: dict[str, set[str]]) -> 
         [(one, other) for one, others in arrows.items() for other in others - FACES]
     )
     assert [ring for ring in networkx.strongly_connected_components(graph) if len(ring) > 1] == []
+
+
+def test_results_are_drawn_when_they_are_asked_for_and_not_before(
+    arrows: dict[str, set[str]],
+) -> None:
+    assert arrows[DRAWS[0]] == set()
+    code = """if True:
+        import sys
+        from perfsim import Scenario, Target, compare, explain, plan, predict, sweep, tune
+        asked = Scenario(model="resnet50", gpus=8, net="10gbe", method="topk")
+        prediction = predict(asked)
+        compare(asked, ["ssgd"]), explain(asked), tune(asked, ["density"])
+        sweep({"model": "resnet50"}, {"gpus": "8"}), plan([asked], Target(samples=1, epochs=1))
+        print(*(name for name in sys.modules if name.startswith("perfsim.report")))
+        prediction._repr_html_()
+        print("perfsim.report.notebook" in sys.modules, "plotly" in sys.modules)
+    """
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["", "True False"]
 
 
 def test_nothing_imports_the_command_line(arrows: dict[str, set[str]]) -> None:

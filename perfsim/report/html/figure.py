@@ -9,10 +9,13 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
 from perfsim.units import format_seconds
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
 
 __all__ = [
     "INTERVAL_HOVER",
@@ -29,6 +32,7 @@ __all__ = [
     "names_axis",
     "need_kaleido",
     "need_plotly",
+    "plotly_figure",
     "png_of",
     "quantity_axis",
     "vertical_line",
@@ -265,6 +269,35 @@ def png_of(figure: Figure, title: str, field: str = "png") -> bytes:
     need_kaleido(field)
     import plotly.io
 
+    try:
+        image = plotly.io.to_image(
+            _for_plotly(figure, title), format="png", width=_PNG_WIDTH, scale=_PNG_SCALE
+        )
+    except Exception as error:
+        # Kaleido's errors share no class: no browser, one that fails, one that never answers.
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise RequestError(
+            field, f"Kaleido could not draw with Chrome or Chromium ({why})."
+        ) from None
+    return bytes(image)
+
+
+def plotly_figure(figure: Figure, title: str, field: str = "plot") -> PlotlyFigure:
+    """Return a figure as an object of Plotly, which a notebook draws and a program changes.
+
+    Raises
+    ------
+    RequestError
+        If Plotly is missing.
+    """
+    need_plotly(field)
+    from plotly.graph_objects import Figure as PlotlyFigure
+
+    return PlotlyFigure(_for_plotly(figure, title))
+
+
+def _for_plotly(figure: Figure, title: str) -> dict[str, Any]:
+    """Return what Plotly draws on white, with a title."""
     axes = {
         name: {"gridcolor": _GRID, "zerolinecolor": _GRID, **_inked(figure.layout[name])}
         for name in ("xaxis", "yaxis")
@@ -284,15 +317,7 @@ def png_of(figure: Figure, title: str, field: str = "png") -> bytes:
         "margin": {"l": 10, "r": 20, "t": _PNG_TITLE + figure.layout.get("margin", {}).get("t", 20)}
         | {"b": 90},
     }
-    drawn = {"data": _inked(figure.data), "layout": layout}
-    try:
-        return bytes(plotly.io.to_image(drawn, format="png", width=_PNG_WIDTH, scale=_PNG_SCALE))
-    except Exception as error:
-        # Kaleido's errors share no class: no browser, one that fails, one that never answers.
-        why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise RequestError(
-            field, f"Kaleido could not draw with Chrome or Chromium ({why})."
-        ) from None
+    return {"data": _inked(figure.data), "layout": layout}
 
 
 def _inked(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
+from perfsim.planning.sweep import most_of, shortest_of
 from perfsim.ranking import CAVEAT
 from perfsim.report.html.figure import CellText, Figure
 from perfsim.report.html.page import Page, PageTable, page_text, question_of, sources_of
@@ -34,7 +35,6 @@ from perfsim.report.planning import (
     break_even_words,
     exchange_summary,
     explanation_verdict,
-    sweep_values,
     tuned_verdict,
 )
 from perfsim.report.terminal import cluster_words
@@ -260,18 +260,15 @@ def sweep_page(table: sweep.SweepTable) -> str:
     answer = {
         "rows": f"{len(results):,}, {len(results) - len(done):,} of them without a prediction"
     }
-    if done:
-        fastest = min(done, key=lambda result: result.iteration_s)
-        most = max(done, key=lambda result: result.samples_per_s)
+    fastest, most = shortest_of(done), most_of(done)
+    if fastest is not None and most is not None:
         answer |= {
-            "shortest iteration": f"{format_seconds(fastest.iteration_s)} with"
-            f" {sweep_values(fastest)}",
-            "most samples a second": f"{most.samples_per_s:,.0f} with {sweep_values(most)}",
+            "shortest iteration": f"{format_seconds(fastest.iteration_s)} with {fastest.words}",
+            "most samples a second": f"{most.samples_per_s:,.0f} with {most.words}",
         }
     return page_text(
         Page(
-            f"Sweep of {grid.base.get('model', 'a scenario')} over"
-            f" {', '.join(one.field for one in grid.axes)}",
+            f"Sweep of {table.question}",
             f"{stays}. Varies: {varies}.",
             answer,
             sweep_figures(table),

@@ -1,26 +1,33 @@
-"""Figures of explain, tune and sweep."""
+"""Figures of explain, tune, sweep and plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
-from typing import TYPE_CHECKING, Any
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any, Literal
 
-from perfsim.errors import PerfsimError
+from perfsim.errors import PerfsimError, unknown
+from perfsim.planning.capacity import HOUR_S
+from perfsim.planning.tune import value_words
 from perfsim.report.html.figure import (
     PALETTE,
     WIDE_RANGE,
     CellText,
     Figure,
     axis,
+    error_bars,
     figure_label,
     marker,
     names_axis,
     quantity_axis,
     vertical_line,
 )
-from perfsim.report.html.prediction_figures import span_bars
+from perfsim.report.html.prediction_figures import (
+    interval_band,
+    line_without_loss,
+    span_bars,
+)
 from perfsim.report.parallelism import best_words, division_words
 from perfsim.report.planning import (
     FUSION_WORDS,
@@ -28,25 +35,27 @@ from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
     tuned_verdict,
-    value_words,
 )
 from perfsim.report.timeline import TimelineSpan
 from perfsim.units import format_seconds, parse_bytes, parse_fraction, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.planning.break_even import BreakEven
+    from perfsim.planning.capacity import ClusterPlan, ParetoChoice
     from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
     from perfsim.planning.parallelism import ParallelSearch, TriedDivision
     from perfsim.planning.tune import TunableValue, TunedValue
 
 __all__ = [
     "DRAWN_COLUMNS",
+    "EFFICIENCY",
     "MAX_SERIES",
     "DrawnColumn",
     "crossing_figure",
     "exposed_figure",
     "parallelism_figure",
     "path_figure",
+    "plan_figure",
     "rows_figure",
     "sensitivity_figure",
     "tuned_figure",
@@ -286,7 +295,9 @@ def _span(step: PathStep) -> TimelineSpan:
 class DrawnColumn:
     """A column of a sweep that is drawn.
 
-    ``factor`` converts it to ``unit``; ``sense`` is 1 if less is better, -1 if more is.
+    ``factor`` converts it to ``unit``; ``sense`` is 1 if less is better, -1 if more is. It
+    ``follows`` the time of the iteration, or its inverse, the rate; else nothing is known of its
+    interval.
     """
 
     column: str
@@ -294,33 +305,69 @@ class DrawnColumn:
     unit: str
     factor: float
     sense: int
+    follows: Literal["time", "rate", ""] = ""
 
     def best(self, rows: Sequence[FlatRecord]) -> FlatRecord:
         """Return the row with the best value, the first of several."""
         return min(rows, key=lambda row: self.sense * float(row[self.column]))
 
+    def ends(self, row: FlatRecord) -> tuple[float, float] | None:
+        """Return the ends of a row's 90 % interval, in ``unit``; None where it has none."""
+        low_s = row.get("iteration_s_low")
+        if not self.follows or low_s is None:
+            return None
+        value = row[self.column] * self.factor
+        shares = low_s / row["iteration_s"], row["iteration_s_high"] / row["iteration_s"]
+        if self.follows == "time":
+            return value * shares[0], value * shares[1]
+        return value / shares[1], value / shares[0]
+
+    def without_loss(self, row: FlatRecord) -> float:
+        """Return a row's value if GPUs waited for nothing, in ``unit``."""
+        value, efficiency = row[self.column] * self.factor, row["scaling_efficiency"]
+        return float(value * efficiency if self.follows == "time" else value / efficiency)
+
 
 DRAWN_COLUMNS = (
-    DrawnColumn("iteration_s", "Iteration", "ms", 1e3, 1),
-    DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1),
+    DrawnColumn("iteration_s", "Iteration", "ms", 1e3, 1, "time"),
+    DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1, "rate"),
     DrawnColumn("speedup", "Speed-up", "over S-SGD", 1.0, -1),
 )
 """The columns that are drawn, of rows that have them."""
 
+EFFICIENCY = DrawnColumn("scaling_efficiency", "Scaling efficiency", "%", 100.0, -1, "rate")
+"""A column that is drawn where it is asked for."""
+
 
 def rows_figure(
-    what: DrawnColumn, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
+    what: DrawnColumn,
+    fields: Mapping[str, Sequence[Any]],
+    rows: Sequence[FlatRecord],
+    over: str = "",
+    *,
+    guides: bool = False,
 ) -> Figure:
     """Draw one column of a sweep; a table row is a row of the sweep that is drawn.
 
-    ``fields`` has the values of each field that varies. The numeric field with most values runs
-    along the horizontal axis; if none is numeric, that with most values, with bars for lines.
+    Parameters
+    ----------
+    fields : the values of each field that varies
+    over : the field along the horizontal axis; "": the one of numbers with most values, or if none
+        has numbers, that with most values, with bars for lines
+    guides : whether lines have their intervals beside them, and what there would be without loss
+
+    Raises
+    ------
+    RequestError
+        If ``over`` is no field that varies.
     """
     numbers = {
         name: result for name, values in fields.items() if (result := _row_numbers(name, values))
     }
+    if over and over not in fields:
+        raise unknown("over", over, fields)
     among = numbers or fields
-    across = max(among, key=lambda name: len(fields[name]))
+    across = over or max(among, key=lambda name: len(fields[name]))
     others = [name for name in fields if name != across]
     every: dict[str, list[FlatRecord]] = {}
     for row in rows:
@@ -335,7 +382,10 @@ def rows_figure(
     draw = _lines if positions else _row_bars
     heading = f"{what.title.lower()} [{what.unit}]"
     values = [row[what.column] * what.factor for name in kept for row in every[name]]
-    data = draw(what, across, kept, every, dict(zip(fields[across], positions or (), strict=False)))
+    place = dict(zip(fields[across], positions or (), strict=False))
+    data = draw(what, across, kept, every, place)
+    if guides and positions and what.follows:
+        data = _guides(what, across, {name: every[name] for name in kept}, place, data)
     return Figure(
         f"rows-{what.column}",
         f"{what.title} over {_short(across)}",
@@ -433,6 +483,32 @@ def _lines(
             }
         )
     return result
+
+
+def _guides(
+    what: DrawnColumn,
+    across: str,
+    every: Mapping[str, Sequence[FlatRecord]],
+    position: Mapping[Any, float],
+    lines: list[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return lines with their intervals behind them, and what there would be without loss."""
+    bands: list[dict[str, Any]] = []
+    ideals: dict[tuple[str, ...], tuple[str, list[float], list[float]]] = {}
+    for (name, unsorted), line in zip(every.items(), lines, strict=True):
+        rows = sorted(unsorted, key=lambda row: position[row[across]])
+        ends = [pair for row in rows if (pair := what.ends(row)) is not None]
+        if len(ends) == len(rows) > 1:
+            bands.append(interval_band(line["x"], ends, line["line"]["color"]))
+        ideal = [what.without_loss(row) for row in rows]
+        # Lines that differ in the network or the method alone have the same one.
+        ideals.setdefault(tuple(f"{value:.6g}" for value in ideal), (name, line["x"], ideal))
+    alone = len(ideals) == 1
+    free = [
+        line_without_loss(places, values, "" if alone else name)
+        for name, places, values in ideals.values()
+    ]
+    return [*bands, *lines, *free]
 
 
 def _row_bars(
@@ -537,6 +613,98 @@ def tuned_figure(one: TunedValue) -> Figure:
         ],
         notes,
     )
+
+
+def plan_figure(plan: ClusterPlan) -> Figure:
+    """Draw the time of a run over its cost: the Pareto front and the others; a row is a choice."""
+    front, known = plan.front, {id(one) for one in plan.known}
+    on_front = {id(one) for one in front}
+    groups = {
+        "Pareto front": front,
+        "slower or dearer": [
+            one for one in plan.choices if id(one) in known and id(one) not in on_front
+        ],
+        "by iteration time only": plan.by_iteration_only,
+    }
+    unit, target = plan.unit, plan.target
+    spent = "GPU hours" if unit == "GPU h" else f"cost of the run [{unit}]"
+    limits = [("y", target.deadline_s and target.deadline_s / HOUR_S), ("x", target.budget)]
+    hours = [one.seconds / HOUR_S for one in plan.choices]
+    return Figure(
+        "plan",
+        "Time and cost",
+        f"Time of the run over its {spent.partition(' of')[0]}: the fastest is"
+        f" {plan.fastest.words}, the cheapest {plan.cheapest.words}.",
+        [
+            _choices(name, some, *style, unit)
+            for (name, some), style in zip(groups.items(), _CHOICE_STYLES, strict=True)
+            if some
+        ],
+        {
+            "xaxis": quantity_axis(spent, [one.spent for one in plan.choices]),
+            "yaxis": quantity_axis("time of the run [h]", hours),
+            "shapes": [_limit(side, at) for side, at in limits if at],
+            "height": 420,
+        },
+        ("choice", "hours", "90 % from [h]", "90 % to [h]", spent, "kind"),
+        [
+            (
+                one.words,
+                one.seconds / HOUR_S,
+                *(end / HOUR_S if isfinite(end) else "and more" for end in one.interval_s),
+                one.spent,
+                name,
+            )
+            for name, some in groups.items()
+            for one in some
+        ],
+        ["A dotted line is a limit of the target."],
+    )
+
+
+_CHOICE_STYLES = (
+    ("lines+markers", "blue", "circle"),
+    ("markers", "grey", "circle"),
+    ("markers", "purple", "circle-open"),
+)
+"""How the front, other choices, and those of methods whose epochs are not known are drawn."""
+
+
+def _choices(
+    name: str, some: Sequence[ParetoChoice], mode: str, colour: str, symbol: str, unit: str
+) -> dict[str, Any]:
+    hours = [one.seconds / HOUR_S for one in some]
+    ends = [[end / HOUR_S for end in one.interval_s] for one in some]
+    # An open end is drawn to the value itself; what is pointed at says that it is open.
+    closed = [
+        (low, high if isfinite(high) else at) for (low, high), at in zip(ends, hours, strict=True)
+    ]
+    bars = {"error_y": error_bars(hours, closed) | {"thickness": 1.2, "width": 3}}
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "name": name,
+        "x": [one.spent for one in some],
+        "y": hours,
+        "text": [figure_label(one.words) for one in some],
+        "customdata": [
+            [f"{low:.3g} to {high:.3g} h" if isfinite(high) else f"{low:.3g} h and more"]
+            for low, high in ends
+        ],
+        "line": {"color": PALETTE[colour]},
+        "marker": {"size": 8, "symbol": symbol},
+        **(bars if "lines" in mode else {}),
+        "hovertemplate": f"%{{text}}<br>%{{y:.4g}} h (90 % %{{customdata[0]}}), %{{x:,.4g}} {unit}"
+        "<extra></extra>",
+    }
+
+
+def _limit(side: str, at: float) -> dict[str, Any]:
+    """Return a dotted line at a deadline (y) or a budget (x)."""
+    if side == "x":
+        return _upright(at, "dot", "ink")
+    other = {"type": "line", "y0": at, "y1": at, "x0": 0, "x1": 1, "xref": "paper"}
+    return other | {"line": {"width": 1.5, "dash": "dot", "color": "ink"}, "layer": "below"}
 
 
 def parallelism_figure(search: ParallelSearch) -> Figure:

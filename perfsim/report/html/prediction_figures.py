@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "breakdown_figure",
+    "interval_band",
+    "line_without_loss",
     "map_figure",
     "ranking_figure",
     "savings_figure",
@@ -510,18 +512,7 @@ def _rates(prediction: Prediction) -> tuple[float, float, float]:
 def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[dict[str, Any]]:
     gpus = [one.scenario.gpus for one in every]
     rates = [_rates(one) for one in every]
-    band = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [*gpus, *gpus[::-1]],
-        "y": [*(high for *_, high in rates), *(low for _, low, _ in rates[::-1])],
-        "fill": "toself",
-        "fillcolor": colour,
-        "opacity": _BAND_OPACITY,
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    band = interval_band(gpus, [(low, high) for _, low, high in rates], colour)
     line = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -536,17 +527,42 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
     return [band, line]
 
 
+def interval_band(
+    across: Sequence[float], ends: Sequence[tuple[float, float]], colour: str
+) -> dict[str, Any]:
+    """Return the area between the lower and the upper ends of intervals."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*across, *across[::-1]],
+        "y": [*(high for _, high in ends), *(low for low, _ in ends[::-1])],
+        "fill": "toself",
+        "fillcolor": colour,
+        "opacity": _BAND_OPACITY,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
 def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
     """Return the line of scaling without loss: one GPU's rate times the GPUs."""
     one = every[0]
     rate = one.samples_per_s / one.scaling_efficiency / one.scenario.gpus
     gpus = sorted({each.scenario.gpus for each in every})
+    return line_without_loss(gpus, [rate * count for count in gpus])
+
+
+def line_without_loss(
+    across: Sequence[float], values: Sequence[float], whose: str = ""
+) -> dict[str, Any]:
+    """Return the line of what there would be if GPUs waited for nothing."""
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": "without loss",
-        "x": gpus,
-        "y": [rate * count for count in gpus],
+        "name": figure_label(f"without loss{', ' * bool(whose)}{whose}"),
+        "x": list(across),
+        "y": list(values),
         "line": {"color": PALETTE["grey"], "width": 1},
         "hoverinfo": "skip",
     }
