@@ -45,7 +45,6 @@ from perfsim.what_if import (
 )
 
 if TYPE_CHECKING:
-    import pandas
     from plotly.graph_objects import Figure
 
     from perfsim.model_parallel import ParallelSummary
@@ -170,20 +169,15 @@ class Prediction(PredictedIteration, Displayed):
             result["provenance"] = [_row(term) for term in self.terms]
         return result
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the prediction as a pandas table of one row.
+    def records(self) -> list[dict[str, Any]]:
+        """Return the prediction as one flat record; `to_pandas` has it as a table of one row.
 
-        A column's name ends with its unit: ``iteration_s``, ``sent_per_gpu_bytes``,
+        A name ends with its unit: ``iteration_s``, ``sent_per_gpu_bytes``,
         ``speedup_over_ssgd_ratio`` (see `perfsim.data.tables.flat_record`).
-
-        Raises
-        ------
-        PerfsimError
-            If pandas is not installed.
         """
-        from perfsim.data.tables import flat_record, to_frame
+        from perfsim.data.tables import flat_record
 
-        return to_frame([flat_record(self.to_dict(provenance=False), table_columns())])
+        return [flat_record(self.to_dict(provenance=False), table_columns())]
 
     def plot(self, kind: Literal["breakdown", "timeline", "savings"] = "breakdown") -> Figure:
         """Draw the prediction with Plotly; times are in milliseconds.

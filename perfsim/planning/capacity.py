@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from perfsim.compute.device import load_device
 from perfsim.compute.memory import usable_bytes
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import options_cell, to_frame
+from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, nearest, shown
@@ -48,7 +48,6 @@ from perfsim.time_to_accuracy import (
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
-    import pandas
     from plotly.graph_objects import Figure
 
 __all__ = [
@@ -363,16 +362,6 @@ class ClusterPlan(Displayed):
         """
         front = {id(one) for one in self.front}
         return [_record(one, self.target, self.prices, id(one) in front) for one in self.choices]
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the records as a pandas table.
-
-        Raises
-        ------
-        PerfsimError
-            If pandas is not installed.
-        """
-        return to_frame(self.records())
 
     def plot(self, kind: Literal["front"] = "front") -> Figure:
         """Draw the time of each choice over its cost with Plotly: the Pareto front and the others.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import flat_record, to_frame
+from perfsim.data.tables import flat_record
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
@@ -31,7 +31,6 @@ from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
-    import pandas
     from plotly.graph_objects import Figure
 
 __all__ = [
@@ -376,7 +375,10 @@ class Comparison(Displayed):
         return [f"{text}: it takes {times}{sure}."]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return each row as a flat record: standing, then prediction (see ``flat_record``)."""
+        """Return each row as a flat record: standing, then prediction (see ``flat_record``).
+
+        `to_pandas` has them as a table.
+        """
         columns = table_columns()
         standings = {one.method: asdict(one) for one in self.standings()}
         return [
@@ -386,16 +388,6 @@ class Comparison(Displayed):
             }
             for one in self.rows
         ]
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the records as a pandas table: a row for each method, units in the columns' names.
-
-        Raises
-        ------
-        PerfsimError
-            If pandas is not installed.
-        """
-        return to_frame(self.records())
 
     def plot(self, kind: Literal["ranking", "breakdown", "scaling"] = "ranking") -> Figure:
         """Draw the comparison with Plotly; times are in milliseconds.

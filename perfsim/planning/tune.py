@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import to_frame
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
 from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
@@ -48,7 +47,6 @@ from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
-    import pandas
     from plotly.graph_objects import Figure
 
 __all__ = [
@@ -345,16 +343,6 @@ class Tuning(Displayed):
             for one in self.tuned
             for value, seconds in one.curve
         ]
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the records as a pandas table.
-
-        Raises
-        ------
-        PerfsimError
-            If pandas is not installed.
-        """
-        return to_frame(self.records())
 
     def plot(self, kind: str = "") -> Figure:
         """Draw the iteration over the values of one thing with Plotly, in milliseconds.

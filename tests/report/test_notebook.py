@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from dataclasses import replace
@@ -266,6 +267,16 @@ def test_every_figure_of_a_result_is_drawn(result: Any) -> None:
         assert figure.layout.title.text.endswith(card_of(result).subject)
         assert '"ink"' not in figure.to_json()
     assert result.plot().to_json() == result.plot(kinds[0]).to_json()
+
+
+def test_completion_and_help_name_what_can_be_drawn(result: Any) -> None:
+    for name in ("plot", "records", "to_dict", "to_pandas"):
+        assert name in dir(result) and getattr(result, name).__doc__
+    said = inspect.signature(result.plot).parameters["kind"].annotation
+    named = set(re.findall(r"[\"'](\w+)[\"']", str(said)))
+    for kind in figures_of(result):
+        assert kind in named or isinstance(result, Tuning)
+        assert f'"{kind}"' in result.plot.__doc__ or isinstance(result, Tuning)
 
 
 def test_a_kind_that_is_not_there_is_told_with_what_is(result: Any) -> None:
