@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from perfsim.collectives import find_algorithm
 from perfsim.compute.execution import execution_of
@@ -25,7 +25,7 @@ def notes_of(
     setup: Setup,
     rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
-    terms: Iterable[Term],
+    terms: Sequence[Term],
     unfit: str,
     known: Uncertainty | None,
 ) -> list[str]:
@@ -49,7 +49,7 @@ def notes_of(
                 "Time per iteration only: a lossy method may need more iterations than ssgd for the"
                 " same accuracy.",
                 f"{setup.scenario.method} learns otherwise than S-SGD and may need more iterations"
-                f" (`perfsim compare` has what is known)",
+                " (`perfsim compare` has what is known)",
             )
         )
     optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
@@ -64,7 +64,6 @@ def notes_of(
         if not timeline.steady
     ]
     notes += _mixed_notes(setup, rounds)
-    terms = list(terms)
     beyond = [term.term for term in terms if term.extrapolated]
     if beyond:
         notes.append(

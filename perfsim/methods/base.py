@@ -23,6 +23,7 @@ from perfsim.simulate.task import COMPUTE, Shared
 
 __all__ = [
     "FAMILIES",
+    "FIDELITY_OPTIONS",
     "LOCAL_ITERATION",
     "ONE_GROUP",
     "SET",
@@ -75,6 +76,9 @@ many neighbouring ranks, all such groups at once. (count, stride): ``count`` ran
 ``stride`` apart, all such groups at once. All of these are among the ranks that hold the same
 weights; an `Axis` is another group.
 """
+
+FIDELITY_OPTIONS = ("density", "rank", "values", "bits", "ratio")
+"""Options that say how much of a gradient is kept."""
 
 ONE_GROUP = "all ranks are one group, inside a node and across nodes"
 """What a method says of both levels (`Method.levels`) that has no collective of its own for one."""

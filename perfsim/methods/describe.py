@@ -16,7 +16,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import Catalog
 from perfsim.errors import unknown_option
 from perfsim.methods import ALIASES, load_method, method_class, method_name, method_names
-from perfsim.methods.base import Method
+from perfsim.methods.base import FIDELITY_OPTIONS, Method
 from perfsim.methods.learning import LEARNING_FILE, read_evidence, same_update, summaries
 from perfsim.scenario import Scenario
 from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
@@ -40,8 +40,6 @@ _UPDATE = {
     True: "launched tensor by tensor once the host has waited for the exchanges",
     False: "launched ahead of the GPU; the host does not wait",
 }
-_FIDELITY = ("density", "rank", "values", "bits", "ratio")
-"""Options that say how much of a gradient is kept."""
 _LARGE = Gradient("large", (2**12, 2**12), 0.0, 0)
 """A matrix that no method leaves out as too small to compress."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -95,7 +93,7 @@ def fidelity(cls: type[Method]) -> str:
     """
     method = cls()
     kept = method.in_effect()
-    stated = [f"{name} {kept[name]:g}" for name in _FIDELITY if name in kept]
+    stated = [f"{name} {kept[name]:g}" for name in FIDELITY_OPTIONS if name in kept]
     quantises = cls.family in ("dense", "quantisation") and cls.holds_gathers
     if stated or not cls.lossy or not quantises:
         return ", ".join(stated)

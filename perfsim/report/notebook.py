@@ -61,7 +61,7 @@ from perfsim.report.planning import (
     tuned_verdict,
 )
 from perfsim.report.prediction_screen import asked_words
-from perfsim.report.terminal import PART_NAMES, interval_words, rate_words
+from perfsim.report.terminal import SHORT_PART_NAMES, interval_words, rate_words
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _counted(shown: int, count: int, what: str) -> str:
 @card_of.register
 def _(result: Prediction) -> Card:
     parts = {
-        PART_NAMES[part].partition(" (")[0]: (
+        SHORT_PART_NAMES[part]: (
             seconds / result.iteration_s,
             seconds,
             PART_STYLES[part][0],
@@ -255,7 +255,7 @@ def _(result: Comparison) -> Card:
         " .plot('scaling'), .verdict(), .notes, .to_pandas(), .to_dict()",
         ("rank", "method", "iteration", "90 % interval", "x S-SGD", "epochs, x S-SGD's"),
         [_compared(one, standings[one.scenario.method]) for one in shown],
-        warnings=_warned([*result.notes, *result.ranking.warnings()]),
+        warnings=_warned(result.notes),
     )
 
 

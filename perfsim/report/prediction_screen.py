@@ -11,11 +11,12 @@ from perfsim.conditions.words import condition_words, meeting_lines
 from perfsim.errors import spelled
 from perfsim.memory import UNFIT
 from perfsim.methods import method_class
+from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.note import briefs
 from perfsim.report.terminal import (
     LABEL_COLUMNS,
     PAGE_COLUMNS,
-    PART_NAMES,
+    SHORT_PART_NAMES,
     batch_words,
     cluster_words,
     coloured,
@@ -54,7 +55,7 @@ _TWICE_AS_GOOD = {"bandwidth": "twice as much", "latency": "half of it"}
 _USUAL_BUCKET = 25 * 2**20
 """DDP's bucket [bytes], which need not be said."""
 
-_FIDELITY = ("density", "rank", "values", "bits", "ratio", "interval")
+_ALWAYS_SAID = (*FIDELITY_OPTIONS, "interval")
 """Options that are said whatever they are: how much a method sends, and how often."""
 
 
@@ -148,7 +149,7 @@ def _question(scenario: ResolvedScenario) -> str:
     options = ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in scenario.options.items()
-        if name in _FIDELITY or value != usual.get(name, value)
+        if name in _ALWAYS_SAID or value != usual.get(name, value)
     )
     bucket = scenario.bucket_bytes
     limit = f" {bucket / 2**20:g} MiB" if bucket not in (None, _USUAL_BUCKET) else ""
@@ -239,14 +240,13 @@ def _memory(prediction: Prediction) -> str:
 
 def _breakdown(prediction: Prediction, columns: int) -> Iterator[str]:
     """Yield where the time goes, a part a line."""
-    names = {part: words.partition(" (")[0] for part, words in PART_NAMES.items()}
-    width = max(map(len, names.values()))
+    width = max(map(len, SHORT_PART_NAMES.values()))
     bar = max(columns - width - _NUMBER_COLUMNS, 0)
     for name, seconds in prediction.breakdown_s.items():
         share = seconds / prediction.iteration_s
         if share <= _ROUNDING:
             continue
-        line = f"{names[name]:{width}} {format_seconds(seconds, 3):>9}{share:7.1%}"
+        line = f"{SHORT_PART_NAMES[name]:{width}} {format_seconds(seconds, 3):>9}{share:7.1%}"
         yield f"{line}  {'#' * round(min(bar, _BAR_COLUMNS) * share)}".rstrip()
         if prediction.parallel:
             for words, of_it_s in _parallel_waits(prediction.parallel, name).items():

@@ -28,6 +28,7 @@ __all__ = [
     "MIN_COLUMNS",
     "PAGE_COLUMNS",
     "PART_NAMES",
+    "SHORT_PART_NAMES",
     "batch_words",
     "cluster_words",
     "coloured",
@@ -76,6 +77,9 @@ PART_NAMES = {
     "other": "other (host, input, waiting)",
 }
 """The parts of an iteration, as a reader knows them."""
+
+SHORT_PART_NAMES = {part: words.partition(" (")[0] for part, words in PART_NAMES.items()}
+"""The same without examples, for narrow columns."""
 
 _MAX_NAME = 40
 """Columns that a scenario's name may take."""
