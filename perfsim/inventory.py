@@ -65,6 +65,9 @@ class InventoryItem:
     SHOWN_COLUMNS: ClassVar[tuple[str, ...]] = ()
     """Keys that a person is shown in a table; none: all."""
 
+    BRIEF_COLUMNS: ClassVar[tuple[str, ...]] = ()
+    """Those of them that are shown where not everything was asked for; none: all."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {
@@ -73,10 +76,11 @@ class InventoryItem:
             if field.default is not None or getattr(self, field.name) is not None
         }
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self, *, brief: bool = False) -> dict[str, Any]:
         """Return the columns that a person is shown; JSON has all of them."""
         row = self.to_dict()
-        return {key: row[key] for key in self.SHOWN_COLUMNS} or row
+        keys = (self.BRIEF_COLUMNS if brief else ()) or self.SHOWN_COLUMNS
+        return {key: row[key] for key in keys} or row
 
 
 def _plain(value: Any) -> Any:
@@ -179,6 +183,7 @@ class GpuRow(InventoryItem):
         *("gpu", "architecture", "board", "memory", "memory bandwidth", "power", "title"),
         *("link", "derived", "measured kernels"),
     )
+    BRIEF_COLUMNS: ClassVar = ("gpu", "memory", "memory bandwidth", "power", "title")
 
     gpu: str
     title: str
@@ -227,6 +232,7 @@ class LinkRow(InventoryItem):
     """One link of a network: between its nodes or inside one."""
 
     JSON_KEYS: ClassVar = {"latency_1kb": "latency 1 KB"}
+    BRIEF_COLUMNS: ClassVar = ("network", "link", "rate", "title")
 
     network: str
     link: str
@@ -261,6 +267,8 @@ def _networks(catalog: Catalog) -> list[LinkRow]:
 @dataclass(frozen=True, slots=True)
 class NodeRow(InventoryItem):
     """One node type: its GPUs, what joins them, and its NICs."""
+
+    BRIEF_COLUMNS: ClassVar = ("node", "gpu", "title")
 
     node: str
     gpu: str
@@ -306,6 +314,8 @@ def _inside_words(node: NodeType) -> str:
 @dataclass(frozen=True, slots=True)
 class MethodRow(InventoryItem):
     """One method, and how wrong its predictions have been."""
+
+    BRIEF_COLUMNS: ClassVar = ("method", "what")
 
     method: str
     family: str
@@ -413,6 +423,7 @@ def _scenarios(catalog: Catalog) -> list[ScenarioRow]:
 class MeasurementRow(InventoryItem):
     """One measured value of a training run."""
 
+    BRIEF_COLUMNS: ClassVar = ("id", "model", "gpus", "metric", "value", "system")
     SHOWN_COLUMNS: ClassVar = (
         "id",
         "role",

@@ -56,6 +56,11 @@ _WORTH_SAYING = 1.01
 _MAX_NAMES = 8
 """Methods that a sentence names; JSON has all."""
 
+_MAX_NAMES_IN_BRIEF = 3
+"""Methods that a short sentence names."""
+
+_NOBODY = "but nobody published how many epochs"
+
 ReportMethod = Callable[[int, int, str], None]
 """Called before each prediction with how many are done, of how many, and the method's name."""
 
@@ -199,16 +204,10 @@ class Ranking:
 
     def _unknown(self) -> str:
         """Say whose iterations are shorter than the winner's, if nothing is known of them."""
-        first_s = self.predictions[self.winner].iteration_s
-        others = [
-            name
-            for name in self._as_fitting(self.by_iteration_only)
-            if not self.factor(name).short
-            and self.predictions[name].iteration_s * _WORTH_SAYING < first_s
-        ]
+        others = self._shorter_unknown()
         if not others:
             return ""
-        ahead = first_s / self.predictions[others[0]].iteration_s
+        ahead = self.predictions[self.winner].iteration_s / self.predictions[others[0]].iteration_s
         subject = others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} more"
         return (
             f"{subject} {'has' if len(others) == 1 else 'have'} shorter iterations but no published"
@@ -216,39 +215,95 @@ class Ranking:
             f" {ahead:.3g} times S-SGD's epochs."
         )
 
+    def _shorter_unknown(self) -> list[str]:
+        """Return the methods with shorter iterations whose epochs nobody published."""
+        first_s = self.predictions[self.winner].iteration_s
+        return [
+            name
+            for name in self._as_fitting(self.by_iteration_only)
+            if not self.factor(name).short
+            and self.predictions[name].iteration_s * _WORTH_SAYING < first_s
+        ]
+
     def _first(self) -> str:
         """Say who is first, how far ahead of the next, and how sure that is."""
         names = self._rivals()
         count = len(self.refused)
         left = f" {count} method{'s are' if count > 1 else ' is'} left out." if count else ""
+        if (only := self._without_rival()) is not None:
+            alone = len(self.predictions) > 1 and len(names) == 1
+            return f"{only}{left if alone else ''}"
         fit = len(names) < len(self.ranked)
+        close = [name for name in self.undecided() if name in names]
+        first = self._title()
+        if first.startswith("first"):
+            which = "that fit into memory and whose" if fit else "whose"
+            first = f"{first} among the {len(names)} {which} learning is known"
+        elif first == "fastest" and fit:
+            first = f"{first} among the {len(names)} that fit into memory"
+        return f"{self.winner} is {first}, {self._lead()}. {self._certainty(close)}{left}"
+
+    def brief(self) -> list[str]:
+        """Say in at most two short sentences who is first, and what else may change a decision."""
+        second = self._memory() or self._unknown_in_brief() or self._same()
+        return [self._first_in_brief(), *([second] if second else [])]
+
+    def _first_in_brief(self) -> str:
+        """Say who is first and how sure that is, in one sentence."""
+        if (only := self._without_rival()) is not None:
+            return only
+        names = self._rivals()
+        close = [name for name in self.undecided() if name in names]
+        if close:
+            return (
+                f"Too close to call: {self.winner} is {self._title()}, but"
+                f" {few(close, _MAX_NAMES_IN_BRIEF)} may be as fast."
+            )
+        lead = self._lead()
+        return f"{self.winner} is {self._title()}, {lead}: more than such predictions err."
+
+    def _unknown_in_brief(self) -> str:
+        """Say who has shorter iterations than the winner, if nothing is known of their epochs."""
+        others = self._shorter_unknown()
+        if not others:
+            return ""
+        if len(others) == 1:
+            return f"{others[0]} has shorter iterations, {_NOBODY} it needs here."
+        more = len(others) - 1
+        return f"{others[0]} and {more} more have shorter iterations, {_NOBODY} they need here."
+
+    def _without_rival(self) -> str | None:
+        """Say that one method is the only one, or that all take the same time; None otherwise."""
+        names = self._rivals()
         if len(self.predictions) == 1:
             return f"{self.winner} is the only method that applies."
         if len(names) == 1:
-            return (
-                f"{self.winner} is the only method"
-                f"{' that fits into memory and' if fit else ''} whose learning is known for this"
-                f" model.{left}"
-            )
-        first_s = self.accuracy_s(self.winner)
-        if self.accuracy_s(names[-1]) / first_s - 1.0 <= _SAME_TIME:
+            fit = " that fits into memory and" if len(self.ranked) > 1 else ""
+            return f"{self.winner} is the only method{fit} whose learning is known for this model."
+        if self.accuracy_s(names[-1]) / self.accuracy_s(self.winner) - 1.0 <= _SAME_TIME:
             others = names[1] if len(names) == 2 else f"{len(names) - 1} others"
             return f"No difference: {self.winner} and {others} take the same time."
-        margin = self.accuracy_s(names[1]) / first_s - 1.0
-        close = [name for name in self.undecided() if name in names]
-        lead = (
-            f"{margin:.1%} ahead of {names[1]}" if margin > _SAME_TIME else f"level with {names[1]}"
-        )
+        return None
+
+    def _lead(self) -> str:
+        """Say how far the winner is ahead of the next."""
+        names = self._rivals()
+        margin = self.accuracy_s(names[1]) / self.accuracy_s(self.winner) - 1.0
         if margin >= 1.0:
-            lead = f"{1.0 + margin:.3g} times as soon as {names[1]}"
+            return f"{1.0 + margin:.3g} times as soon as {names[1]}"
+        if margin > _SAME_TIME:
+            return f"{margin:.1%} ahead of {names[1]}"
+        return f"level with {names[1]}"
+
+    def _title(self) -> str:
+        """Say what the winner is: first at the same accuracy, or fastest."""
         if not self.factor(self.winner).known:
-            first = "fastest by iteration time (nothing is known of its learning)"
-        elif self.by_iteration_only or any(self.factor(name).middle != 1.0 for name in names):
-            which = "that fit into memory and whose" if fit else "whose"
-            first = f"first at the same accuracy among the {len(names)} {which} learning is known"
-        else:
-            first = f"fastest{f' among the {len(names)} that fit into memory' if fit else ''}"
-        return f"{self.winner} is {first}, {lead}. {self._certainty(close)}{left}"
+            return "fastest by iteration time (nothing is known of its learning)"
+        if self.by_iteration_only or any(
+            self.factor(name).middle != 1.0 for name in self._rivals()
+        ):
+            return "first at the same accuracy"
+        return "fastest"
 
     def _rivals(self) -> list[str]:
         """Return the ranked methods; if the winner fits into memory, those that do."""
@@ -420,7 +475,7 @@ def _fits(prediction: Prediction, catalog: Catalog) -> bool:
     return sum(prediction.memory_bytes.values()) <= usable_bytes(memory)
 
 
-def few(names: Sequence[str]) -> str:
+def few(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """Name some methods, and count the others.
 
     Examples
@@ -428,8 +483,8 @@ def few(names: Sequence[str]) -> str:
     >>> few(["a", "b"]), few([str(number) for number in range(10)])
     ('a, b', '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
     """
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def median_errors(catalog: Catalog) -> dict[str, float]:

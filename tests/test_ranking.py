@@ -13,7 +13,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.methods.describe import for_method
 from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
-from perfsim.report.planning import print_ranking
+from perfsim.report.comparison_screen import print_ranking
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.time_to_accuracy import EpochsFactor
 
@@ -197,6 +197,10 @@ def test_who_is_left_out_is_said_with_the_reason(capsys: pytest.CaptureFixture[s
     ranking = replace(ranked(), refused={"a": "needs x", "b": "takes y", "c": "needs x"})
     assert ranking.left_out() == {"needs x": ["a", "c"], "takes y": ["b"]}
     print_ranking(ranking)
+    brief = capsys.readouterr().out
+    assert brief.startswith(ranking.brief()[0][:60]) and "left out        3 methods" in brief
+    assert len(brief.splitlines()) <= 30 and max(map(len, brief.splitlines())) <= 80
+    print_ranking(ranking, verbose=True)
     shown = capsys.readouterr().out
     assert shown.startswith("Ranked by time to the same accuracy")
     every = len(ranking.predictions) + 3

@@ -123,7 +123,7 @@ def compare_command(
     _write(outputs, comparison, session)
 
     def show() -> None:
-        from perfsim.report.planning import print_comparison
+        from perfsim.report.comparison_screen import print_comparison
 
         print_comparison(comparison, verbose=verbose)
 

@@ -129,9 +129,9 @@ def _show(
     from perfsim.report.terminal import print_lines
 
     if ranking is not None:
-        from perfsim.report.planning import print_ranking
+        from perfsim.report.comparison_screen import print_ranking
 
-        print_ranking(ranking)
+        print_ranking(ranking, verbose=verbose)
     print_prediction(prediction, verbose=verbose)
     if timeline:
         from perfsim.report.timeline import text_timeline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfsim.cli.completion import complete_shown_name
-from perfsim.cli.flags import JsonFlag, ProfilesFlag
+from perfsim.cli.flags import JsonFlag, ProfilesFlag, VerboseFlag
 from perfsim.errors import RequestError
 from perfsim.inventory import (
     DESCRIBED_KINDS,
@@ -39,6 +39,7 @@ def list_command(
     ],
     profiles: ProfilesFlag = None,
     json: JsonFlag = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """List what perfsim knows of one kind, with where it comes from."""
     from perfsim.data.catalog import Catalog
@@ -54,9 +55,13 @@ def list_command(
 
         print_scenarios([row for row in rows if isinstance(row, ScenarioRow)])
     else:
-        from perfsim.report.terminal import print_table
+        from perfsim.report.terminal import print_next, print_table
 
-        print_table([row.shown() for row in rows])
+        print_table([row.shown(brief=not verbose) for row in rows])
+        if not verbose and rows and rows[0].BRIEF_COLUMNS:
+            one = "net" if kind == "networks" else kind.removesuffix("s")
+            shown = f"; perfsim show {one} NAME: all of one" if one in DESCRIBED_KINDS else ""
+            print_next(f"more columns{shown}")
 
 
 def show_command(

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from perfsim.cli.flags import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag
+from perfsim.cli.flags import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag, VerboseFlag
 from perfsim.cli.help import OVERVIEW, examples
 from perfsim.cli.output import print_answer
 
@@ -72,6 +72,7 @@ def validate_cases(
     out: OutFlag = None,
     html: HtmlFlag = None,
     json: JsonFlag = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Predict what others measured of whole training runs, in three ways, and show the errors."""
     if context.invoked_subcommand is not None:
@@ -98,7 +99,7 @@ def validate_cases(
     def show() -> None:
         from perfsim.report.validation import print_measurements
 
-        print_measurements(report, worse, collected)
+        print_measurements(report, worse, collected, verbose=verbose)
 
     if html is not None:
         from perfsim.data.files import write_text
@@ -134,6 +135,7 @@ def validate_collectives(
     profiles: ProfilesFlag = None,
     out: OutFlag = None,
     json: JsonFlag = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Predict measured collectives from the rest of what was measured, and show the errors."""
     from perfsim.data.catalog import Catalog
@@ -152,7 +154,7 @@ def validate_collectives(
     def show() -> None:
         from perfsim.report.validation import print_nccl
 
-        print_nccl(report)
+        print_nccl(report, verbose=verbose)
 
     print_answer(report.to_dict(), out, json, show)
     if report.misses():
@@ -163,7 +165,10 @@ def validate_collectives(
     "claims", short_help=OVERVIEW["validate claims"], epilog=examples("validate claims")
 )
 def validate_headlines(
-    profiles: ProfilesFlag = None, out: OutFlag = None, json: JsonFlag = False
+    profiles: ProfilesFlag = None,
+    out: OutFlag = None,
+    json: JsonFlag = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Show papers' headline claims beside what is predicted in the papers' own settings."""
     from perfsim.session import Session
@@ -174,7 +179,7 @@ def validate_headlines(
     def show() -> None:
         from perfsim.report.validation import print_claims
 
-        print_claims(results)
+        print_claims(results, verbose=verbose)
 
     claims = [result.to_dict() for result in results]
     print_answer({"schema": "perfsim/claims/1", "claims": claims}, out, json, show)

@@ -350,6 +350,15 @@ class Comparison(Displayed):
             lines.append(f"{text}: {few(close)}." if close else f"{text}.")
         return [*lines, *self._era_verdict(), *self._own_verdict()]
 
+    def brief(self) -> list[str]:
+        """Say in two short sentences who is first, and what else may change a decision.
+
+        That is how the method does that the scenario states, if it states one that is not first.
+        """
+        first, *others = self.ranking.brief()
+        own = self._own_verdict() if self.own != self.ranking.winner else []
+        return [first, *(own or others)]
+
     def _era_verdict(self) -> list[str]:
         """Say which method would win in other software eras, where it is another one."""
         eras: dict[str, list[str]] = {}

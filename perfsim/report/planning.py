@@ -1,4 +1,4 @@
-"""Print plans, comparisons, explanations, rankings, sweeps and tunings in a terminal."""
+"""Print plans, explanations, sweeps and tunings in a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from textwrap import wrap
 
 from perfsim.conditions.words import condition_words
 from perfsim.memory import OuterState
-from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice, Target
-from perfsim.planning.compare import BY_ACCURACY, Comparison, Standing
 from perfsim.planning.exchange_interval import (
     ExchangeCost,
     IntervalBreakEven,
@@ -30,14 +28,10 @@ from perfsim.planning.explain import (
 )
 from perfsim.planning.sweep import SweepResult, SweepTable, most_of, shortest_of
 from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning, value_words
-from perfsim.prediction import Prediction
-from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.parallelism import print_parallelism
 from perfsim.report.prediction_screen import question
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
-    batch_words,
-    cluster_words,
     interval_words,
     outer_state_words,
     print_lines,
@@ -45,7 +39,6 @@ from perfsim.report.terminal import (
     print_table,
     rate_words,
 )
-from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -57,10 +50,8 @@ __all__ = [
     "exchange_summary",
     "exchange_words",
     "explanation_verdict",
-    "print_comparison",
     "print_explanation",
     "print_plan",
-    "print_ranking",
     "print_sweep",
     "print_tuning",
     "sweep_cells",
@@ -103,17 +94,9 @@ _MAX_ROWS = 60
 _WHOLE = 1e4
 """What is spent is written in whole numbers from here on."""
 _BAR_COLUMNS = 30
+_MAX_BRIEF_LINES = 8
 _MAX_CURVE_LINES = 18
 """Values of a tuned curve that are printed; the JSON has all."""
-
-_KERNEL_PARTS = ("compression", "second_order")
-_EXPOSED_PARTS = ("communication_exposed",)
-"""The parts of an iteration that a comparison adds up to kernels and waiting."""
-
-_COMPARISON_HEAD = (
-    f"{'#':>2} {'method':15}{'sends':6} {'time':>8} {'90 % interval':>17} {'speed':>5}"
-    f" {'epochs':>6} {'acc':>5} {'kern':>4} {'wait':>4}"
-)
 
 IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
@@ -208,91 +191,6 @@ def _spent(value: float) -> str:
 def _choice_words(choice: ParetoChoice, unit: str) -> str:
     text = f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
     return text if choice.learning.known else f"{text} (its epochs are not known)"
-
-
-def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
-    """Print the question, who is first, all methods with what their time goes to, and notes."""
-    first = comparison.rows[0].scenario
-    overlap = "overlap" if first.overlap else "no overlap"
-    conditions = condition_words(first)
-    print_lines(
-        [
-            f"{first.model}, {cluster_words(first)}",
-            f"{batch_words(first)}, {first.precision}, {overlap}, all-reduce {first.algorithm}",
-            *([f"conditions: {conditions}"] if conditions else []),
-            "S-SGD with DDP's buckets and overlap takes"
-            f" {format_seconds(comparison.baseline.iteration_s)}",
-            "",
-            *comparison.verdict(),
-            CAVEAT,
-            "",
-        ],
-        most=PAGE_COLUMNS,
-    )
-    print(_COMPARISON_HEAD)
-    standings = {one.method: one for one in comparison.standings()}
-    last_ranked = True
-    for one in comparison.rows:
-        standing = standings[one.scenario.method]
-        if comparison.sort == BY_ACCURACY and standing.rank is None and last_ranked:
-            print("   iteration time only: no published result here says how many epochs")
-        last_ranked = standing.rank is not None
-        print(_comparison_line(one, standing, comparison.ranking))
-    print()
-    print_lines(
-        [
-            "* learns differently from ssgd."
-            + (" ! does not fit into memory." if comparison.ranking.unfit else "")
-            + " sends: density, rank or bits. speed: an iteration is"
-            " so many times as fast as S-SGD's. epochs: that the method needs, as a multiple of"
-            " S-SGD's; + where some published results fell short of its quality, short where half"
-            " or more did, ? where there are none. acc: so many times sooner than S-SGD at"
-            " its accuracy; ~ may be as soon as the first. kern, wait: % of the iteration in the"
-            " method's kernels (compression, second order) and in exposed communication.",
-            comparison.rule,
-        ],
-        most=PAGE_COLUMNS,
-    )
-    _print_left_out(comparison.ranking, PAGE_COLUMNS)
-    print_notes(comparison.notes, verbose=verbose)
-
-
-def _comparison_line(prediction: Prediction, standing: Standing, ranking: Ranking) -> str:
-    name = standing.method + ("" if standing.learns_as_ssgd else "*")
-    memory = "!" if standing.method in ranking.unfit else " "
-    epochs = ranking.factor(standing.method)
-    sooner = "-"
-    if standing.accuracy_speedup_ratio is not None:
-        mark = "~" if standing.may_be_fastest and standing.rank != 1 else ""
-        sooner = mark + _times(standing.accuracy_speedup_ratio)
-    low, high = prediction.iteration_s_interval
-    shares = [
-        sum(prediction.breakdown_s[part] for part in parts) / prediction.iteration_s
-        for parts in (_KERNEL_PARTS, _EXPOSED_PARTS)
-    ]
-    kern, wait = (f"{100 * share:.0f}" for share in shares)
-    short = "+" if epochs.known and epochs.short else ""
-    return (
-        f"{standing.rank or '':>2}{memory}{name:15}{standing.compression:6}"
-        f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17}"
-        f" {_times(prediction.speedup):>5} {epochs.words + short:>6} {sooner:>5}"
-        f" {kern:>4} {wait:>4}"
-    ).rstrip()
-
-
-def _times(ratio: float) -> str:
-    """Write how many times as fast, in four places at most."""
-    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
-
-
-def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
-    """Print which methods are left out, by reason."""
-    if not ranking.refused:
-        return
-    every = len(ranking.refused) + len(ranking.predictions)
-    print(f"\nleft out, {len(ranking.refused)} of {every}:")
-    lines = [f"{', '.join(names)}: {why}" for why, names in ranking.left_out().items()]
-    print_lines(lines, "  ", "    ", **({} if most is None else {"most": most}))
 
 
 def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
@@ -623,41 +521,6 @@ def _bits(bytes_per_s: float) -> str:
     return f"{bits / factor:.4g} {unit}"
 
 
-def print_ranking(ranking: Ranking) -> None:
-    """Print the caveat, who is first, all methods in order, warnings, and who is left out."""
-    print_lines([CAVEAT, ranking.verdict(), *ranking.kept_words(), ""])
-    print_table(
-        [
-            {
-                "method": name,
-                "iteration": format_seconds(one.iteration_s),
-                "90 % interval": " to ".join(map(format_seconds, one.iteration_s_interval)),
-                "times as fast as ssgd": f"{one.speedup:.2f}",
-                "epochs": ranking.factor(name).words,
-                "to its accuracy": _times(one.baseline_s / ranking.accuracy_s(name))
-                if ranking.factor(name).known
-                else "-",
-                "fusion": _fusion(one.scenario),
-                "sent by each GPU": format_bytes(one.communication["bytes_per_gpu"]),
-                "learns as ssgd": "no" if method_class(name).lossy else "yes",
-                **({"fits": "no" if name in ranking.unfit else "yes"} if ranking.unfit else {}),
-                "needs": method_class(name).needs or "-",
-            }
-            for name, one in ranking.predictions.items()
-        ],
-        wide=True,
-    )
-    if warnings := ranking.warnings():
-        print_lines(["", *warnings])
-    _print_left_out(ranking)
-    print(f"\nThe prediction of {ranking.winner}:\n")
-
-
-def _fusion(scenario: ResolvedScenario) -> str:
-    size = f" {scenario.bucket_bytes / 2**20:g} MiB" if scenario.bucket_bytes else ""
-    return f"{scenario.fusion}{size}"
-
-
 def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     """Print rows as a person reads them, and which is fastest; only that where not ``rows``.
 
@@ -678,14 +541,15 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     if len(reasons) > _MAX_REASONS:
         print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
     done = [result for result in results if not result.reason]
-    large = sum(not result.fits for result in done)
+    large, missing = sum(not result.fits for result in done), len(results) - len(done)
+    without = f", {missing:,} of them without a prediction" if missing else ""
     fastest, most = shortest_of(done), most_of(done)
     assert fastest is not None and most is not None
     unfit = f"! {_rows(large)} of a model that does not fit into the GPU's memory"
     print_lines(
         [
             "",
-            f"{_rows(len(results))}, {len(results) - len(done):,} of them without a prediction.",
+            f"{_rows(len(results))}{without}.",
             *([f"{unfit}{', left out below' if large < len(done) else ''}."] if large else []),
             f"Shortest iteration: {format_seconds(fastest.iteration_s)} with {fastest.words}.",
             f"Most samples a second: {rate_words(most.samples_per_s)} with {most.words}.",
@@ -736,14 +600,14 @@ def print_tuning(tuning: Tuning, command: str = "", *, verbose: bool = False) ->
     )
     for one in tuning.tuned:
         print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE_COLUMNS)
-        print_lines(tuned_verdict(one), "  ", "  ", PAGE_COLUMNS)
-        for line in _interval_table(one) if one.intervals else _curve(one):
+        print_lines(tuned_verdict(one, brief=not verbose), "  ", "  ", PAGE_COLUMNS)
+        for line in _interval_table(one) if one.intervals else _curve(one, brief=not verbose):
             print(line)
-    print_notes(tuning.notes, verbose=verbose)
+    print_notes(tuning.notes, verbose=verbose, more="all values, and why")
 
 
-def tuned_verdict(tuned: TunedValue) -> list[str]:
-    """Say which value of one thing to take, and why."""
+def tuned_verdict(tuned: TunedValue, *, brief: bool = False) -> list[str]:
+    """Say which value of one thing to take, and why; the first and the last word if ``brief``."""
     name = TUNABLE_NAMES[tuned.tunable.name]
     asked = f"asked: {value_words(tuned, tuned.asked)}, {format_seconds(tuned.asked_s)}"
     if tuned.idle:
@@ -753,31 +617,37 @@ def tuned_verdict(tuned: TunedValue) -> list[str]:
     result = [
         f"Fastest: {value_words(tuned, tuned.fastest)}, {format_seconds(tuned.fastest_s)}; {asked}."
     ]
+    if tuned.at_end:
+        result[0] += " It is the end of the range that was searched."
+    if brief:
+        return [result[0], _advice(tuned, name)]
     for value, seconds in tuned.faster_elsewhere[:1]:
         result.append(
             f"{value_words(tuned, value)} would take {format_seconds(seconds)}; it needs"
             f" {tuned.needs[str(value)]}."
         )
-    if tuned.at_end:
-        result[0] += " It is the end of the range that was searched."
     if tuned.tunable.why:
         result.append(tuned.tunable.why)
     if tuned.flat:
         result.append(f"Flat optimum: {_range(tuned)} within 1 % of the fastest.")
-    best = f"{value_words(tuned, tuned.advised)}, {format_seconds(tuned.advised_s)}"
-    if tuned.tunable.gentle:
-        side = "Highest" if tuned.tunable.gentle == "high" else "Shortest"
-        result.append(f"{side} {name} within 1 % of the fastest: {best}.")
-    elif tuned.gain < FLAT_SHARE:
-        result.append("Keep what was asked: no value saves 1 %.")
-    else:
-        result.append(f"Take {best}: {tuned.gain:.1%} less time than as asked.")
+    result.append(_advice(tuned, name))
     for policy, time_s in tuned.other_fusion.items():
         result.append(
             f"For comparison, `fusion` {policy} ({FUSION_WORDS[policy]}) takes"
             f" {format_seconds(time_s)}."
         )
     return result
+
+
+def _advice(tuned: TunedValue, name: str) -> str:
+    """Say which value to take."""
+    best = f"{value_words(tuned, tuned.advised)}, {format_seconds(tuned.advised_s)}"
+    if tuned.tunable.gentle:
+        side = "Highest" if tuned.tunable.gentle == "high" else "Shortest"
+        return f"{side} {name} within 1 % of the fastest: {best}."
+    if tuned.gain < FLAT_SHARE:
+        return "Keep what was asked: no value saves 1 %."
+    return f"Take {best}: {tuned.gain:.1%} less time than as asked."
 
 
 def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]:
@@ -841,15 +711,21 @@ def _range(tuned: TunedValue) -> str:
     return f"all values tried from {low} to {high} are"
 
 
-def _curve(tuned: TunedValue) -> Iterator[str]:
-    """Yield value, iteration and a bar; * marks what is within 1 % of the fastest."""
+def _curve(tuned: TunedValue, *, brief: bool) -> Iterator[str]:
+    """Yield value, iteration and a bar; * marks what is within 1 % of the fastest.
+
+    ``brief``: only some values that need nothing else.
+    """
     if tuned.idle:
         return
-    width = max(len(value_words(tuned, value)) for value, _ in tuned.curve)
-    width = max(width, *map(len, tuned.refused), 5) if tuned.refused else max(width, 5)
+    shown = _thinned(tuned, _MAX_BRIEF_LINES if brief else _MAX_CURVE_LINES)
+    if brief:
+        shown = [(value, seconds) for value, seconds in shown if str(value) not in tuned.needs]
+    refused = {} if brief else tuned.refused
+    width = max(5, *(len(value_words(tuned, value)) for value, _ in shown), *map(len, refused))
     yield f"  {'value':>{width}}{'iteration':>13} * within 1 %"
-    longest_s = max(seconds for _, seconds in tuned.curve)
-    for value, seconds in _thinned(tuned):
+    longest_s = max(seconds for _, seconds in shown)
+    for value, seconds in shown:
         mark = "*" if value in tuned.as_good else " "
         line = f"  {value_words(tuned, value):>{width}}{format_seconds(seconds):>13} {mark} "
         line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
@@ -862,18 +738,18 @@ def _curve(tuned: TunedValue) -> Iterator[str]:
                 initial_indent=" " * (width + 18),
                 subsequent_indent=" " * (width + 20),
             )
-    for name, why in tuned.refused.items():
+    for name, why in refused.items():
         lead = f"  {name:>{width}}{'-':>13}   "
         yield from wrap(why, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-def _thinned(tuned: TunedValue) -> list[tuple[TunableValue, float]]:
+def _thinned(tuned: TunedValue, most: int) -> list[tuple[TunableValue, float]]:
     """Return values that show the curve: its ends, those that matter, others evenly apart."""
-    if tuned.low is None or len(tuned.curve) <= _MAX_CURVE_LINES:
+    if tuned.low is None or len(tuned.curve) <= most:
         return tuned.curve
     wanted = {tuned.fastest, tuned.advised, tuned.asked, tuned.curve[0][0], tuned.curve[-1][0]}
     logs = [log(float(value)) for value, _ in tuned.curve]
-    apart = (logs[-1] - logs[0]) / _MAX_CURVE_LINES
+    apart = (logs[-1] - logs[0]) / most
     held = [at for at, (value, _) in enumerate(tuned.curve) if value in wanted]
     for at, log_value in enumerate(logs):
         if all(abs(log_value - logs[other]) >= apart for other in held):

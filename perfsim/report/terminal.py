@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
 
 __all__ = [
+    "ALL_COLUMNS",
     "LABEL_COLUMNS",
     "MIN_COLUMNS",
     "PAGE_COLUMNS",
@@ -41,6 +42,7 @@ __all__ = [
     "print_description",
     "print_lines",
     "print_method",
+    "print_next",
     "print_notes",
     "print_scenario",
     "print_scenarios",
@@ -63,8 +65,8 @@ _PIPE_COLUMNS = 110
 MIN_COLUMNS = 40
 """A narrower terminal is written to as if it had this many columns."""
 
-_WIDE = 10_000
-"""Columns of a table whose rows are not folded."""
+ALL_COLUMNS = 10_000
+"""Columns of what is not folded."""
 
 
 PART_NAMES = {
@@ -127,8 +129,11 @@ def page_columns() -> int:
     return max(MIN_COLUMNS, min(columns, PAGE_COLUMNS))
 
 
-def print_notes(notes: Sequence[str], *, verbose: bool) -> None:
-    """Print the first warnings among notes, and assumptions, in brief; if asked, all in full."""
+def print_notes(notes: Sequence[str], *, verbose: bool, more: str = "") -> None:
+    """Print the first warnings among notes, and assumptions, in brief; if asked, all in full.
+
+    ``more``: what ``-v`` shows besides notes and warnings.
+    """
     if verbose:
         print_lines(["", "Notes"], most=PAGE_COLUMNS)
         print_lines(notes, "  - ", "    ", PAGE_COLUMNS)
@@ -137,15 +142,23 @@ def print_notes(notes: Sequence[str], *, verbose: bool) -> None:
     columns, taken = page_columns(), ", ".join(briefs(notes, "assumption"))
     warnings = briefs(notes, "warning")
     left = len(warnings) - _MAX_WARNINGS
-    more = f"{left} more warning{'s' * (left > 1)}, " if left > 0 else ""
+    rest = [more] if more else []
+    rest += [f"{left} more warning{'s' * (left > 1)}"] if left > 0 else []
     first = (labelled("warning", text, columns) for text in warnings[:_MAX_WARNINGS])
     lines = [
         *(line for entry in first for line in entry),
         *(labelled("assumed", taken, columns) if taken else ()),
-        *labelled("next", f"-v: {more}{len(notes)} notes", columns),
+        *labelled("next", f"-v: {', '.join([*rest, f'{len(notes)} notes'])}", columns),
     ]
     for line in lines:
         print(coloured(spelled(line)))
+
+
+def print_next(more: str) -> None:
+    """Print what ``-v`` shows besides."""
+    print()
+    for line in labelled("next", f"-v: {more}", page_columns()):
+        print(line)
 
 
 def labelled(label: str, words: str, columns: int) -> Iterator[str]:
@@ -385,7 +398,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Non
     Where the output is no terminal, lines have at most 80 columns; with ``wide`` each row is one
     line there, however long.
     """
-    width = _WIDE if wide else PAGE_COLUMNS
+    width = ALL_COLUMNS if wide else PAGE_COLUMNS
     if sys.stdout.isatty():
         width = max(MIN_COLUMNS, get_terminal_size().columns)
     for line in table_lines(rows, width) if rows else ["none"]:
@@ -418,7 +431,7 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         marks = {text: f"[{number}]" for number, text in enumerate(long, 1)}
         columns[name] = [marks.get(text, text) for text in columns[name]]
     beside, below = _layout(columns, width)
-    if width >= _WIDE:  # heads on one line too
+    if width >= ALL_COLUMNS:  # heads on one line too
         beside = {name: max(map(len, (name, *columns[name]))) for name in columns}
     widths, gap = list(beside.values()), " " * (_gap(beside, width) or 1)
     yield from _cells([name.replace("_", " ") for name in beside], widths, gap)

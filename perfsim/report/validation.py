@@ -10,7 +10,15 @@ from typing import NamedTuple
 from perfsim.errors import spelled
 from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
-from perfsim.report.terminal import print_table
+from perfsim.report.terminal import (
+    ALL_COLUMNS,
+    PAGE_COLUMNS,
+    labelled,
+    page_columns,
+    print_lines,
+    print_next,
+    print_table,
+)
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
 from perfsim.validate.claims import ClaimNotAsked, ClaimResult
@@ -38,8 +46,14 @@ __all__ = [
 _MAX_REASONS = 15
 """Reasons for missing predictions that are printed."""
 
-_MAX_REASON = 90
+_MAX_BRIEF_REASONS = 3
+"""The same where not everything was asked for."""
+
+_MAX_REASON = 72
 """Columns of a reason."""
+
+_BRIEF_GROUPS = "communication"
+"""The groups that are printed where not everything was asked for."""
 
 _MAX_FALLS = 12
 """Falls of measured curves that are printed."""
@@ -95,13 +109,22 @@ def _not_asked_row(claim: ClaimNotAsked) -> dict[str, str]:
     }
 
 
-def print_claims(results: Sequence[ClaimResult | ClaimNotAsked]) -> None:
-    """Print a row for each claim, then its setting, its software and our figure for every setting.
+def print_claims(results: Sequence[ClaimResult | ClaimNotAsked], *, verbose: bool = False) -> None:
+    """Print where each claim lands, our figure and the paper's.
 
-    Of a claim that is asked of many settings, only the figures that miss the paper's are printed.
+    ``verbose``: also its setting, its software and our figure for every setting; of a claim that is
+    asked of many settings, only the figures that miss the paper's.
     """
     print("No kernel, profile, network or interval is fitted to a claim")
     rows = claim_rows(results)
+    if not verbose:
+        print()
+        for row in rows:
+            words = f"{row['claim']}: {row['perfsim']} (paper: {row['paper']})"
+            for line in labelled(row["lands"], words, page_columns()):
+                print(line)
+        print_next("settings, software and reasons of each")
+        return
     columns = ("claim", "paper", "perfsim", "lands", "settings")
     print_table([{column: row[column] for column in columns} for row in rows], wide=True)
     for row, result in zip(rows, results, strict=True):
@@ -129,15 +152,23 @@ def _own(result: ClaimResult) -> str:
 
 
 def print_measurements(
-    report: MeasurementsReport, worse: Sequence[str] = (), collected: Sequence[WayErrors] = ()
+    report: MeasurementsReport,
+    worse: Sequence[str] = (),
+    collected: Sequence[WayErrors] = (),
+    *,
+    verbose: bool = False,
 ) -> None:
-    """Print the errors by way of asking and by group, and why cases are not predicted.
+    """Print the errors by way of asking and, where it matters, by group.
 
     Parameters
     ----------
     worse : which groups are worse than the stored record
     collected : the stored errors of all collected rows, more than ship
+    verbose : print all groups and figures, and why cases are not predicted
     """
+    if not verbose:
+        _print_brief(report, worse, collected)
+        return
     cases = len({row.case.id for row in report.rows})
     print(
         f"{cases} measured values predicted; errors are those of the time:"
@@ -172,33 +203,93 @@ def print_measurements(
         print("\nworse than the stored record")
         for sentence in worse:
             print(f"  {sentence}")
-    _print_left(report)
+    _print_left(report, _MAX_REASONS)
+    _print_bad(report)
+    _print_notices(report)
+
+
+def _print_notices(report: MeasurementsReport) -> None:
+    """Print what the licences of the rows ask to be said."""
     if report.notices:
         print()
     for notice in report.notices:
         print(notice)
 
 
-def _print_left(report: MeasurementsReport) -> None:
-    """Print what is missing to predict cases, why others are left out, and bad rows."""
-    ways = Counter(way for _, way in report.not_asked)
-    if ways:
-        print(f"\nnot asked, since {LEFT_OUT}")
-        for way, rows in ways.items():
-            print(f"  {rows:4} {way}")
-    missing = report.missing()
-    if missing:
-        print(f"\n{sum(rows for _, rows in missing)} values wait for what perfsim lacks")
-        for what, rows in missing:
-            print(f"  {rows:4} {what}")
-    reasons = report.reasons()
-    if reasons:
-        print(f"\n{sum(rows for _, rows in reasons)} values not predicted")
-        for reason, rows in reasons[:_MAX_REASONS]:
+def _print_brief(
+    report: MeasurementsReport, worse: Sequence[str], collected: Sequence[WayErrors]
+) -> None:
+    """Print the errors by way of asking and by what communication matters, and what is counted."""
+    cases = len({row.case.id for row in report.rows})
+    print_lines(
+        [
+            f"{cases} measured values predicted; errors are those of the time."
+            " blind: by names alone; rated: given the source's time on one GPU or node;"
+            " calibrated: given the cluster's own measurements. inside: the share of rows within"
+            " their 90 % interval.",
+            "",
+        ],
+        rest="",
+        most=PAGE_COLUMNS,
+    )
+    print_table([_brief_line("all", found[0]) for found in report.ways().values()])
+    if collected:
+        print("\nall collected rows, as last stored (the licences of some do not let them ship)")
+        print_table([_brief_line("all", found[0]) for found in collected])
+    tables = report.group_tables()
+    if tables.get(_BRIEF_GROUPS):
+        print()
+        print_table([_brief_line(_short_group(one.name), one) for one in tables[_BRIEF_GROUPS]])
+    if report.missed:
+        print(f"\n{len(report.missed)} targets missed (no error: what was aimed at, limits.csv)")
+    if worse:
+        print_lines(["", "worse than the stored record", *worse], most=PAGE_COLUMNS)
+    _print_left(report, _MAX_BRIEF_REASONS)
+    _print_bad(report)
+    _print_notices(report)
+    others = [f"by {by}" for by, table in tables.items() if table and by != _BRIEF_GROUPS]
+    print_next(", ".join([*others, "reasons"]))
+
+
+def _brief_line(name: str, errors: GroupErrors) -> dict[str, str]:
+    """Return the line of a group in seven columns."""
+    return {
+        "group": name,
+        "way": str(errors.way),
+        "rows": str(errors.score.count),
+        "median": _percent(errors.score.median),
+        "p90": _percent(errors.score.p90),
+        "bias": _percent(errors.bias),
+        "inside": _percent(errors.coverage),
+    }
+
+
+def _short_group(name: str) -> str:
+    return f"communication {name.partition(' (')[0]}"
+
+
+def _print_left(report: MeasurementsReport, most: int) -> None:
+    """Print what is missing to predict cases, and why others are left out, ``most`` lines each."""
+    waiting, not_predicted = report.missing(), report.reasons()
+    not_asked = Counter(str(way) for _, way in report.not_asked).most_common()
+    lists = {
+        f"not asked, since {LEFT_OUT}": not_asked,
+        f"{sum(rows for _, rows in waiting)} values wait for what perfsim lacks": waiting,
+        f"{sum(rows for _, rows in not_predicted)} values not predicted": not_predicted,
+    }
+    for title, reasons in lists.items():
+        if not reasons:
+            continue
+        print(f"\n{title}")
+        for reason, rows in reasons[:most]:
             short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
             print(f"  {rows:4} {short}")
-        if len(reasons) > _MAX_REASONS:
-            print(spelled(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)"))
+        if len(reasons) > most:
+            print(spelled(f"  and {len(reasons) - most} more reasons (`json` lists all)"))
+
+
+def _print_bad(report: MeasurementsReport) -> None:
+    """Print which rows are damaged."""
     if report.bad:
         print(f"\n{len(report.bad)} bad rows are left out")
         for error in report.bad[:_MAX_REASONS]:
@@ -337,17 +428,32 @@ def _plot(rows: Sequence[PredictedCase]) -> _Plot | None:
     )
 
 
-def print_nccl(report: NcclReport) -> None:
-    """Print the errors by question and by cluster, curves that fall, and missed targets."""
+def print_nccl(report: NcclReport, *, verbose: bool = False) -> None:
+    """Print the errors by question and missed targets.
+
+    ``verbose``: also what other predictions would have missed, errors by cluster, and curves that
+    fall.
+    """
     clusters = len({cluster for cluster, _ in report.curves})
-    print(
-        f"{len(report.curves)} measured curves of {clusters} clusters; errors are"
-        " |predicted / measured - 1|"
+    most = ALL_COLUMNS if verbose else PAGE_COLUMNS
+    print_lines(
+        [
+            f"{len(report.curves)} measured curves of {clusters} clusters; errors are"
+            " |predicted / measured - 1|"
+        ],
+        most=most,
     )
     for module in questions().values():
         names = ", ".join(module.LIMITS)
-        print(f"  {names}: {module.QUESTION}")
+        print_lines([f"{names}: {module.QUESTION}"], "  ", "    ", most)
     print()
+    if not verbose:
+        columns = ("question", "rows", "median", "p90", "worst", "plain ring")
+        rows = [_row(report, one, report.score(one)) for one in question_names() if one != "choice"]
+        print_table([{column: row[column] for column in columns} for row in rows])
+        _print_targets(report)
+        print_next("by size and cluster, against other predictions, curves that fall")
+        return
     print_table(_questions(report), wide=True)
     _families(report)
     _choice(report)
@@ -356,12 +462,16 @@ def print_nccl(report: NcclReport) -> None:
         print("\nby cluster (median / p90; for comparison, a plain alpha-beta fit of a ring)")
         print_table(rows, wide=True)
     _falls(report)
+    _print_targets(report)
+
+
+def _print_targets(report: NcclReport) -> None:
+    """Print which targets are missed."""
     misses = report.misses()
     print()
     if misses:
         print("targets missed")
-        for sentence in misses:
-            print(f"  - {sentence}")
+        print_lines(misses, "  - ", "    ", PAGE_COLUMNS)
     else:
         print("all targets that these curves can test are reached")
 

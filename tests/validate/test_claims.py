@@ -214,6 +214,8 @@ def test_claims_that_cannot_be_asked_say_what_is_missing(
     assert (row["lands"], row["why"]) == ("not asked", "missing: pipelines")
     assert claim.to_dict().keys() == result("mean", (1.0,), 1.0).to_dict().keys()
     print_claims([claim])
+    assert "not asked       x: - (paper: 9 times)\n" in capsys.readouterr().out
+    print_claims([claim], verbose=True)
     assert "why: missing: pipelines" in capsys.readouterr().out
     (tmp_path / "measurements").mkdir()
     path = tmp_path / "measurements" / "claims_not_asked.toml"
@@ -225,9 +227,9 @@ def test_claims_that_cannot_be_asked_say_what_is_missing(
 def test_of_many_settings_those_below_the_paper_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_claims([result("at least", (1.0,), *[1.5] * 9, 0.5)])
+    print_claims([result("at least", (1.0,), *[1.5] * 9, 0.5)], verbose=True)
     assert "figures below the paper's: 9 0.50\n" in capsys.readouterr().out
-    print_claims([result("at least", (1.0,), *[1.5] * 10)])
+    print_claims([result("at least", (1.0,), *[1.5] * 10)], verbose=True)
     assert "figures below the paper's: none\n" in capsys.readouterr().out
 
 

@@ -264,7 +264,10 @@ def test_a_damaged_rule_is_one_sentence(tmp_path: Path, text: str, words: str) -
 
 def test_the_command_prints_tables_and_json(table: Path) -> None:
     runner = CliRunner()
-    shown = runner.invoke(app, ["validate", "measurements", "--measurements", str(table)])
+    brief = runner.invoke(app, ["validate", "measurements", "--measurements", str(table)])
+    assert max(map(len, brief.output.splitlines())) <= 80 and "by method," in brief.output
+    assert "no rule for method 'Unheard of'" in brief.output and "targets missed" in brief.output
+    shown = runner.invoke(app, ["validate", "measurements", "--measurements", str(table), "-v"])
     # Two invented rows: a target that they miss is shown, and is no error.
     assert shown.exit_code == 0, shown.output
     assert "targets missed" in shown.output and "all whole iterations: median" in shown.output

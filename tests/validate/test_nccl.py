@@ -156,6 +156,9 @@ def test_a_target_missed_is_exit_code_4_with_the_table(capsys, tmp_path) -> None
     times = {8.0 * 2**place: float(10 ** random.uniform(1, 4)) for place in range(25)}
     write(tmp_path / "curves", "noise", times)
     left, out, _ = run(capsys, "--data", tmp_path / "curves")
+    assert left == 4 and max(map(len, out.splitlines())) <= 80
+    assert "targets missed\n  - in_range: median is " in out and "in_range " in out
+    left, out, _ = run(capsys, "--data", tmp_path / "curves", "-v")
     assert left == 4
     assert "targets missed\n  - in_range: median is " in out and "in_range " in out
     assert "noise" in out and "time falls by more than 10 %" in out
@@ -167,7 +170,7 @@ def test_smooth_curves_are_exit_code_0(capsys, tmp_path) -> None:
     times = {8.0 * 2**place: 20.0 + 8.0 * 2**place / 1e3 for place in range(25)}
     write(tmp_path / "curves", "smooth", times)
     out_file = tmp_path / "report.json"
-    left, out, _ = run(capsys, "--data", tmp_path / "curves", "--out", out_file)
+    left, out, _ = run(capsys, "--data", tmp_path / "curves", "--out", out_file, "-v")
     assert left == 0 and "all targets that these curves can test are reached" in out
     assert "choice: not tested, as no curves have ring and tree each fixed" in out
     assert json.loads(out_file.read_text())["questions"]["in_range"]["count"] == 12
@@ -181,7 +184,7 @@ def test_a_folder_without_curves_is_refused(capsys, tmp_path) -> None:
 
 def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
     curves = of("ours", curve(2), curve(4), curve(4, collective="all_gather"))
-    print_nccl(validate_nccl(curves))
+    print_nccl(validate_nccl(curves), verbose=True)
     out = capsys.readouterr().out
     assert out.startswith("3 measured curves of 1 clusters; errors are |predicted / measured - 1|")
     names = ("log interpolation", "links", "unchanged", "from fitted knots", "all_reduce alone")

@@ -1,0 +1,305 @@
+"""Print comparisons and rankings of methods: a verdict, ten rows, and how much more there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from perfsim.conditions.words import condition_words
+from perfsim.methods import method_class
+from perfsim.planning.compare import BY_ACCURACY, Comparison
+from perfsim.planning.equal_bytes import settings_of
+from perfsim.prediction import Prediction
+from perfsim.ranking import CAVEAT, Ranking
+from perfsim.report.terminal import (
+    PAGE_COLUMNS,
+    batch_words,
+    cluster_words,
+    interval_words,
+    labelled,
+    page_columns,
+    print_lines,
+    print_notes,
+)
+from perfsim.resolve import ResolvedScenario
+from perfsim.units import format_bytes, format_seconds
+
+__all__ = ["MAX_ROWS", "print_comparison", "print_ranking"]
+
+MAX_ROWS = 10
+"""Methods that are shown where not everything was asked for."""
+
+_MIN_APART = 3
+"""Of these at least so many whose learning is not known, if there are."""
+
+_MAX_LEFT_OUT = 2
+"""Methods that are left out whose reasons are given where not everything was asked for."""
+
+_BASELINE = "ssgd"
+_KERNEL_PARTS = ("compression", "second_order")
+_EXPOSED_PARTS = ("communication_exposed",)
+"""The parts of an iteration that a comparison adds up to kernels and waiting."""
+
+_APART = "iteration time only: no published result here says how many epochs"
+
+
+def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
+    """Print the question, who is first, ten methods with what their time goes to, and warnings.
+
+    ``verbose``: all methods, all columns, what they mean, who is left out and why, and all notes.
+    """
+    first, ranking = comparison.rows[0].scenario, comparison.ranking
+    conditions = condition_words(first)
+    unusual = [] if first.overlap else ["no overlap"]
+    unusual += [f"all-reduce {first.algorithm}"] if first.algorithm != "auto" else []
+    print_lines(
+        [
+            ", ".join([f"{first.model}; {batch_words(first)}", first.precision, *unusual]),
+            cluster_words(first),
+            *([f"conditions: {conditions}"] if conditions else []),
+            "",
+            *(comparison.verdict() if verbose else comparison.brief()),
+            "",
+        ],
+        most=PAGE_COLUMNS,
+    )
+    ranked = comparison.sort == BY_ACCURACY
+    must = {_BASELINE, comparison.own or _BASELINE}
+    _print_methods(ranking, comparison.rows, must, ranked=ranked, verbose=verbose)
+    if verbose:
+        print()
+        print_lines([CAVEAT, comparison.rule], most=PAGE_COLUMNS)
+    _print_left_out(ranking, verbose=verbose)
+    more = f"all {len(comparison.rows)} methods" if len(comparison.rows) > MAX_ROWS else ""
+    print_notes(comparison.notes, verbose=verbose, more=more)
+
+
+def print_ranking(ranking: Ranking, *, verbose: bool = False) -> None:
+    """Print who is first, ten methods in order, and what the prediction that follows is of."""
+    verdict = [CAVEAT, ranking.verdict(), *ranking.kept_words()] if verbose else ranking.brief()
+    print_lines([*verdict, ""], most=PAGE_COLUMNS)
+    rows = list(ranking.predictions.values())
+    _print_methods(ranking, rows, {_BASELINE}, ranked=True, verbose=verbose)
+    if verbose and (warnings := ranking.warnings()):
+        print_lines(["", *warnings], most=PAGE_COLUMNS)
+    _print_left_out(ranking, verbose=verbose)
+    print(f"\nThe prediction of {ranking.winner}:\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One method of a table: its prediction and what a ranking knows of it."""
+
+    prediction: Prediction
+    ranking: Ranking
+    rank: int | None
+    close: bool
+
+    @property
+    def name(self) -> str:
+        return self.prediction.scenario.method
+
+    @property
+    def title(self) -> str:
+        lossy = "*" if method_class(self.name).lossy else ""
+        return f"{self.name}{lossy}{' !' if self.name in self.ranking.unfit else ''}"
+
+    @property
+    def epochs(self) -> str:
+        factor = self.ranking.factor(self.name)
+        return factor.words + ("+" if factor.known and factor.short else "")
+
+    @property
+    def sooner(self) -> str:
+        if not self.ranking.factor(self.name).known:
+            return "-"
+        times = self.prediction.baseline_s / self.ranking.accuracy_s(self.name)
+        return ("~" if self.close else "") + _times(times)
+
+    def share(self, parts: Sequence[str]) -> str:
+        """Return the share of some parts in the iteration [%]."""
+        spent_s = sum(self.prediction.breakdown_s[part] for part in parts)
+        return f"{100 * spent_s / self.prediction.iteration_s:.0f}%"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the table: its head, its cells, and what it means.
+
+    The columns with the highest ``rank`` are left out first where all are too wide; those without a
+    number stand only where everything was asked for.
+    """
+
+    head: str
+    cell: Callable[[_Row], str]
+    means: str = ""
+    rank: int | None = 0
+    left: bool = False
+
+
+_COLUMNS = (
+    _Column("#", lambda row: str(row.rank or "")),
+    _Column("method", lambda row: row.title, left=True),
+    _Column(
+        "sends",
+        lambda row: settings_of(row.prediction.scenario.options),
+        "density, rank or bits",
+        None,
+        left=True,
+    ),
+    _Column("time", lambda row: format_seconds(row.prediction.iteration_s)),
+    _Column(
+        "90 % interval", lambda row: interval_words(*row.prediction.iteration_s_interval), rank=3
+    ),
+    _Column(
+        "speed",
+        lambda row: _times(row.prediction.speedup),
+        "an iteration is so many times as fast as S-SGD's",
+        1,
+    ),
+    _Column(
+        "epochs",
+        lambda row: row.epochs,
+        "that it needs, as a multiple of S-SGD's",
+        2,
+    ),
+    _Column("acc", lambda row: row.sooner, "so many times sooner than S-SGD at its accuracy", 1),
+    _Column(
+        "kern",
+        lambda row: row.share(_KERNEL_PARTS),
+        "share of the method's kernels (compression, second order)",
+        None,
+    ),
+    _Column("wait", lambda row: row.share(_EXPOSED_PARTS), "share of exposed communication", 4),
+    _Column(
+        "sent",
+        lambda row: format_bytes(row.prediction.communication["bytes_per_gpu"], 3),
+        "by each GPU in an iteration",
+        None,
+    ),
+    _Column("fusion", lambda row: _fusion(row.prediction.scenario), rank=None, left=True),
+    _Column("needs", lambda row: method_class(row.name).needs, rank=None, left=True),
+)
+
+
+def _print_methods(
+    ranking: Ranking,
+    predictions: Sequence[Prediction],
+    must: set[str],
+    *,
+    ranked: bool,
+    verbose: bool,
+) -> None:
+    """Print methods as a table, those whose learning is not known apart if ``ranked``.
+
+    ``must``: methods that are shown wherever they stand.
+    """
+    places = {name: number for number, name in enumerate(ranking.ranked, 1)}
+    undecided = set(ranking.undecided())
+    rows = [
+        _Row(one, ranking, places.get(one.scenario.method), one.scenario.method in undecided)
+        for one in predictions
+    ]
+    known = [row for row in rows if row.rank is not None] if ranked else rows
+    apart = [row for row in rows if row.rank is None] if ranked else []
+    shown, others = known, apart
+    if not verbose:
+        room = min(len(apart), max(_MIN_APART, MAX_ROWS - len(known)))
+        shown, others = _first(known, MAX_ROWS - room, must), _first(apart, room, must)
+    both = [*shown, *others]
+    columns = _fitting(both, page_columns(), verbose=verbose)
+    head, *lines = _aligned(columns, both)
+    print(head)
+    for line in lines[: len(shown)]:
+        print(line)
+    _print_counted(len(known) - len(shown))
+    if others:
+        print_lines([_APART], "    ", "    ", PAGE_COLUMNS)
+    for line in lines[len(shown) :]:
+        print(line)
+    _print_counted(len(apart) - len(others))
+    print()
+    print_lines([_legend(columns, both)], rest="", most=PAGE_COLUMNS)
+
+
+def _first(rows: list[_Row], room: int, must: set[str]) -> list[_Row]:
+    """Return the first rows, with those that must be there in place of the last of them."""
+    wanted = [row for row in rows[room:] if row.name in must]
+    kept = rows[: max(room - len(wanted), 0)]
+    return [*kept, *wanted]
+
+
+def _fitting(rows: Sequence[_Row], columns: int, *, verbose: bool) -> list[_Column]:
+    """Return the columns that fit; all where everything was asked for."""
+    if verbose:
+        return [one for one in _COLUMNS if any(one.cell(row) for row in rows)]
+    taken = [one for one in _COLUMNS if one.rank is not None]
+    while len(_aligned(taken, rows)[0]) > columns or any(
+        len(line) > columns for line in _aligned(taken, rows)
+    ):
+        last = max(one.rank or 0 for one in taken)
+        if last == 0:
+            break
+        taken = [one for one in taken if one.rank != last]
+    return taken
+
+
+def _aligned(columns: Sequence[_Column], rows: Sequence[_Row]) -> list[str]:
+    """Return the head and the rows of a table, each column as wide as its widest cell."""
+    cells = [[one.head for one in columns], *([one.cell(row) for one in columns] for row in rows)]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    return [
+        "  ".join(
+            f"{cell:{'<' if one.left else '>'}{width}}"
+            for cell, one, width in zip(line, columns, widths, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _print_counted(count: int) -> None:
+    if count > 0:
+        print(f"    and {count} more")
+
+
+def _legend(columns: Sequence[_Column], rows: Sequence[_Row]) -> str:
+    """Say what the columns and the marks that stand in them mean."""
+    heads = [f"{one.head}: {one.means}." for one in columns if one.means]
+    epochs = [row.epochs for row in rows]
+    marks = {
+        "* learns differently from S-SGD.": any("*" in row.title for row in rows),
+        "! does not fit into memory.": any("!" in row.title for row in rows),
+        "~ may be as soon as the first.": any(row.close for row in rows),
+        "? not known.": "?" in epochs,
+        "short: half or more of the published results fell short.": "short" in epochs,
+        "+ some published results fell short.": any(one.endswith("+") for one in epochs),
+    }
+    return " ".join([*heads, *(mark for mark, seen in marks.items() if seen)])
+
+
+def _times(ratio: float) -> str:
+    """Write how many times as fast, in four places at most."""
+    return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
+
+
+def _fusion(scenario: ResolvedScenario) -> str:
+    size = f" {scenario.bucket_bytes / 2**20:g} MiB" if scenario.bucket_bytes else ""
+    return f"{scenario.fusion}{size}"
+
+
+def _print_left_out(ranking: Ranking, *, verbose: bool) -> None:
+    """Print which methods are left out: by reason, or how many where there are many."""
+    count = len(ranking.refused)
+    if not count:
+        return
+    print()
+    if not verbose and count > _MAX_LEFT_OUT:
+        for line in labelled("left out", f"{count} methods do not apply here", page_columns()):
+            print(line)
+        return
+    print(f"left out, {count} of {count + len(ranking.predictions)}:")
+    print_lines(list(_reasons(ranking)), "  ", "    ", PAGE_COLUMNS)
+
+
+def _reasons(ranking: Ranking) -> Iterator[str]:
+    return (f"{', '.join(names)}: {why}" for why, names in ranking.left_out().items())
