@@ -105,6 +105,25 @@ def test_the_baseline_is_ssgd_itself() -> None:
     assert found.speedup == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"algorithm": "tree"},
+        {"protocol": "ll"},
+        {"bucket": "1MiB"},
+        {"fusion": "tensor"},
+        {"overlap": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["ssgd", "dgc"])
+def test_the_baseline_is_that_of_ddp_whatever_is_set(method: str, asked: dict[str, object]) -> None:
+    usual = ask(net="10gbe", gpus=16, method="ssgd")
+    found = ask(net="10gbe", gpus=16, method=method, **asked)
+    assert found.baseline_s == pytest.approx(usual.iteration_s, rel=1e-12)
+    assert found.speedup == pytest.approx(usual.iteration_s / found.iteration_s, rel=1e-12)
+
+
 @pytest.mark.parametrize("method", ["ssgd", "dgc", "spd_kfac", "p3", "localsgd"])
 def test_an_iteration_alone_is_that_of_the_whole_prediction(method: str) -> None:
     asked = make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe", "method": method})

@@ -13,6 +13,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
+from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
@@ -662,12 +663,13 @@ def _asked(
 
 
 def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction:
-    """Return S-SGD with DDP's buckets and overlap, whatever is asked of the others."""
+    """Return S-SGD as DDP runs it by default, whatever is asked of the others."""
     own = ranking.predictions.get(_BASELINE)
     if own is not None and own.iteration_s == own.baseline_s:
         return own
     changes: dict[str, Any] = {"fusion": None, "bucket": None, "fusion_options": {}}
-    return predict(plain.model_copy(update={**changes, "overlap": True}), catalog)
+    changes |= {"overlap": True, "algorithm": AUTO, "protocol": AUTO}
+    return predict(plain.model_copy(update=changes), catalog)
 
 
 def scaling_of(

@@ -17,6 +17,7 @@ from perfsim import fusion
 from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under, under
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
+from perfsim.libraries import AUTO
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import (
     LOCAL_ITERATION,
@@ -59,7 +60,12 @@ def build_rounds(
 
 
 def baseline_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
-    """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions."""
+    """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions.
+
+    Its collectives are those that the library chooses, whatever was asked for the method.
+    """
+    usual = {"algorithm": AUTO, "protocol": AUTO}
+    setup = replace(setup, scenario=setup.scenario.model_copy(update=usual))
     return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache)
 
 
@@ -68,6 +74,7 @@ def is_baseline(setup: Setup) -> bool:
     scenario = setup.scenario
     set_here = scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels
     usual = setup.policy_name == "size" and scenario.overlap and not set_here
+    usual = usual and scenario.algorithm == scenario.protocol == AUTO
     alone = not setup.beside and not setup.parts
     return usual and alone and setup.method == _ssgd()
 
