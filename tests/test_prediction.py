@@ -111,7 +111,7 @@ def test_the_baseline_is_ssgd_itself() -> None:
         {"algorithm": "tree"},
         {"protocol": "ll"},
         {"bucket": "1MiB"},
-        {"fusion": "tensor"},
+        {"fusion": "none"},
         {"overlap": False},
     ],
     ids=str,

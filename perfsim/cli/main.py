@@ -14,6 +14,7 @@ from typing import Any
 
 import typer
 
+from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
 from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 
@@ -66,7 +67,9 @@ def application(only: str = "", overview: bool = False) -> typer.Typer:
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name, short_help=OVERVIEW[name], epilog=examples(name))
         else:
-            made.command(name, short_help=OVERVIEW[name], epilog=examples(name))(command)
+            made.command(
+                name, short_help=OVERVIEW[name], epilog=examples(name), cls=GroupedCommand
+            )(command)
     return made
 
 
@@ -108,7 +111,7 @@ def run() -> None:
 def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     line = _Line(sys.argv[1:] if arguments is None else arguments)
-    with spelling(line.spell):
+    with spelling(line.spell), brief_help("-h" in line.arguments):
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "it is closed")

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import typer
 
+from perfsim.cli.grouped_help import HELP_GROUPS
 from perfsim.cli.help import EXAMPLES, HELP_REFERENCE
 from perfsim.cli.main import application, code
+from perfsim.scenario import SCENARIO_FIELDS
 from support.workplace import furnish
 
 COMMAND = typer.main.get_command(application())
@@ -89,3 +91,32 @@ def test_an_example_runs(
     left = code(words(example))
     said = capsys.readouterr()
     assert said.out and (left == 0 or (left == 4 and command.startswith("validate"))), said.err
+
+
+def test_every_field_is_in_one_group_of_the_help() -> None:
+    grouped = [name for names in HELP_GROUPS.values() for name in names]
+    assert len(grouped) == len(set(grouped))
+    flags = {
+        "set_" if name == "options" else name for name, one in SCENARIO_FIELDS.items() if one.flag
+    }
+    assert flags <= set(grouped)
+
+
+def test_all_options_stand_in_groups_and_h_shows_the_common_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert code(["predict", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert [f"{title}:" for title in HELP_GROUPS] == [
+        line for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")
+    ]
+    assert all(page.count(f"\n  --{name} ") == 1 for name in ("model", "tp", "straggler"))
+    assert "[default: (" not in page
+    assert code(["predict", "-h"]) == 0
+    brief = capsys.readouterr().out
+    assert len(brief.splitlines()) < 45 and "--model" in brief and "--stage-layers" not in brief
+    assert " predict --help shows all" in brief
+    assert code(["compare", "-h"]) == 0
+    assert "--methods" in capsys.readouterr().out
+    assert code(["list", "-h"]) == 0  # few options: all, with the examples
+    assert "Examples:" in capsys.readouterr().out
