@@ -218,5 +218,6 @@ Exit codes:
   4  `validate` found a group of errors outside its limit
 
 Results go to standard output, progress and warnings to standard error. Every command takes
---json, and ends its --help with examples.
+--json, and --plain (or PERFSIM_PLAIN=1) for screen readers and logs: a line a fact, no bars,
+columns or drawings. -h shows common options, --help all of them and examples.
 """

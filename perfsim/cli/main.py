@@ -17,6 +17,7 @@ import typer
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
 from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
+from perfsim.report.plain import plain_output
 
 __all__ = ["COMMANDS", "application", "code", "run"]
 
@@ -37,6 +38,9 @@ COMMANDS = {
 """Each command, and where it is."""
 
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+_PLAIN = "--plain"
+"""What every command takes, wherever it stands: it is about the printing, not the answer."""
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C."""
@@ -111,7 +115,8 @@ def run() -> None:
 def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     line = _Line(sys.argv[1:] if arguments is None else arguments)
-    with spelling(line.spell), brief_help("-h" in line.arguments):
+    brief = brief_help("-h" in line.arguments)
+    with spelling(line.spell), brief, plain_output(line.plain):
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "it is closed")
@@ -133,7 +138,8 @@ class _Line:
     """One command line: its arguments, the application that reads them, and its flags."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self.arguments = arguments
+        self.plain = _PLAIN in arguments or bool(os.environ.get("PERFSIM_PLAIN"))
+        self.arguments = [one for one in arguments if one != _PLAIN]
         self._flags: dict[str, str] | None = None
 
     @cached_property

@@ -21,6 +21,7 @@ from perfsim.inventory import (
     network_picture,
     node_picture,
 )
+from perfsim.report.plain import is_plain
 
 if TYPE_CHECKING:
     from perfsim.data.catalog import Catalog
@@ -112,11 +113,11 @@ def show_command(
     else:
         from perfsim.report.terminal import print_description
 
-        if kind == "net":
+        if kind == "net" and not is_plain():
             from perfsim.report.network_drawing import draw_text
 
             typer.echo(draw_text(network_picture(name, catalog)) + "\n")
-        elif kind == "node":
+        elif kind == "node" and not is_plain():
             from perfsim.report.node_drawing import node_text
 
             typer.echo(node_text(node_picture(name, catalog)) + "\n")

@@ -10,6 +10,7 @@ import typer
 from perfsim.cli.flags import GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
+from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, command_of, naming, scenario_command
 from perfsim.errors import RequestError
 
@@ -102,14 +103,16 @@ def tune_command(
                 value=scenario.method,
             )
         if over == [PARALLELISM]:
-            tuning = tune_parallelism(
-                scenario,
-                session,
-                by=by or "time",
-                global_batch=global_batch,
-                gpus_up_to=gpus_up_to,
-                ignore_memory=ignore_memory,
-            )
+            with progress() as show_progress:
+                tuning = tune_parallelism(
+                    scenario,
+                    session,
+                    by=by or "time",
+                    global_batch=global_batch,
+                    gpus_up_to=gpus_up_to,
+                    ignore_memory=ignore_memory,
+                    tell=show_progress,
+                )
         else:
             given = {"by": by, "global_batch": global_batch, "gpus_up_to": gpus_up_to}
             for name, value in given.items():

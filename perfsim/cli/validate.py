@@ -10,6 +10,7 @@ import typer
 from perfsim.cli.flags import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag, VerboseFlag
 from perfsim.cli.help import OVERVIEW, examples
 from perfsim.cli.output import print_answer
+from perfsim.cli.progress import progress
 
 __all__ = ["validate_commands"]
 
@@ -77,7 +78,6 @@ def validate_cases(
     """Predict what others measured of whole training runs, in three ways, and show the errors."""
     if context.invoked_subcommand is not None:
         return
-    from perfsim.cli.progress import progress
     from perfsim.session import Session
     from perfsim.validate.measurements import validate_measurements
     from perfsim.validate.record import stored_ways, worse_than_stored
@@ -149,7 +149,8 @@ def validate_collectives(
         curves, left = curves_in_folder(data, skip_bad=skip_bad)
     for line in left:
         typer.echo(f"perfsim: left out: {line}", err=True)
-    report = validate_nccl(curves)
+    with progress("questions") as show_progress:
+        report = validate_nccl(curves, show_progress)
 
     def show() -> None:
         from perfsim.report.validation import print_nccl
@@ -174,7 +175,8 @@ def validate_headlines(
     from perfsim.session import Session
     from perfsim.validate.claims import validate_claims
 
-    results = validate_claims(Session(profiles))
+    with progress("scenarios") as show_progress:
+        results = validate_claims(Session(profiles), show_progress)
 
     def show() -> None:
         from perfsim.report.validation import print_claims

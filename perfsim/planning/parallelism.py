@@ -51,7 +51,7 @@ from perfsim.planning.divisions import (
     with_gpus,
 )
 from perfsim.prediction import PredictedIteration, gathered_bytes, predict_iteration
-from perfsim.ranking import median_errors
+from perfsim.ranking import ReportMethod, median_errors
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule.model_parallel import pipeline_answer
@@ -397,10 +397,12 @@ class _Search:
         keep: int,
         front: bool,
         ignore_memory: bool = False,
+        tell: ReportMethod | None = None,
     ) -> None:
         self.space, self.catalog, self.keep = space, catalog, keep
         self.limit = FRONT_LIMIT if front else 1.0
         self.ignore_memory = ignore_memory
+        self.tell = tell
         self.counts = SearchCounts(len(space), skipped=Counter(space.skipped))
         self.tried: list[TriedDivision] = []
         self.fastest_s: dict[tuple[Any, ...], float] = {}
@@ -430,6 +432,10 @@ class _Search:
         while heap and heap[0][0] * (1 - _ROUNDING) <= self.cutoff_s:
             _, number, at = heapq.heappop(heap)
             chain = chains[number]
+            if self.tell is not None:
+                self.tell(
+                    len(chains) - len(heap), len(chains), f"{self.counts.predicted} predicted"
+                )
             if self.try_size(chain, at, states[number]) and at + 1 < len(chain.sizes):
                 heapq.heappush(heap, (self.least_s(chain, at + 1), number, at + 1))
         for one in sorted(self.waiting, key=lambda one: one.least_s):
@@ -748,6 +754,7 @@ def search_parallelism(
     global_batch: int | None = None,
     gpus_up_to: int | None = None,
     ignore_memory: bool = False,
+    tell: ReportMethod | None = None,
 ) -> ParallelSearch:
     """Search the best divisions of a scenario's training.
 
@@ -757,6 +764,7 @@ def search_parallelism(
     global_batch : samples of an iteration over all GPUs; None: as many as the scenario asks for
     gpus_up_to : the most GPUs; those of the scenario are doubled up to it
     ignore_memory : whether what needs more memory than the GPU has may be chosen
+    tell : called as the search goes on: groups of divisions that are done, all, words
 
     Raises
     ------
@@ -782,7 +790,12 @@ def search_parallelism(
             refusals.append(error)
             continue
         search = _Search(
-            space, catalog, keep=_MAX_RANKED, front=len(gpus) == 1, ignore_memory=ignore_memory
+            space,
+            catalog,
+            keep=_MAX_RANKED,
+            front=len(gpus) == 1,
+            ignore_memory=ignore_memory,
+            tell=tell,
         )
         tried += search.run()
         searches.append(search)

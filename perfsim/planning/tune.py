@@ -49,6 +49,8 @@ from perfsim.what_if import steady_s
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from perfsim.ranking import ReportMethod
+
 __all__ = [
     "FLAT_SHARE",
     "PARALLELISM",
@@ -438,6 +440,7 @@ def tune_parallelism(
     global_batch: int | None = None,
     gpus_up_to: int | None = None,
     ignore_memory: bool = False,
+    tell: ReportMethod | None = None,
 ) -> Tuning:
     """Return the best ways to divide a model and its training among GPUs.
 
@@ -466,6 +469,7 @@ def tune_parallelism(
         global_batch=global_batch,
         gpus_up_to=gpus_up_to,
         ignore_memory=ignore_memory,
+        tell=tell,
     )
     asked_s = iteration_as_asked(scenario, found.global_batch, catalog)
     own = resolve(found.best.tried.scenario, catalog).notes

@@ -11,6 +11,7 @@ from perfsim.planning.compare import BY_ACCURACY, Comparison
 from perfsim.planning.equal_bytes import settings_of
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
+from perfsim.report.plain import is_plain
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     batch_words,
@@ -18,6 +19,7 @@ from perfsim.report.terminal import (
     interval_words,
     labelled,
     page_columns,
+    plain_rows,
     print_lines,
     print_notes,
 )
@@ -231,7 +233,7 @@ def _first(rows: list[_Row], room: int, must: set[str]) -> list[_Row]:
 
 def _fitting(rows: Sequence[_Row], columns: int, *, verbose: bool) -> list[_Column]:
     """Return the columns that fit; all where everything was asked for."""
-    if verbose:
+    if verbose or is_plain():
         return [one for one in _COLUMNS if any(one.cell(row) for row in rows)]
     taken = [one for one in _COLUMNS if one.rank is not None]
     while len(_aligned(taken, rows)[0]) > columns or any(
@@ -246,6 +248,9 @@ def _fitting(rows: Sequence[_Row], columns: int, *, verbose: bool) -> list[_Colu
 
 def _aligned(columns: Sequence[_Column], rows: Sequence[_Row]) -> list[str]:
     """Return the head and the rows of a table, each column as wide as its widest cell."""
+    if is_plain():
+        told = ({one.head: one.cell(row) for one in columns} for row in rows)
+        return ["methods", *plain_rows(list(told))]
     cells = [[one.head for one in columns], *([one.cell(row) for one in columns] for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     return [

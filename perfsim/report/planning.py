@@ -29,6 +29,7 @@ from perfsim.planning.explain import (
 from perfsim.planning.sweep import SweepResult, SweepTable, most_of, shortest_of
 from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning, value_words
 from perfsim.report.parallelism import print_parallelism
+from perfsim.report.plain import is_plain
 from perfsim.report.prediction_screen import question
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
@@ -217,7 +218,7 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         buckets = _MAX_PATH_LINES if verbose else _MAX_BUCKETS
         for line in _exposed(explanation.exposed, several, buckets):
             print(line)
-    if prediction.parallel is not None and prediction.parallel.run is not None:
+    if prediction.parallel is not None and prediction.parallel.run is not None and not is_plain():
         from perfsim.report.pipeline_drawing import draw_pipeline
 
         print("\nmicro-batches over the stages, one iteration")
@@ -728,7 +729,8 @@ def _curve(tuned: TunedValue, *, brief: bool) -> Iterator[str]:
     for value, seconds in shown:
         mark = "*" if value in tuned.as_good else " "
         line = f"  {value_words(tuned, value):>{width}}{format_seconds(seconds):>13} {mark} "
-        line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
+        if not is_plain():
+            line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
         needs = tuned.needs.get(str(value))
         yield line
         if needs:

@@ -13,6 +13,7 @@ from perfsim.memory import UNFIT
 from perfsim.methods import method_class
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.note import briefs
+from perfsim.report.plain import is_plain
 from perfsim.report.terminal import (
     LABEL_COLUMNS,
     PAGE_COLUMNS,
@@ -246,6 +247,9 @@ def _breakdown(prediction: Prediction, columns: int) -> Iterator[str]:
         share = seconds / prediction.iteration_s
         if share <= _ROUNDING:
             continue
+        if is_plain():
+            yield f"{SHORT_PART_NAMES[name]}: {format_seconds(seconds, 3)}, {share:.1%}"
+            continue
         line = f"{SHORT_PART_NAMES[name]:{width}} {format_seconds(seconds, 3):>9}{share:7.1%}"
         yield f"{line}  {'#' * round(min(bar, _BAR_COLUMNS) * share)}".rstrip()
         if prediction.parallel:
@@ -284,4 +288,6 @@ def _last(prediction: Prediction, left: int, columns: int) -> Iterator[str]:
 
 
 def _folded(text: str, columns: int) -> list[str]:
+    if is_plain():
+        return [text]
     return wrap(text, columns, subsequent_indent="  ", break_on_hyphens=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
 from perfsim.note import briefs
+from perfsim.report.plain import is_plain
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -39,6 +40,7 @@ __all__ = [
     "labelled",
     "outer_state_words",
     "page_columns",
+    "plain_rows",
     "print_description",
     "print_lines",
     "print_method",
@@ -163,6 +165,10 @@ def print_next(more: str) -> None:
 
 def labelled(label: str, words: str, columns: int) -> Iterator[str]:
     """Yield words beside their label, folded."""
+    if is_plain():
+        told = re.sub(r" {2,}", "; ", words)
+        yield f"{label}: {told}" if label else told
+        return
     indent = " " * LABEL_COLUMNS
     first = f"{label:{LABEL_COLUMNS}}" if label else ""
     rest = indent if label else "  "
@@ -173,7 +179,7 @@ def labelled(label: str, words: str, columns: int) -> Iterator[str]:
 
 def coloured(line: str) -> str:
     """Return a line with its warning in yellow on a terminal, unless NO_COLOR says otherwise."""
-    plain = os.environ.get("NO_COLOR") or not sys.stdout.isatty()
+    plain = os.environ.get("NO_COLOR") or is_plain() or not sys.stdout.isatty()
     if plain or not line.startswith(_WARNING):
         return line
     return f"\x1b[33m{_WARNING}\x1b[0m{line.removeprefix(_WARNING)}"
@@ -189,8 +195,8 @@ def print_lines(
 
     ``most``: columns where the output is no terminal, and at most so many in one if given.
     """
-    width = most
-    if sys.stdout.isatty():
+    width = ALL_COLUMNS if is_plain() else most
+    if sys.stdout.isatty() and not is_plain():
         columns = get_terminal_size().columns
         width = columns if most == _PIPE_COLUMNS else min(columns, most)
     for line in lines:
@@ -398,11 +404,28 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Non
     Where the output is no terminal, lines have at most 80 columns; with ``wide`` each row is one
     line there, however long.
     """
+    if is_plain():
+        for line in plain_rows(rows):
+            print(line)
+        return
     width = ALL_COLUMNS if wide else PAGE_COLUMNS
     if sys.stdout.isatty():
         width = max(MIN_COLUMNS, get_terminal_size().columns)
     for line in table_lines(rows, width) if rows else ["none"]:
         print(line)
+
+
+def plain_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each row that names each cell; empty cells are left out.
+
+    Examples
+    --------
+    >>> list(plain_rows([{"method": "ssgd", "time": "2 s", "needs": ""}]))
+    ['method: ssgd; time: 2 s']
+    """
+    for row in rows:
+        cells = {name.replace("_", " "): str(cell) for name, cell in row.items()}
+        yield "; ".join(f"{name}: {cell}" for name, cell in cells.items() if cell.strip())
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:

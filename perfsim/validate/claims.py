@@ -433,11 +433,14 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
     return notes
 
 
-def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult | ClaimNotAsked]:
+def validate_claims(
+    catalog: Catalog | None = None, tell: Callable[[int, int, str], None] | None = None
+) -> list[ClaimResult | ClaimNotAsked]:
     """Return every claim of the scenarios with our figures, then the claims not asked.
 
     They stand in the order of the scenarios. A claim that varies one scenario has a figure for
-    each combination.
+    each combination. ``tell`` is called before each scenario with how many are done, of how many,
+    and its name.
     """
     catalog = catalog or Session()
     claims: dict[str, Claim] = {}
@@ -446,7 +449,10 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult | ClaimN
     close: dict[str, list[str]] = {}
     known = uncertainties(catalog).get(NO_METHOD)
     predicted = _predict_once(catalog)
-    for name, path in catalog.scenarios().items():
+    scenarios = catalog.scenarios()
+    for done, (name, path) in enumerate(scenarios.items()):
+        if tell is not None:
+            tell(done, len(scenarios), name)
         fields = read_scenario(path)["scenario"]
         for claim in claims_of(name, catalog):
             claims.setdefault(claim.name, claim)

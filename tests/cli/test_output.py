@@ -151,3 +151,34 @@ def test_a_profile_of_a_gpu_that_does_not_exist_is_named(
     left, out, err = run(f"{MAIN} --profiles {tmp_path}", capsys)
     assert (left, out) == (3, "")
     assert source.name in err and "'v1000'" in err and "'v100'" in err
+
+
+# For screen readers and logs.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
+        "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk",
+        "explain --model llama3-8b --gpus 16 --node dgx-h100 --tp 2 --pp 4 --accumulate 8",
+        "tune --model resnet50 --gpus 16 --net 10gbe --over bucket",
+        "show node dgx-h100",
+        "list gpus",
+    ],
+)
+def test_plain_output_has_no_bars_columns_or_drawings(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, out, err = run(f"{command} --plain", capsys)
+    assert (left, err) == (0, "") and out
+    assert "##" not in out and "[NIC]" not in out and "+---" not in out
+    monkeypatch.setenv("PERFSIM_PLAIN", "1")
+    assert run(command, capsys) == (0, out, "")
+
+
+def test_plain_rows_name_their_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("list gpus --plain", capsys)
+    assert out.startswith("gpu: a100-40gb; memory: 42.95 GB; ")
+    _, out, _ = run("predict --plain --model resnet50 --gpus 64 --net 1gbe --method dgc", capsys)
+    assert "\nforward: 44.3 ms, 16.3%\n" in out and "\nwarning: " in out

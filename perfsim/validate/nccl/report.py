@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pkgutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -355,14 +355,22 @@ def _limits() -> dict[str, dict[str, float]]:
     return limits
 
 
-def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
+def validate_nccl(
+    curves: Sequence[tuple[str, CollectiveCurve]],
+    tell: Callable[[int, int, str], None] | None = None,
+) -> NcclReport:
     """Ask every question of measured curves.
 
     Parameters
     ----------
     curves : (cluster, curve): curves of several node counts share their cluster's name
+    tell : called before each question with how many are done, of how many, and its name
     """
-    rows = [row for module in questions().values() for row in module.predict_rows(curves)]
+    rows, every = [], questions()
+    for done, (name, module) in enumerate(every.items()):
+        if tell is not None:
+            tell(done, len(every), name)
+        rows += module.predict_rows(curves)
     return NcclReport(tuple(curves), tuple(rows))
 
 
