@@ -18,6 +18,15 @@ SCENARIO_SCHEMA = "perfsim/scenario/1"
 """The version of scenario files that is read."""
 
 
+_FILES = {
+    "model": (".json", ".csv"),
+    "net": (".toml",),
+    "intra_net": (".toml",),
+    "node": (".toml",),
+}
+"""Fields that may name a file, and how its name ends."""
+
+
 def _table(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WrongValue(f"found {shown(value)}, allowed is a table [scenario]")
@@ -72,7 +81,9 @@ class ScenarioFile(TomlModel):
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Return the fields of a scenario file; a config.json beside it by its path.
+    """Return the fields of a scenario file; files that it names and that lie beside it by path.
+
+    A model may be a config.json or a profile CSV; networks and node types may be TOML files.
 
     Raises
     ------
@@ -80,11 +91,13 @@ def read_fields(path: Path) -> dict[str, Any]:
         If the file is missing, is not TOML, or is of another schema.
     """
     fields = dict(read_scenario(path)["scenario"])
-    model = fields.get("model")
-    # Those that ship are known by their names.
-    if isinstance(model, str) and model.endswith(".json") and path.parent != shipped("scenarios"):
-        beside = path.parent / model
-        fields["model"] = str(beside) if os.path.isfile(beside) else model
+    if path.parent == shipped("scenarios"):  # what ships is known by its name
+        return fields
+    for field, endings in _FILES.items():
+        value = fields.get(field)
+        if isinstance(value, str) and value.endswith(endings):
+            beside = path.parent / value
+            fields[field] = str(beside) if os.path.isfile(beside) else value
     return fields
 
 
