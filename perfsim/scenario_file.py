@@ -12,13 +12,13 @@ from perfsim.data.catalog import shipped
 from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
 from perfsim.errors import shown
 
-__all__ = ["SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
+__all__ = ["FILE_ENDINGS", "SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
 """The version of scenario files that is read."""
 
 
-_FILES = {
+FILE_ENDINGS = {
     "model": (".json", ".csv"),
     "net": (".toml",),
     "intra_net": (".toml",),
@@ -93,7 +93,7 @@ def read_fields(path: Path) -> dict[str, Any]:
     fields = dict(read_scenario(path)["scenario"])
     if path.parent == shipped("scenarios"):  # what ships is known by its name
         return fields
-    for field, endings in _FILES.items():
+    for field, endings in FILE_ENDINGS.items():
         value = fields.get(field)
         if isinstance(value, str) and value.endswith(endings):
             beside = path.parent / value

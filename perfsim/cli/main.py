@@ -20,6 +20,7 @@ from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 __all__ = ["COMMANDS", "application", "code", "run"]
 
 COMMANDS = {
+    "init": "init.init_command",
     "predict": "predict.predict_command",
     "compare": "compare.compare_command",
     "sweep": "sweep.sweep_command",
