@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from perfsim.compute.profile import PROFILE_SCHEMA, is_profile_file
+from perfsim.compute.profile import PROFILE_SCHEMA, own_profile
 from perfsim.data.files import check_writable, is_there, missing_file, write_bytes
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.machine import Found, gpu_named
@@ -141,7 +141,8 @@ class Draft:
         PerfsimError
             If an answer is not allowed, or two contradict each other.
         """
-        return resolve(self.scenario(**more), self.catalog)
+        with _as_beside(self.files):
+            return resolve(self.scenario(**more), self.catalog)
 
     def scenario(self, **more: Any) -> Scenario:
         """Return the answers as a scenario, with some more (see `check`)."""
@@ -172,7 +173,9 @@ class Draft:
             why = notes[0].partition(", ")[2].partition(";")[0] if notes else _DEFAULT
             found = Found(asked.gpu, why.removesuffix("."))
         elif name == "batch" and "model" in self.fields:
-            found = Found(self.check().profile.batch, "that of the profile, or 1")
+            profile = self.check().profile
+            alone = profile.header.get("kernels") == "alone"
+            found = Found(profile.batch, _DEFAULT if alone else "that of its profile")
         elif name == "method" or (name == "net" and "node" not in self.fields):
             found = Found(SCENARIO_FIELDS[name].value, _DEFAULT)
         return found
@@ -198,7 +201,8 @@ class Draft:
         for name in ("model", "gpus", "node", "gpu", "net", "method"):
             if name in self.fields:
                 continue
-            found = self.default(name)
+            with _as_beside(self.files):
+                found = self.default(name)
             if found is not None:
                 self.fields[name] = found
             elif name in _NEEDED:
@@ -211,6 +215,20 @@ class Draft:
         divides = setup.scenario.gpus % each.value == 0
         if divides and (stated is None or (each.value < stated and not setup.network.known)):
             self.fields["gpus_per_node"] = each
+
+
+@contextmanager
+def _as_beside(files: Mapping[str, Path]) -> Iterator[None]:
+    """Name what was made by its name beside the scenario in a refusal, not by where it is now."""
+    try:
+        yield
+    except RequestError as error:
+        why, value = error.why, error.value
+        for name, path in files.items():
+            why = why.replace(str(path), name)
+        raise RequestError(
+            error.field, why, value=value, nearest=error.nearest, source=error.source
+        ) from None
 
 
 @contextmanager
@@ -369,7 +387,11 @@ def _settle_place(draft: Draft) -> None:
     fields, defaults = draft.fields, draft.defaults
     if fields.keys() & {"node", "net", "gpu"}:
         defaults.pop("node", None)
-    if "model" in fields and is_profile_file(str(fields["model"].value)) and "net" not in fields:
+    own = own_profile(str(fields["model"].value), draft.catalog) if "model" in fields else None
+    if own is not None and own.gpu not in draft.catalog.files("devices"):
+        defaults.pop("node", None)
+        defaults.pop("gpu", None)
+    elif own is not None and "net" not in fields:
         defaults.pop("gpu", None)
     if "node" in fields or "node" in defaults:
         defaults.pop("gpu", None)

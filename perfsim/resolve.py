@@ -217,7 +217,8 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     """Return the scenario with a GPU, and a note where none was asked for.
 
     It is the GPU of the node type, that the network was measured on, or of the model's only
-    profile, the first of these that there is.
+    profile, the first of these that there is. A GPU that only the model's profile describes goes
+    before the network's: the model can be moved to no other.
     """
     if scenario.gpu is not None:
         return scenario, []
@@ -226,7 +227,8 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     profiled = {own.gpu} if own else {(*stem.split("."), "")[1] for stem in stems}
     node = _node_type(scenario, catalog)
     gpu = node.gpu if node else ""
-    if not gpu and scenario.net != scenario.node:
+    alone = len(profiled) == 1 and profiled.isdisjoint(catalog.files("devices"))
+    if not gpu and not alone and scenario.net != scenario.node:
         gpu = _measured_on(_network(scenario.net, "net", catalog), catalog) or ""
     if gpu:
         why = f"that of {scenario.node or scenario.net}"

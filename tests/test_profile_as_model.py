@@ -218,6 +218,14 @@ def test_a_file_that_is_missing_or_damaged_is_one_sentence(
     assert said in err
 
 
+def test_a_gpu_that_a_profile_alone_describes_goes_before_that_of_the_network(
+    of_cpu: Path,
+) -> None:
+    found = predict(Scenario(model=of_cpu, gpus=8, net="azure-ndv4-a100"))
+    assert found.scenario.gpu == "cpu"
+    assert predict(Scenario(model=RESNET, gpus=8, net="azure-ndv4-a100")).scenario.gpu != "v100"
+
+
 def test_an_unknown_gpu_says_nothing_of_others(of_cpu: Path) -> None:
     with pytest.raises(RequestError, match=r"was measured on cpu, .* it says nothing of a100"):
         predict(Scenario(model=of_cpu, gpus=8, gpu="a100"))

@@ -135,6 +135,20 @@ def test_a_log_and_a_trace_make_a_network_and_a_profile_beside_the_scenario(
     assert (here["scenario"]["gpus"], here["scenario"]["gpus_per_node"]) == (4, 2)
 
 
+def test_a_trace_of_a_cpu_stays_on_it_whatever_the_log_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ec2("p5.48xlarge")
+    words = "init all_reduce.log trace.json.gz --model ours --batch 16"
+    assert code(words.split()) == 0
+    assert written()["gpu"] == "cpu" and "node" not in written()
+    capsys.readouterr()
+    assert "4 x cpu" in runs("perfsim predict my-scenario.toml", capsys)
+    left = code(f"{words} --node p4d --out other.toml".split())
+    err = capsys.readouterr().err
+    assert left == 2 and "perfsim-init" not in err and not Path("other.toml").exists()
+
+
 def test_files_elsewhere_are_written_as_the_scenario_finds_them(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
