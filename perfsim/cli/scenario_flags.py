@@ -315,6 +315,7 @@ def scenario_fields(
     if scenario is not None:
         from perfsim.scenario_file import read_fields
 
+        _refuse_model(scenario, catalog)
         path = catalog.scenario(scenario)
         fields = read_fields(path)
         if "beside" in fields:
@@ -331,6 +332,23 @@ def scenario_fields(
     if fusion:
         fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
     return fields, notes
+
+
+def _refuse_model(scenario: str, catalog: Catalog) -> None:
+    """Refuse the name or file of a model in place of a scenario's.
+
+    Raises
+    ------
+    RequestError
+        If it is one.
+    """
+    if scenario.endswith(".toml") or scenario in catalog.scenarios():
+        return
+    from perfsim.models import is_defined
+
+    if is_defined(scenario) or scenario.endswith(".csv"):
+        why = f"{shown(scenario)} is a model; give it as `model` {scenario}."
+        raise RequestError("scenario", why, value=scenario)
 
 
 @contextmanager

@@ -390,3 +390,7 @@ def test_a_scenario_is_named_before_the_flags_or_by_its_own(
         assert before == runs(f"perfsim {first} --scenario my-scenario.toml {words} --json", capsys)
     assert code(["predict", "my-scenario.toml", "--scenario", "my-scenario.toml"]) == 2
     assert "a scenario file is given already" in capsys.readouterr().err
+    for model in ("resnet50", "llama3-8b", "config.json", "measured.csv"):
+        assert code(["predict", model, "--gpus", "8"]) == 2
+        err = capsys.readouterr().err
+        assert err == f"perfsim: --scenario: {model!r} is a model; give it as --model {model}.\n"
