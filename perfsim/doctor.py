@@ -97,7 +97,7 @@ def doctor(profiles: str | Path | None = None) -> Diagnosis:
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         _own_files(Catalog(profiles)),
         list(_optional()),
-        list(_measuring()),
+        [*_measuring(), _found_here(Catalog(profiles))],
     )
 
 
@@ -184,6 +184,19 @@ def _gpus(torch_there: bool) -> Part:
         as_known = f"{own} here" if own in known else f"no device file: it would be {own}"
         words.append(f"{count} x {name} ({as_known})")
     return Part(purpose, ", ".join(words), "")
+
+
+def _found_here(catalog: Catalog) -> Part:
+    """Return what this machine and the job on it say of themselves, as `perfsim init` takes it."""
+    from perfsim.machine import look_around
+
+    machine = look_around(catalog)
+    words = [
+        f"{name.replace('_', ' ')} {found.value} ({found.source})"
+        for name, found in machine.fields.items()
+    ]
+    mend = " ".join(machine.remarks) or "no job, GPU or cloud's node type that says so: name yours"
+    return Part("GPUs and node type (perfsim init)", ", ".join(words), "" if words else mend)
 
 
 def _command(purpose: str, name: str, mend: str) -> Part:

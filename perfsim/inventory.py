@@ -561,12 +561,13 @@ class ModelDescription(InventoryItem):
 
 
 def _model(name: str, catalog: Catalog) -> ModelDescription:
-    from perfsim.compute.profile import read_profile
+    from perfsim.compute.profile import own_profile, read_profile
     from perfsim.resolve import model_names
 
     files = catalog.files("models")
     names = model_names(files)
-    if name not in names:
+    own = own_profile(name, catalog)
+    if own is None and name not in names:
         from perfsim.models import is_defined
 
         if is_defined(name):
@@ -574,7 +575,7 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
         from perfsim.resolve import unknown_model
 
         raise unknown_model(name, names)
-    profiles = [read_profile(files[stem]) for stem in names[name]]
+    profiles = [own] if own else [read_profile(files[stem]) for stem in names[name]]
     first = profiles[0]
     largest = sorted(first.gradients, key=lambda gradient: -gradient.elements)[:_MAX_TENSORS_NAMED]
     return ModelDescription(

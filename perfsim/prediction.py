@@ -384,7 +384,7 @@ def _era_kernels(
 
     found = []
     for era in neighbour_eras(setup.device.software):
-        there = device_in_era(here.name, era, catalog)
+        there = device_in_era(here.name, era, catalog, setup.scenario.model)
         priced = [(one, there.cost(in_era(one, era)).seconds) for one in in_doubt]
         longer_s = {one: seconds - here.cost(one).seconds for one, seconds in priced}
         if any(longer_s.values()):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from perfsim.compute.device import load_device
 from perfsim.compute.memory import usable_bytes
+from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
@@ -16,6 +16,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.methods.describe import WHY_KEPT, check_fusion_options, for_method
 from perfsim.methods.learning import same_update
 from perfsim.prediction import Prediction, predict
+from perfsim.resolve import device_in_era
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
@@ -471,7 +472,8 @@ def _fits(prediction: Prediction, catalog: Catalog) -> bool:
     """Tell whether a prediction fits into the memory of its GPU, of the smallest of several."""
     gpu = prediction.scenario.gpu
     names = [name for name, _ in parse_types(gpu)] or [gpu]
-    memory = min(load_device(name, catalog).memory_bytes for name in names)
+    model = prediction.scenario.model
+    memory = min(device_in_era(name, NEWEST, catalog, model).memory_bytes for name in names)
     return sum(prediction.memory_bytes.values()) <= usable_bytes(memory)
 
 

@@ -23,6 +23,8 @@ from perfsim.compute.profile import (
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
+    model_named,
+    own_profile,
     preconditioned_layers,
     read_positions,
     read_profile,
@@ -149,14 +151,7 @@ def find_profile(
     if profile.gpu not in devices and (*stem.split("."), "")[1] != profile.gpu:
         missing = unknown("gpu", profile.gpu, devices, "gpus")
         raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
-    if profile.gpu not in devices and profile.gpu != gpu:
-        raise RequestError(
-            "gpu",
-            f"the profile of {model} was measured on {profile.gpu}, which no device file"
-            f" describes: it says nothing of {gpu}. Allowed: {profile.gpu}; or measure there"
-            " (`perfsim calibrate compute`).",
-            value=gpu,
-        )
+    _check_described(profile, model, gpu, catalog)
     beside = catalog.beside("models", model, POSITIONS_SUFFIX)
     if beside is None:
         return profile
@@ -166,16 +161,30 @@ def find_profile(
     )
 
 
+def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -> None:
+    """Refuse to move a profile from a GPU of which nothing but this profile is known."""
+    if profile.gpu in (gpu, *catalog.files("devices")):
+        return
+    raise RequestError(
+        "gpu",
+        f"the profile of {model} was measured on {profile.gpu}, which no device file describes: it"
+        f" says nothing of {gpu}. Allowed: {profile.gpu}; or measure there (`perfsim calibrate"
+        " compute`).",
+        value=gpu,
+    )
+
+
 _OTHER_WAYS = (
-    " Or give one's numbers: a Hugging Face config.json, transformer:layers=..,hidden=..,heads=..,"
-    "vocab=.., or generic:params=..,layers=..,flops=..; `perfsim calibrate compute` measures one."
+    "; or give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure it"
+    " (`perfsim calibrate compute`)."
 )
 
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     """Return the error for a model that nobody knows, with the ways to state one."""
     error = unknown("model", model, {*names, *MODELS, *NAMED}, "models")
-    return RequestError("model", error.why + _OTHER_WAYS, value=model, nearest=error.nearest)
+    why = error.why.removesuffix(".") + _OTHER_WAYS
+    return RequestError("model", why, value=model, nearest=error.nearest)
 
 
 def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Profile:
@@ -208,20 +217,23 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     """Return the scenario with a GPU, and a note where none was asked for.
 
     It is the GPU of the node type, that the network was measured on, or of the model's only
-    profile, the first of these that there is.
+    profile, the first of these that there is. A GPU that only the model's profile describes goes
+    before the network's: the model can be moved to no other.
     """
     if scenario.gpu is not None:
         return scenario, []
+    own = own_profile(scenario.model, catalog)
     stems = model_names(catalog.files("models")).get(scenario.model, [])
-    profiled = {(*stem.split("."), "")[1] for stem in stems}
+    profiled = {own.gpu} if own else {(*stem.split("."), "")[1] for stem in stems}
     node = _node_type(scenario, catalog)
     gpu = node.gpu if node else ""
-    if not gpu and scenario.net != scenario.node:
+    alone = len(profiled) == 1 and profiled.isdisjoint(catalog.files("devices"))
+    if not gpu and not alone and scenario.net != scenario.node:
         gpu = _measured_on(_network(scenario.net, "net", catalog), catalog) or ""
     if gpu:
         why = f"that of {scenario.node or scenario.net}"
     elif len(profiled) == 1 and (gpu := profiled.pop()):
-        why = f"that of the only profile of {scenario.model}"
+        why = "that of its profile" if own else f"that of the only profile of {scenario.model}"
     else:
         gpu, why = DEFAULT_GPU, "an assumption"
     if node and node.gpu:
@@ -306,7 +318,19 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         scenario.seq,
         Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype),
     )
+    if own_profile(scenario.model, catalog) is not None:
+        carried = _named_after(carried, scenario.model)
     return profile, carried, notes
+
+
+def _named_after(carried: TransferredProfile, path: str) -> TransferredProfile:
+    """Name the user's file first in the sources of its times."""
+    profile, quantity = carried.profile, carried.quantity
+    header = profile.header | {"source": f"{path}: {profile.header['source']}"}
+    return carried._replace(
+        profile=replace(profile, header=header),
+        quantity=quantity._replace(source=f"{path}: {quantity.source}"),
+    )
 
 
 def _check_recompute(scenario: Scenario, model: str) -> None:
@@ -320,8 +344,8 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
 
 def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
-    model = scenario.model
-    if is_defined(model) and model not in model_names(catalog.files("models")):
+    model, own = scenario.model, own_profile(scenario.model, catalog)
+    if own is None and is_defined(model) and model not in model_names(catalog.files("models")):
         return _stated_profile(scenario, device, notes)
     if device.name not in catalog.files("devices"):
         notes.append(
@@ -330,6 +354,9 @@ def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Cata
                 " its memory is not known."
             )
         )
+    if own is not None:
+        _check_described(own, model, device.name, catalog)
+        return own
     return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
 
 
@@ -349,7 +376,8 @@ def computations(
     from perfsim.compute.gpu_types import GpuGroup, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [device_in_era(name, kernel_era(scenario), catalog) for name, _ in types]
+    era = kernel_era(scenario)
+    devices = [device_in_era(name, era, catalog, scenario.model) for name, _ in types]
     notes: list[str] = []
     first = _profile(scenario, devices[0], notes, catalog)
     precision = scenario.precision or next(
@@ -756,7 +784,7 @@ def _intra_network(
         asked = network.inside or None
     if asked is None or asked == _NVLINK:
         library = None if asked else scenario.library or network.library
-        name, why = inside_network(scenario.gpu, catalog, library)
+        name, why = inside_network(scenario.gpu, catalog, library, scenario.model)
         inside = _network(name, "intra_net", catalog)
         if asked == _NVLINK and not _is_nvlink(inside):
             raise RequestError(
@@ -780,7 +808,7 @@ def _is_nvlink(network: Network) -> bool:
 
 
 def inside_network(
-    gpu: str | None, catalog: Catalog, library: str | None = None
+    gpu: str | None, catalog: Catalog, library: str | None = None, model: str = ""
 ) -> tuple[str, str]:
     """Return the network that joins the GPUs of a node by their files, and in words why.
 
@@ -789,7 +817,7 @@ def inside_network(
     """
     names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
     networks, found = catalog.files("networks").keys() | catalog.files("nodes").keys(), {}
-    for device in (device_in_era(name, NEWEST, catalog) for name in names):
+    for device in (device_in_era(name, NEWEST, catalog, model) for name in names):
         if library in _HOST_LIBRARIES:
             name = f"pcie{device.pcie}"
             own = name if name in networks else DEFAULT_INTRA_NET
@@ -1082,10 +1110,11 @@ def _is_transformer(carried: TransferredProfile, device: Device) -> bool:
     return half and execution.flash and not execution.unpadded and known
 
 
-def _usual_options(scenario: Scenario) -> dict[str, Any]:
+def _usual_options(scenario: Scenario, catalog: Catalog) -> dict[str, Any]:
     """Return the options that the method's paper takes for such a model, where they differ."""
     usual = method_class(scenario.method).over_text
-    if not usual or not is_defined(scenario.model) or not takes_tokens(scenario.model):
+    model = model_named(scenario.model, catalog) if usual else ""
+    if not is_defined(model) or not takes_tokens(model):
         return {}
     return dict(usual)
 
@@ -1101,7 +1130,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         If a data file is damaged.
     """
     named = scenario.method
-    options = _usual_options(scenario) | scenario.options
+    options = _usual_options(scenario, catalog) | scenario.options
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
@@ -1113,7 +1142,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     assert scenario.gpu is not None
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
-    device = device_in_era(gpu, kernel_era(scenario), catalog)
+    device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[GpuGroup, ...] = ()
@@ -1126,7 +1155,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
     split = _split(scenario, method, carried, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
-    own = _own_notes(profile, device, network, catalog)
+    own = _own_notes(scenario, profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -1168,21 +1197,26 @@ def kernel_era(scenario: Scenario) -> str:
     return scenario.software or NEWEST
 
 
-def device_in_era(name: str, software: str, catalog: Catalog) -> Device:
-    """Return a GPU with the kernels of a software era, which remembers what they cost."""
+def device_in_era(name: str, software: str, catalog: Catalog, model: str = "") -> Device:
+    """Return a GPU with the kernels of a software era, which remembers what they cost.
+
+    ``model`` is the scenario's: the file of a profile may alone show its GPU.
+    """
+    own = None if name in catalog.files("devices") else own_profile(model, catalog)
+    own = own if own is not None and own.gpu == name else None
     return catalog.once(
-        ("device with costs", name, software),
-        lambda: RememberingDevice.like(_loaded(name, software, catalog)),
+        ("device with costs", name, software, own and own.path),
+        lambda: RememberingDevice.like(_loaded(name, software, catalog, own)),
     )
 
 
-def _loaded(name: str, software: str, catalog: Catalog) -> Device:
+def _loaded(name: str, software: str, catalog: Catalog, own: Profile | None) -> Device:
     """Return a GPU of its file, or one that a profile alone shows (``cpu``, or one unheard of)."""
     files = catalog.files("models")
     shown = [stem for stem in files if (*stem.split("."), "")[1] == name]
-    if name in catalog.files("devices") or not shown:
+    if own is None and (name in catalog.files("devices") or not shown):
         return load_device(name, catalog, software)
-    profile = read_profile(files[shown[0]])
+    profile = own or read_profile(files[shown[0]])
     work = model_flops(profile.model, profile.sequence).get("products")
     return device_of_profile(profile, work, software)
 
@@ -1218,13 +1252,17 @@ def _limit_bytes(scenario: Scenario, policy_name: str, sets_own_sizes: bool) -> 
     return parse_bytes(scenario.bucket, "bucket")
 
 
-def _own_notes(profile: Profile, device: Device, network: Network, catalog: Catalog) -> list[str]:
+def _own_notes(
+    scenario: Scenario, profile: Profile, device: Device, network: Network, catalog: Catalog
+) -> list[str]:
     """Return a note for each of the user's own files that is read in place of a shipped one."""
     used = {
         "models": Path(profile.path).name.removesuffix(".csv"),
         "devices": device.name,
         "networks": network.name,
     }
+    if own_profile(scenario.model, catalog) is not None:
+        del used["models"]
     if not network.path:  # a link of the user's own: no file
         del used["networks"]
     elif network.node_type is not None:

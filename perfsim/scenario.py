@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
+from pathlib import PurePath
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -189,13 +190,14 @@ class ScenarioFields:
     model: Annotated[
         str,
         ScenarioField(
-            "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), a Hugging Face"
-            " config.json, transformer:layers=32,hidden=4096,heads=32,... or"
+            "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), a profile CSV, a"
+            " Hugging Face config.json, transformer:layers=32,hidden=4096,heads=32,... or"
             " generic:params=350M,layers=48,flops=12GFLOP (one sample's forward pass).",
             read_by=("compute",),
             metavar="NAME|FILE|NUMBERS",
             complete="models",
             nonempty=True,
+            read=_read_path,
         ),
     ]
     gpus: Annotated[
@@ -761,6 +763,11 @@ class ScenarioFields:
 
 
 # Checks of single fields, in the order of the list.
+
+
+def _read_path(value: Any, field: str) -> Any:
+    """Return the path of a file as text."""
+    return str(value) if isinstance(value, PurePath) else value
 
 
 def _read_placement(value: Any, field: str) -> Any:

@@ -12,10 +12,19 @@ from perfsim.data.catalog import shipped
 from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
 from perfsim.errors import shown
 
-__all__ = ["SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
+__all__ = ["FILE_ENDINGS", "SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
 """The version of scenario files that is read."""
+
+
+FILE_ENDINGS = {
+    "model": (".json", ".csv"),
+    "net": (".toml",),
+    "intra_net": (".toml",),
+    "node": (".toml",),
+}
+"""Fields that may name a file, and how its name ends."""
 
 
 def _table(value: object) -> dict[str, Any]:
@@ -72,7 +81,9 @@ class ScenarioFile(TomlModel):
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Return the fields of a scenario file; a config.json beside it by its path.
+    """Return the fields of a scenario file; files that it names and that lie beside it by path.
+
+    A model may be a config.json or a profile CSV; networks and node types may be TOML files.
 
     Raises
     ------
@@ -80,11 +91,13 @@ def read_fields(path: Path) -> dict[str, Any]:
         If the file is missing, is not TOML, or is of another schema.
     """
     fields = dict(read_scenario(path)["scenario"])
-    model = fields.get("model")
-    # Those that ship are known by their names.
-    if isinstance(model, str) and model.endswith(".json") and path.parent != shipped("scenarios"):
-        beside = path.parent / model
-        fields["model"] = str(beside) if os.path.isfile(beside) else model
+    if path.parent == shipped("scenarios"):  # what ships is known by its name
+        return fields
+    for field, endings in FILE_ENDINGS.items():
+        value = fields.get(field)
+        if isinstance(value, str) and value.endswith(endings):
+            beside = path.parent / value
+            fields[field] = str(beside) if os.path.isfile(beside) else value
     return fields
 
 

@@ -16,6 +16,7 @@ from math import ceil, exp, inf, isfinite, log, sqrt
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfsim.compute.profile import model_named
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, shown
 from perfsim.methods import load_method, method_class, method_name
@@ -263,6 +264,7 @@ class EpochsFactors:
         given: Mapping[str, float] | None = None,
     ) -> None:
         self._tables = _tables(catalog)
+        model = model_named(model, catalog)
         self._task, self._data = task_of(model), data_of(model)
         if self._task == "image classification" and data in ("imagenet", "cifar10", "cifar100"):
             self._data = data.rstrip("0123456789")

@@ -139,9 +139,8 @@ def test_a_generic_model_sends_its_parameters_and_does_its_work() -> None:
 
 def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[str]) -> None:
     ways = (
-        " Or give one's numbers: a Hugging Face config.json,"
-        " transformer:layers=..,hidden=..,heads=..,vocab=.., or"
-        " generic:params=..,layers=..,flops=..; `perfsim calibrate compute` measures one."
+        "; or give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure"
+        " it (`perfsim calibrate compute`)."
     )
     for command in ("predict --gpus 8 --model llama3-8c", "show model llama3-8c"):
         left, out, err = run(command, capsys)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -184,6 +184,8 @@ def make_network(
         If the data determine no link; nothing is written then.
     """
     catalog, beside, findings = Catalog(profiles), [], []
+    # Drivers put the maker before the name by which GPUs are known.
+    curves = [replace(one, gpu=one.gpu.removeprefix("NVIDIA ")) for one in curves]
     if node is not None:
         kind = load_node_type(node, catalog, "node")
         check_nodes(kind, curves)

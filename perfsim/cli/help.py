@@ -8,6 +8,12 @@ from __future__ import annotations
 __all__ = ["EXAMPLES", "HELP_QUESTIONS", "HELP_REFERENCE", "OVERVIEW", "examples"]
 
 EXAMPLES = {
+    "init": (
+        "perfsim init --model resnet50 --gpus 16 --net 25gbe",
+        "perfsim init all_reduce.log config.json --out our-question.toml",
+        "perfsim init trace.json.gz --model ours --batch 16 --gpu a100 \\\n"
+        "    --gpus 16 --net 25gbe --out ours.toml",
+    ),
     "predict": (
         "perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
         "perfsim predict --model bert-base --gpus 32 --net 10gbe --method auto",
@@ -123,6 +129,9 @@ def examples(command: str) -> str:
 
 
 OVERVIEW = {
+    "init": (
+        "Write a first scenario: of your logs, trace or config.json, this job, and what you answer."
+    ),
     "predict": (
         "Predict one iteration: its time and interval, where it goes, what holds it back, and why."
     ),
@@ -174,6 +183,7 @@ Predict the iteration time of distributed data-parallel training from measured l
 and measured network costs.
 
 \b
+Where do I begin, with files of my own?         perfsim init
 How long is one iteration, and why?             perfsim predict
 Which method is fastest here, how sure?         perfsim compare
 What holds it back, and what would help?        perfsim explain

@@ -22,6 +22,7 @@ from perfsim.report.plain import plain_output
 __all__ = ["COMMANDS", "application", "code", "run"]
 
 COMMANDS = {
+    "init": "init.init_command",
     "predict": "predict.predict_command",
     "compare": "compare.compare_command",
     "sweep": "sweep.sweep_command",

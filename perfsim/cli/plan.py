@@ -133,11 +133,17 @@ def plan_command(
 
 def _tokens(asked: ScenarioFlags) -> int | None:
     """Return the tokens a sample of the model that is asked for; None where it takes none."""
+    from perfsim.compute.profile import own_profile
+    from perfsim.data.catalog import Catalog
     from perfsim.models import is_defined, own_tokens, takes_tokens
     from perfsim.models.specification import canonical_model
 
     fields, _ = asked.fields()
-    model = canonical_model(str(fields.get("model", "")))
+    named = str(fields.get("model", ""))
+    own = own_profile(named, Catalog(asked.profiles))
+    if own is not None:
+        return int(fields["seq"]) if own.sequence and fields.get("seq") else own.sequence
+    model = canonical_model(named)
     if not is_defined(model) or not takes_tokens(model):
         return None
     return int(fields["seq"]) if fields.get("seq") else own_tokens(model)

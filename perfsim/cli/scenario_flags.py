@@ -24,13 +24,14 @@ __all__ = [
     "SHARED_FLAGS",
     "ScenarioFlags",
     "command_of",
+    "field_flags",
     "naming",
     "scenario_command",
     "scenario_fields",
     "split_settings",
 ]
 
-SHARED_FLAGS = ("set_", "scenario", "profiles", "out", "json")
+SHARED_FLAGS = ("file", "set_", "scenario", "profiles", "out", "json")
 """What every command with a scenario takes besides the flags of its fields."""
 
 
@@ -75,6 +76,8 @@ def scenario_command(
             shared[name] = _reworded(shared[name], help_)
         own = inspect.signature(command, eval_str=True).parameters
         added = {name: one for name, one in own.items() if name not in ("asked", *shared)}
+        if "file" not in own:
+            added = {"file": _FILE, **added}
         last = {name: shared.pop(name) for name in ("profiles", "out", "json")}
         parameters = [
             one.replace(kind=inspect.Parameter.KEYWORD_ONLY)  # as Typer calls it
@@ -82,6 +85,8 @@ def scenario_command(
         ]
 
         def with_flags(**given: Any) -> None:
+            if "file" not in own:
+                given["scenario"] = _one_scenario(given.pop("file", None), given["scenario"])
             asked = ScenarioFlags(
                 # A flag that may be repeated is an empty list where it was not given.
                 {name: None if (value := given.pop(name)) == [] else value for name in _flagged()},
@@ -98,6 +103,13 @@ def scenario_command(
         return with_flags
 
     return decorate
+
+
+def _one_scenario(file: str | None, scenario: str | None) -> str | None:
+    """Return the scenario that was named, before the flags or by its own."""
+    if file is not None and scenario is not None:
+        raise RequestError("scenario", "a scenario file is given already, before the flags.")
+    return scenario if file is None else file
 
 
 @cache
@@ -157,6 +169,49 @@ def _optional(name: str, annotation: Any, default: Any = None) -> inspect.Parame
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
+
+
+_FILE = _optional(
+    "file",
+    Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="Scenario file (TOML) or shipped scenario; flags override it.",
+            autocompletion=COMPLETIONS["scenarios"],
+        ),
+    ],
+)
+
+
+def field_flags(
+    names: Sequence[str],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of some fields: it is called with them by field, as ``given``.
+
+    A field whose flag was not given is None.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in own.values()
+            if one.name != "given"
+        ]
+        parameters[1:1] = [_field_parameters()[name] for name in names]
+
+        def with_flags(**all_: Any) -> None:
+            given = {name: all_.pop(name) for name in names}
+            command(given=given, **all_)
+
+        with_flags.__doc__ = command.__doc__
+        with_flags.__name__ = command.__name__
+        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_flags
+
+    return decorate
 
 
 def _reworded(parameter: inspect.Parameter, help_: str) -> inspect.Parameter:
@@ -260,6 +315,7 @@ def scenario_fields(
     if scenario is not None:
         from perfsim.scenario_file import read_fields
 
+        _refuse_model(scenario, catalog)
         path = catalog.scenario(scenario)
         fields = read_fields(path)
         if "beside" in fields:
@@ -276,6 +332,23 @@ def scenario_fields(
     if fusion:
         fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
     return fields, notes
+
+
+def _refuse_model(scenario: str, catalog: Catalog) -> None:
+    """Refuse the name or file of a model in place of a scenario's.
+
+    Raises
+    ------
+    RequestError
+        If it is one.
+    """
+    if scenario.endswith(".toml") or scenario in catalog.scenarios():
+        return
+    from perfsim.models import is_defined
+
+    if is_defined(scenario) or scenario.endswith(".csv"):
+        why = f"{shown(scenario)} is a model; give it as `model` {scenario}."
+        raise RequestError("scenario", why, value=scenario)
 
 
 @contextmanager

@@ -80,7 +80,8 @@ def show_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Its name (`perfsim list` shows them); of a model also a config.json or numbers.",
+            help="Its name (`perfsim list` shows them); of a model also a profile CSV, a"
+            " config.json or numbers.",
             autocompletion=complete_shown_name,
         ),
     ],

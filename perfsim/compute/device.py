@@ -750,6 +750,13 @@ def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
     return f"{format_value(quantity.value)}, {quantity.kind}: {quantity.source}"
 
 
+def _unknown_gpu(name: str, files: Mapping[str, Path]) -> RequestError:
+    """Return the error for a GPU that nobody knows, with the way to describe one."""
+    error = unknown("gpu", name, files, "gpus")
+    why = error.why.removesuffix(".") + "; or describe yours (profiles/devices/README.md)."
+    return RequestError("gpu", why, value=name, nearest=error.nearest)
+
+
 def load_rates(name: str, catalog: Catalog) -> Device:
     """Return the device of a file name with its rates and memory, and no kernels of methods.
 
@@ -762,7 +769,7 @@ def load_rates(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     if name not in files:
-        raise unknown("gpu", name, files, "gpus")
+        raise _unknown_gpu(name, files)
     return catalog.once(("rates", name), lambda: Device(**read_device_file(files[name])))
 
 
@@ -806,7 +813,7 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
                 continue
             plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
     if _plain(name) not in plain:
-        raise unknown("gpu", name, files, "gpus")
+        raise _unknown_gpu(name, files)
     return plain[_plain(name)]
 
 

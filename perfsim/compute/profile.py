@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
+from perfsim.data.catalog import Catalog
+from perfsim.data.files import is_there, missing_file, note
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
 from perfsim.errors import DataError, RequestError, newer, shown, unknown
 from perfsim.models import is_defined, model_elements, takes_tokens
@@ -33,7 +35,10 @@ __all__ = [
     "Layer",
     "Profile",
     "defined_tokens",
+    "is_profile_file",
     "matches_definition",
+    "model_named",
+    "own_profile",
     "precision_bytes",
     "precision_named",
     "preconditioned_layers",
@@ -276,6 +281,7 @@ PROFILE_COLUMNS = (
     "backward_ms",
     "ready_ms",
 )
+_SUFFIX = ".csv"
 _MAX_AXIS_DIGITS = 15
 """Digits that an axis of a shape may have."""
 
@@ -302,8 +308,13 @@ them (4), takes the root, divides it, adds epsilon (3) and updates (1; adam ther
 of huggingface/transformers of 2020 (src/transformers/optimization.py) has one operation fewer."""
 
 
-def read_profile(path: Path) -> Profile:
+def read_profile(path: Path, *, any_name: bool = False) -> Profile:
     """Read and check one profile file.
+
+    Parameters
+    ----------
+    any_name : whether the file may have another name than its model; one in a folder of profiles
+        is found by it
 
     Raises
     ------
@@ -312,6 +323,8 @@ def read_profile(path: Path) -> Profile:
     """
     lines = read_lines(path)
     header, key_rows = _read_header(lines, path)
+    if not any_name:
+        _check_file_name(header, key_rows, path)
     layers, gradients, tensor_rows = _read_rows(
         csv_rows(lines, len(key_rows), PROFILE_COLUMNS, path), path
     )
@@ -375,9 +388,11 @@ def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str
 
 
 def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> None:
-    for key in (*_NEEDED_KEYS, "kind"):
-        if not header.get(key):
-            raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
+    if "schema" not in header:
+        why = f"is no profile: it has no line '# schema: {PROFILE_SCHEMA}'"
+        raise DataError(
+            f"{why}; `perfsim calibrate compute` or `calibrate import` writes one", path=path
+        )
     if header["schema"] != PROFILE_SCHEMA:
         raise DataError(
             f"schema is {shown(header['schema'])}, this perfsim reads {PROFILE_SCHEMA!r}"
@@ -385,19 +400,26 @@ def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> N
             path=path,
             row=rows["schema"],
         )
-    model = path.name.removesuffix(".csv").split(".")[0]
+    for key in (*_NEEDED_KEYS, "kind"):
+        if not header.get(key):
+            raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
+    if header["precision"] not in PRECISIONS:
+        raise DataError(
+            f"precision is {shown(header['precision'])}; allowed: {', '.join(PRECISIONS)}",
+            path=path,
+            row=rows["precision"],
+        )
+
+
+def _check_file_name(header: dict[str, str], rows: dict[str, int], path: Path) -> None:
+    """Refuse a file whose name is not that of its model."""
+    model = path.name.removesuffix(_SUFFIX).split(".")[0]
     if header["model"] != model:
         raise DataError(
             f"model is {shown(header['model'])}, the file's name up to its first dot says"
             f" {model!r}",
             path=path,
             row=rows["model"],
-        )
-    if header["precision"] not in PRECISIONS:
-        raise DataError(
-            f"precision is {shown(header['precision'])}; allowed: {', '.join(PRECISIONS)}",
-            path=path,
-            row=rows["precision"],
         )
 
 
@@ -583,3 +605,66 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
             path=path,
         )
     return positions
+
+
+# A profile that is given as the model itself.
+
+
+def is_profile_file(model: str) -> bool:
+    """Tell whether a model is stated by the file of its profile.
+
+    Examples
+    --------
+    >>> is_profile_file("runs/mine.csv"), is_profile_file("resnet50")
+    (True, False)
+    """
+    return model.endswith(_SUFFIX)
+
+
+def own_profile(model: str, catalog: Catalog) -> Profile | None:
+    """Return the profile in the file that is given as the model; None where it is no such file.
+
+    K-FAC's positions are those of a file beside it, else the shipped ones of its model if they
+    have its layers.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged or no profile.
+    """
+    if not is_profile_file(model):
+        return None
+    return catalog.once(("profile file", model), lambda: _read_own(model, catalog))
+
+
+def model_named(model: str, catalog: Catalog) -> str:
+    """Return the name of a model: that in the profile's file, if one is given as the model.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged or no profile.
+    """
+    profile = own_profile(model, catalog)
+    return profile.model if profile else model
+
+
+def _read_own(model: str, catalog: Catalog) -> Profile:
+    path = Path(model)
+    if not is_there(model):
+        raise missing_file(path, (_SUFFIX,))
+    profile = read_profile(path, any_name=True)
+    name, layers = f"{profile.model}{POSITIONS_SUFFIX}", [one.name for one in profile.layers]
+    beside = path.parent / name
+    note(beside)  # one that is added later counts
+    ships = catalog.beside("models", profile.model, POSITIONS_SUFFIX)
+    if beside.is_file():
+        positions = read_positions(beside, layers, preconditioned_layers(profile))
+    elif ships is None:
+        return profile
+    else:
+        try:
+            positions = read_positions(ships, layers, preconditioned_layers(profile))
+        except DataError:  # another network of the same name
+            return profile
+    return replace(profile, positions=positions)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.errors import DataError, RequestError, shown
+from perfsim.errors import DataError, RequestError, nearest, shown
 
 __all__ = [
     "Stamp",
@@ -26,7 +26,9 @@ __all__ = [
     "files_changed",
     "forbidden",
     "is_there",
+    "missing_file",
     "named_file",
+    "near_file",
     "note",
     "noting",
     "printable",
@@ -285,3 +287,44 @@ def is_there(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
+
+
+_MAX_LOOKED_AT = 10_000
+"""Files of a folder among which the nearest name is looked for. No source: chosen."""
+
+
+def missing_file(path: Path, suffixes: Sequence[str]) -> DataError:
+    """Return the error for a file that is not there, with the nearest name in its folder.
+
+    Parameters
+    ----------
+    suffixes : endings of the files that it could be
+
+    Examples
+    --------
+    >>> print(missing_file(Path("nowhere/mine.csv"), (".csv",)))
+    nowhere/mine.csv: there is no such file, nor a folder 'nowhere'
+    """
+    return DataError(f"there is no such file{near_file(path, suffixes)}", path=path)
+
+
+def near_file(path: Path, suffixes: Sequence[str]) -> str:
+    """Return what a message adds on a file that is not there: its nearest neighbour, or no folder.
+
+    Examples
+    --------
+    >>> near_file(Path("a file that nobody has.csv"), (".none",))
+    ''
+    """
+    try:
+        if not path.parent.is_dir():
+            return f", nor a folder {shown(str(path.parent))}"
+        with os.scandir(path.parent) as entries:
+            names = [one.name for one, _ in zip(entries, range(_MAX_LOOKED_AT), strict=False)]
+    except (OSError, ValueError):  # a folder that may not be read, a name with a zero byte
+        return ""
+    # Endings are alike and would count.
+    ends = tuple(suffixes)
+    stems = {one[: one.rfind(".")]: one for one in sorted(names) if one.endswith(ends)}
+    alike = stems.get(nearest(path.stem, stems), "")
+    return f" (did you mean {shown(str(path.parent / alike))}?)" if alike else ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from perfsim.data.catalog import shipped
+from perfsim.data.files import missing_file
 from perfsim.errors import RequestError, shown, unknown_option
 from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
@@ -100,8 +101,12 @@ def _config_file(model: str) -> Path:
     path = Path(model)
     if os.path.isdir(model):
         return path / "config.json"
+    if os.path.isfile(model):
+        return path
     ships = shipped("scenarios") / model
-    return ships if model == path.name and not os.path.isfile(model) and ships.is_file() else path
+    if model == path.name and ships.is_file():
+        return ships
+    raise missing_file(path, (_CONFIG_SUFFIX,))
 
 
 def canonical_model(model: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.files import is_there
+from perfsim.data.files import is_there, near_file
 from perfsim.data.toml import (
     Check,
     HopSeconds,
@@ -433,6 +433,12 @@ def _measured(table: Mapping[str, Any], path: Path, text: str) -> MeasuredCollec
     return MeasuredCollectives((*measured, *curves), choice)
 
 
+_OTHER_WAYS = (
+    "give rate,latency such as 25Gbit/s,30us, or make one of nccl-tests' logs (`perfsim"
+    " calibrate import`)."
+)
+
+
 def load_network(text: str, catalog: Catalog, field: str) -> Network:
     """Return the network of a name, of a file's path, or a link of one's own as ``rate,latency``.
 
@@ -452,9 +458,16 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     """
     if text.endswith(_SUFFIX):
         if not is_there(text):
-            raise RequestError(field, f"there is no file {shown(text)}.")
+            near = near_file(Path(text), (_SUFFIX,))
+            why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
+            raise RequestError(field, why, value=text)
         return read_network(Path(text))
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
         return Network(text, text, CUSTOM, None, 1, dict.fromkeys(_LINK_CLASSES, link))
-    return read_network(catalog.path("networks", text, field, "networks"))
+    try:
+        path = catalog.path("networks", text, field, "networks")
+    except RequestError as error:
+        why = f"{error.why.removesuffix('.')}; or {_OTHER_WAYS}"
+        raise RequestError(field, why, value=text, nearest=error.nearest) from None
+    return read_network(path)

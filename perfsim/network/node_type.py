@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.files import is_there
+from perfsim.data.files import is_there, near_file
 from perfsim.data.toml import (
     Text,
     Texts,
@@ -310,6 +310,11 @@ def read_node_type(path: Path) -> NodeType:
     )
 
 
+_OTHER_WAYS = (
+    "give a TOML file of your own (profiles/nodes/README.md), or `gpu`, `gpus_per_node` and `net`."
+)
+
+
 def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     """Return the node type of a name, or of a file's path, which ends in ``.toml``.
 
@@ -328,6 +333,13 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     """
     if text.endswith(".toml"):
         if not is_there(text):
-            raise RequestError(field, f"there is no file {shown(text)}.")
+            near = near_file(Path(text), (".toml",))
+            why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
+            raise RequestError(field, why, value=text)
         return read_node_type(Path(text))
-    return read_node_type(catalog.path("nodes", text, field, "nodes"))
+    try:
+        path = catalog.path("nodes", text, field, "nodes")
+    except RequestError as error:
+        why = f"{error.why.removesuffix('.')}; or {_OTHER_WAYS}"
+        raise RequestError(field, why, value=text, nearest=error.nearest) from None
+    return read_node_type(path)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from perfsim.compute.device import load_device
 from perfsim.compute.memory import usable_bytes
+from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
@@ -34,7 +34,7 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, with_gpu
+from perfsim.resolve import ResolvedScenario, device_in_era, with_gpu
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
@@ -616,7 +616,8 @@ class _Tried:
             return None
         parts = prediction.memory_bytes
         needed = sum(parts.values())
-        memory = usable_bytes(load_device(prediction.scenario.gpu, self.catalog).memory_bytes)
+        gpu, model = prediction.scenario.gpu, prediction.scenario.model
+        memory = usable_bytes(device_in_era(gpu, NEWEST, self.catalog, model).memory_bytes)
         self._states_fit.append(sum(parts[part] for part in _STATE) <= memory)
         if needed > memory and not self.ignore_memory:
             self.large[name] = needed, memory

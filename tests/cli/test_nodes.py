@@ -48,7 +48,7 @@ def test_an_answer_says_that_collectives_are_derived(capsys: pytest.CaptureFixtu
         ("--node dgx-h100 --gpus-per-node 16", "--gpus-per-node: dgx-h100 has 8 GPUs a node"),
         ("--node dgx-h100 --gpu a100", "--gpu: dgx-h100 has h100, found 'a100'"),
         ("--node dgx-h10", "--node: no 'dgx-h10'; did you mean 'dgx-h100'?"),
-        ("--node none.toml", "--node: there is no file 'none.toml'."),
+        ("--node none.toml", "--node: there is no file 'none.toml'; give"),
         ("--nic 400Gbit/s", "--nic: needs --node, whose NICs it is the rate of"),
         ("--node p5 --nic 400", "--nic: '400' is not a rate (a bare number has no unit)"),
         ("--node p5 --nics-per-node 0", "--nics-per-node: '0' is not allowed"),

@@ -29,7 +29,7 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         ("--model unknown.json", 3, "unknown.json: model_type: no 'llamaa'; did you mean 'llama'?"),
         ("--model torn.json", 3, "torn.json, line 1: is not JSON: expecting ',' delimiter"),
         ("--model empty.json", 3, "empty.json, line 1: is not JSON: expecting value"),
-        ("--model none.json", 3, "none.json: cannot be read: No such file or directory"),
+        ("--model none.json", 3, "none.json: there is no such file (did you mean"),
         ("--model transformer:layers=2", 2, "--model: transformer: needs hidden, heads, vocab too"),
         (f"{STATED},kv=3", 2, "--model: kv=3 does not divide heads=4."),
         (f"{STATED},experts=8", 2, "--model: topk=0 is not 1 to experts=8."),

@@ -116,8 +116,8 @@ def test_a_damage_is_named_with_its_place(read: Read, tmp_path: Path, damage: st
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "no 'schema' line"),
-        (b"\n\n", "no 'schema' line"),
+        (b"", "is no profile: it has no line '# schema: perfsim/profile/1'"),
+        (b"\n\n", "is no profile: it has no line '# schema: perfsim/profile/1'"),
         (b"\x93NUMPY\x01\x00\xff\xfe", "is not text in UTF-8: byte 1 of 10 is wrong$"),
         (bytes(range(256)) * 20, "is not text in UTF-8: byte 129 of 5,120 is wrong$"),
         (HEADER.encode(), "missing column"),

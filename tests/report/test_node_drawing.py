@@ -182,7 +182,11 @@ def test_the_page_is_whole_and_opens_offline(own: Path, tmp_path: Path) -> None:
     ("asked", "left", "said"),
     [
         ("node dgx-h10 --html page.html", 2, "no 'dgx-h10'; did you mean 'dgx-h100'?"),
-        ("node none.toml --html page.html", 2, "there is no file 'none.toml'."),
+        (
+            "node none.toml --html page.html",
+            2,
+            "there is no file 'none.toml'; give",
+        ),
         ("node dgx-h100 --html none/page.html", 2, "'none/page.html' cannot be written"),
         ("gpu a100 --html page.html", 2, "only networks and nodes have a picture, not a gpu"),
         ("node damaged.toml --html page.html", 3, "damaged.toml"),

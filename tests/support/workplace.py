@@ -33,6 +33,12 @@ a-2,our lab,PyTorch/resnet50,V100-SXM2-32GB,8,8,AMP,DDP,1,1,128,1024,6100,img/s,
 a-3,our lab,PyTorch/resnet50,V100-SXM2-32GB,8,8,AMP,,2,1,128,512,3000,img/s,
 """
 
+CONFIG = """\
+{"model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 16,
+"num_key_value_heads": 8, "intermediate_size": 2816, "vocab_size": 32000,
+"max_position_embeddings": 2048}
+"""
+
 TWO_SITES = """\
 schema = "perfsim/pipeline/1"
 micro_batches = 4
@@ -72,6 +78,7 @@ def furnish(folder: Path) -> Path:
     (folder / "cases.csv").write_text(CASES)
     (folder / "training.csv").write_text(TRAINING)
     (folder / "two-sites.toml").write_text(TWO_SITES)
+    (folder / "config.json").write_text(CONFIG)
     trace = FILES / "ddp_gloo_2_ranks.pt.trace.json.gz"
     shutil.copy(trace, folder / "trace.json.gz")
     return folder

@@ -26,6 +26,7 @@ __all__ = [
     "LOG_SUFFIXES",
     "Reading",
     "csv_tables",
+    "holds_measurements",
     "log_formats",
     "nccl_tests",
     "read_folder",
@@ -92,6 +93,17 @@ def read_log(
     if collective is not None:
         collective = known_collective(collective, DamagedLines(Path("collective")))
     return _read(name, text, path, GivenFacts(collective, ranks, nodes, gpus_per_node), skip_bad)
+
+
+def holds_measurements(path: Path) -> bool:
+    """Tell whether a file looks like one of measured collectives, damaged or not.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read.
+    """
+    return _format_of(_text(path)) is not None
 
 
 def read_folder(

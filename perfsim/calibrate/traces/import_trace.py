@@ -80,6 +80,7 @@ def import_trace(
     nodes: int | None = None,
     gpus_per_node: int | None = None,
     folder: Path = Path("profiles"),
+    models: Path | None = None,
     force: bool = False,
 ) -> ImportedTrace:
     """Read a trace; write the profile that it shows, and its collectives if ``nodes`` is given.
@@ -91,6 +92,7 @@ def import_trace(
         ``gpu`` None is the device that the trace names
     nodes, gpus_per_node : of the job; a trace does not say on which nodes its ranks run
     folder : of profiles; the profile goes below its models/, the collectives into it
+    models : the folder of the profile itself; None: models/ of ``folder``
     force : replace files that are there
 
     Raises
@@ -114,7 +116,7 @@ def import_trace(
         about = {"model": model, "gpu": gpu, "precision": precision, "batch": str(batch)}
         about |= {"sequence": str(sequence)} if sequence else {}
         stem = profile_stem(model, gpu, precision, batch, sequence)
-        profile = folder / "models" / f"{stem}.csv"
+        profile = (models or folder / "models") / f"{stem}.csv"
         texts[profile] = profile_of_trace(trace.step, about | _origin(file, trace), file)
     table = None
     if nodes is not None:
