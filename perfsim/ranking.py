@@ -270,8 +270,8 @@ class Ranking:
             return ""
         if len(others) == 1:
             return f"{others[0]} has shorter iterations, {_NOBODY} it needs here."
-        more = len(others) - 1
-        return f"{others[0]} and {more} more have shorter iterations, {_NOBODY} they need here."
+        last = others[1] if len(others) == 2 else f"{len(others) - 1} more"
+        return f"{others[0]} and {last} have shorter iterations, {_NOBODY} they need here."
 
     def _without_rival(self) -> str | None:
         """Say that one method is the only one, or that all take the same time; None otherwise."""

@@ -32,7 +32,7 @@ def test_there_are_commands_to_run() -> None:
 
 
 def test_a_newcomer_reads_it_in_one_go() -> None:
-    assert len(TEXT.splitlines()) <= 200
+    assert len(TEXT.splitlines()) <= 150
     assert TEXT.index("pip install .") < TEXT.index("python -m pytest") < 2500
 
 

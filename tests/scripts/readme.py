@@ -29,27 +29,22 @@ from perfsim.methods import method_class, method_names
 from perfsim.methods.base import ONE_GROUP
 from perfsim.network import known as growth_errors
 from perfsim.network import node_law
-from perfsim.prediction import predict
 from perfsim.report.validation import claim_rows
-from perfsim.scenario import SCENARIO_FIELDS, make_scenario
+from perfsim.scenario import SCENARIO_FIELDS
 from perfsim.session import Session
 from perfsim.validate.claims import validate_claims
 from perfsim.validate.mapping import WAYS
 from perfsim.validate.record import RECORD_COLUMNS, RECORD_FILE, RECORD_SCHEMA, SUMMARY_FILE
 from scripts import leave_one_out, published
-from support.bars import bar, parts_of
 from support.paths import ROOT
 
 README = ROOT / "README.md"
 SESSION = Session()
-SHOWN = ("ssgd", "topk", "dgc", "acpsgd")
-NETWORKS = ("1gbe", "10gbe")
-BAR = 40
 ANSWERS = {
     "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {0: 2, 1: 6, 2: 5, 3: 6}),
     "compare": (
         "--model bert-large --gpus 32 --net 10gbe --methods ssgd,onebit_adam,diloco,topk",
-        {1: 3, 2: 6},
+        {1: 4, 2: 6},
     ),
     "explain": ("--model resnet50 --gpus 64 --net 10gbe --method topk", {1: 2}),
     "tune": ("--model resnet50 --gpus 64 --net 10gbe --over bucket", {1: 2}),
@@ -134,26 +129,6 @@ def accuracy() -> str:
 def _numbers(cells: dict[str, str]) -> tuple[int, float, float]:
     count = cells.get("rows") or cells["count"]
     return int(count), float(cells["median"]), float(cells["p90"])
-
-
-def picture() -> str:
-    """Return bars of the iteration time of some methods on three networks."""
-    lines = ["ResNet-50, 64 V100, 4 a node: one iteration, # computation, + compression,"]
-    lines += ["- exposed communication (each network has its own scale)", ""]
-    for net in NETWORKS:
-        found = {
-            method: predict(
-                make_scenario({"model": "resnet50", "gpus": 64, "net": net, "method": method}),
-                SESSION,
-            )
-            for method in SHOWN
-        }
-        longest = max(one.iteration_s for one in found.values())
-        for method, one in found.items():
-            drawn = bar(parts_of(one.breakdown_s), longest, BAR)
-            lines.append(f"{net:6} {method:9}{one.iteration_s * 1e3:8.0f} ms  {drawn}")
-        lines.append("")
-    return block("\n".join(lines).rstrip())
 
 
 def held_out() -> str:
@@ -374,7 +349,6 @@ def block(text: str) -> str:
 
 DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {
-        "picture": picture,
         "predict": lambda: answer("predict"),
         "compare": lambda: answer("compare"),
         "others": others,
