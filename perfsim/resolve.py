@@ -1138,6 +1138,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
+    named_net = scenario.net if "net" in scenario.model_fields_set else ""
     scenario, assumed = with_gpu(scenario, catalog)
     assert scenario.gpu is not None
     types = parse_types(scenario.gpu)
@@ -1156,6 +1157,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     split = _split(scenario, method, carried, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
+    own += _unused_network(named_net, scenario, cluster, intra_network)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -1173,6 +1175,26 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         parts,
         split,
     )
+
+
+def _unused_network(
+    named: str, scenario: Scenario, cluster: Cluster, intra_network: Network | None
+) -> list[str]:
+    """Say that the network between nodes counts for nothing, where it was named and all is in one.
+
+    A network that has the links inside nodes too counts.
+    """
+    if not named or named == scenario.node or cluster.nodes > 1 or cluster.gpus == 1:
+        return []
+    if intra_network is None:
+        return []
+    return [
+        warning(
+            f"`net` {named} is not used: the {cluster.gpus} GPUs are in one node. With several"
+            " machines, set `gpus_per_node`.",
+            f"`net` {named} is not used: all {cluster.gpus} GPUs are in one node (`gpus_per_node`)",
+        )
+    ]
 
 
 def _split(

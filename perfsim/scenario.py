@@ -1324,11 +1324,18 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     return made
 
 
+_NEEDED = {
+    "model": "is needed: a name such as resnet50 (`perfsim list models`), a profile CSV, a"
+    " config.json, transformer:... or generic:...; `perfsim init` asks for what is needed.",
+    "gpus": "is needed: how many GPUs in all, such as 64.",
+}
+
+
 def _refusal(error: ValidationError) -> RequestError:
     """Return the first thing that pydantic found wrong, as a sentence."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][:2])
     if first["type"] == "missing":
-        return RequestError(field, "is needed.")
+        return RequestError(field, _NEEDED.get(field, "is needed."))
     given = first["input"]
     return RequestError(field, f"{shown(given)} is not allowed: {rule(first)}.", value=given)

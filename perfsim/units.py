@@ -81,15 +81,15 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
     return value
 
 
-def parse_seconds(text: object, field: str = "time") -> float:
-    """Parse a time such as "50us" [s].
+def parse_seconds(text: object, field: str = "time", example: str = "50us") -> float:
+    """Parse a time such as "50us" [s]; a refusal shows ``example``.
 
     Examples
     --------
     >>> parse_seconds("50us")
     5e-05
     """
-    return _parse(text, TIME_UNITS, field, "a time", "50us")
+    return _parse(text, TIME_UNITS, field, "a time", example)
 
 
 def parse_iteration(text: object, samples: int, field: str = "iteration") -> float:

@@ -83,7 +83,7 @@ def test_dir_shows_the_names_that_can_be_imported_and_no_others() -> None:
             {"model": "resnet50", "gpus": "x"},
             "gpus: 'x' is not allowed: it must be a whole number.",
         ),
-        ({"gpus": 8}, "model is needed."),
+        ({"gpus": 8}, "model is needed: a name such as resnet50"),
         ({"model": "resnet50", "gpuz": 8}, "a scenario has no 'gpuz'; did you mean 'gpu'?"),
         ({"model": "resnet5", "gpus": 8}, "model: no 'resnet5'; did you mean 'resnet50'?"),
         ({"model": "resnet50", "gpus": 8, "net": "1"}, "net: '1' is not a rate"),

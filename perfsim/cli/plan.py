@@ -171,7 +171,7 @@ def _target(
 
     every, single = parse_epochs(epochs, epochs_of)
     amount, currency = parse_budget(budget) if budget else (None, "")
-    limit_s = parse_seconds(deadline, "deadline") if deadline else None
+    limit_s = parse_seconds(deadline, "deadline", "24h") if deadline else None
     power_w = parse_power(gpu_power) if gpu_power else None
     name = dataset.lower() if dataset.lower() in DATASETS else ""
     return Target(

@@ -9,7 +9,7 @@ from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.data.files import forbidden
+from perfsim.data.files import forbidden, near_file
 from perfsim.errors import RequestError, shown, unknown
 
 __all__ = ["Catalog", "is_own", "owner_of", "owners_of", "shipped"]
@@ -191,7 +191,9 @@ class Catalog:
         if path.suffix == ".toml" or len(path.parts) > 1:
             raise RequestError(
                 "scenario",
-                f"there is no file {shown(name)}; `perfsim list scenarios` shows those that ship.",
+                f"there is no file {shown(name)}{near_file(path, ('.toml',))};"
+                " `perfsim list scenarios` shows those that ship.",
+                value=name,
             )
         raise unknown("scenario", name, names, "scenarios")
 

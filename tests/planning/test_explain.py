@@ -124,7 +124,7 @@ def test_auto_explains_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("explain --gpus 8", "--model is needed."),
+        ("explain --gpus 8", "--model is needed: a name such as resnet50"),
         ("explain --model resnet50 --gpus 8 --net 10gbee", "did you mean '10gbe'?"),
         ("explain --model resnet50 --gpus 8 --methd topk", "--methd"),
         ("explain --model resnet50 --gpus 8 --set density=1", "has no 'density'"),
