@@ -59,14 +59,9 @@ class Page:
 
 
 def page_text(page: Page) -> str:
-    """Return the page as text, with Plotly's script in it."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
+    """Return the page as text; it holds all that it needs, Plotly's script among it."""
     drawn = [{"name": one.name, "data": one.data, "layout": one.layout} for one in page.figures]
-    title = f"perfsim: {page.title}"
-    plotly = Markup(get_plotlyjs())
-    return render("page.html.j2", title=title, page=page, drawn=drawn, plotly=plotly)
+    return render("page.html.j2", title=f"perfsim: {page.title}", page=page, drawn=drawn)
 
 
 def question_of(scenario: ResolvedScenario) -> str:
