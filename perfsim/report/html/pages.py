@@ -447,11 +447,13 @@ def _choices_table(plan: ClusterPlan) -> PageTable:
             return "on the Pareto front"
         return "slower or dearer" if id(one) in known else "iteration time only"
 
+    divided = any(one.divided for one in plan.choices)
     order = sorted(plan.choices, key=lambda one: (id(one) not in front, one.seconds, one.spent))
     return PageTable(
         "Choices",
         (
-            *("method", "GPUs", "GPU", "network", "division", "epochs, x S-SGD's", "hours"),
+            *("method", "GPUs", "GPU", "network", *(["division"] * divided)),
+            *("epochs, x S-SGD's", "hours"),
             *(
                 "90 % from [h]",
                 "90 % to [h]",
@@ -466,7 +468,7 @@ def _choices_table(plan: ClusterPlan) -> PageTable:
                 one.scenario.gpus,
                 one.scenario.gpu,
                 "one node" if one.scenario.nodes == 1 else one.scenario.net,
-                one.divided.division.words if one.divided else "data parallel",
+                *([one.divided.division.words if one.divided else ""] * divided),
                 one.learning.words,
                 one.seconds / HOUR_S,
                 *(end / HOUR_S if isfinite(end) else "and more" for end in one.interval_s),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, log
+from math import isclose, isfinite, log
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -221,7 +221,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         "Exposed communication by bucket",
         f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
         f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
-        f" {time_words(total_s)} an iteration in all; most is exposed of {buckets[most]},"
+        f" {time_words(total_s)} an iteration in all; most is exposed of bucket {buckets[most]},"
         f" {time_words(rows[most].exposed_s)}.",
         [
             _exposed_bars(what, *style, [own(rows[at]) for at in shown], names, unit)
@@ -234,7 +234,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
             "barmode": "group",
             "bargap": 0.15,
             "xaxis": axis(unit.title("mean of an iteration"), rangemode="tozero"),
-            "yaxis": names_axis(names),
+            "yaxis": names_axis(names) | {"title": {"text": "bucket"}},
             "height": 150 + _BAR_PIXELS * max(3, len(shown)),
         },
         ("bucket", "messages", *map(unit.title, ("exposed", "on the wire", "kernels"))),
@@ -459,7 +459,11 @@ def rows_figure(
 
 def _series(row: FlatRecord, others: Sequence[str], what: DrawnColumn) -> str:
     """Return the name of the line that a row is on: the values of the other fields that vary."""
-    return ", ".join(f"{field_words(one)} {row[one]}" for one in others) or what.title.lower()
+    return ", ".join(_value_words(one, row[one]) for one in others) or what.title.lower()
+
+
+def _value_words(field: str, value: object) -> str:
+    return f"{value} GPUs" if field == "gpus" else f"{field_words(field)} {value}"
 
 
 def _left(series: int) -> list[str]:
@@ -477,8 +481,7 @@ def _words(what: DrawnColumn, order: list[str], best: Mapping[str, FlatRecord], 
     series = f" with {order[0]}" if len(best) > 1 else ""
     value = first[what.column] * what.factor
     text = f"{value:,.0f}" if value >= _MIN_WHOLE else f"{value:.4g}"
-    at = f"{first[across]} GPUs" if across == "gpus" else f"{field_words(across)} {first[across]}"
-    return f"the best is {text} {what.unit} at {at}{series}."
+    return f"the best is {text} {what.unit} at {_value_words(across, first[across])}{series}."
 
 
 def field_words(field: str) -> str:
@@ -519,9 +522,9 @@ def _across(name: str, values: Sequence[Any], positions: list[float] | None) -> 
 
 
 def _hover(what: DrawnColumn, across: str, name: str) -> str:
+    at = "%{text} GPUs" if across == "gpus" else f"{figure_label(field_words(across))} %{{text}}"
     return (
-        f"{figure_label(name)}<br>{figure_label(field_words(across))} %{{text}}"
-        f"<br>%{{y:,.4~r}} {what.unit}%{{customdata[0]}}<extra></extra>"
+        f"{figure_label(name)}<br>{at}<br>%{{y:,.4~r}} {what.unit}%{{customdata[0]}}<extra></extra>"
     )
 
 
@@ -566,21 +569,31 @@ def _guides(
 ) -> list[dict[str, Any]]:
     """Return lines with their intervals behind them, and what there would be without loss."""
     bands: list[dict[str, Any]] = []
-    ideals: dict[tuple[str, ...], tuple[str, list[float], list[float]]] = {}
+    ideals: list[tuple[str, dict[float, float]]] = []
     for (name, unsorted), line in zip(every.items(), lines, strict=True):
         rows = sorted(unsorted, key=lambda row: position[row[across]])
         ends = [pair for row in rows if (pair := what.ends(row)) is not None]
         if len(ends) == len(rows) > 1:
             bands.append(interval_band(line["x"], ends, line["line"]["color"]))
-        ideal = [what.without_loss(row) for row in rows]
+        own = dict(zip(line["x"], map(what.without_loss, rows), strict=True))
         # Lines that differ in the network or the method alone have the same one.
-        ideals.setdefault(tuple(f"{value:.6g}" for value in ideal), (name, line["x"], ideal))
-    alone = len(ideals) == 1
+        same = next((ideal for _, ideal in ideals if _agree(own, ideal)), None)
+        if same is None:
+            ideals.append((name, own))
+        else:
+            same.update(own)
+    several = len(ideals) > 1
     free = [
-        line_without_loss(places, values, "" if alone else name)
-        for name, places, values in ideals.values()
+        line_without_loss(sorted(ideal), [ideal[at] for at in sorted(ideal)], name * several)
+        for name, ideal in ideals
     ]
     return [*bands, *lines, *free]
+
+
+def _agree(one: Mapping[float, float], other: Mapping[float, float]) -> bool:
+    """Say whether two lines have places in common, and the same values there."""
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(isclose(one[at], other[at], rel_tol=_ROUNDING) for at in shared)
 
 
 def _row_bars(
@@ -721,7 +734,7 @@ def plan_figure(plan: ClusterPlan) -> Figure:
     limits = [("y", target.deadline_s and target.deadline_s / HOUR_S), ("x", target.budget)]
     hours = [one.seconds / HOUR_S for one in plan.choices]
     return Figure(
-        "plan",
+        "time-and-cost",
         "Time and cost",
         f"Time of the run over its {spent.partition(' of')[0]}: the fastest is"
         f" {plan.fastest.words}, the cheapest {plan.cheapest.words}.",
@@ -945,16 +958,15 @@ def _within(tuned: TunedValue) -> dict[str, Any]:
 
 def _names(tuned: TunedValue, unit: TimeUnit) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a bar for each name, the fastest on top, with its mark."""
-    words = [figure_label(value) for value, _ in tuned.curve]
-    marks = [_mark(tuned, value) for value, _ in tuned.curve]
+    marks = [(str(value), _mark(tuned, value)) for value, _ in tuned.curve]
+    words = [figure_label(": ".join(filter(None, pair))) for pair in marks]
     times = [unit.of(time_s) for _, time_s in tuned.curve]
-    labels = [time_words(time_s) for _, time_s in tuned.curve]
     bars = {
         "type": "bar",
         "orientation": "h",
         "y": words,
         "x": times,
-        "text": [", ".join(filter(None, pair)) for pair in zip(labels, marks, strict=True)],
+        "text": [time_words(time_s) for _, time_s in tuned.curve],
         "textposition": "auto",
         "marker": marker(PALETTE["sky"], ""),
         "hovertemplate": f"%{{y}}<br>{unit.hover('x')}<extra></extra>",
