@@ -305,14 +305,16 @@ def sweep_page(table: sweep.SweepTable) -> str:
 def _rows_table(table: sweep.SweepTable, done: Sequence[sweep.SweepResult]) -> PageTable:
     """Return all rows, in the units that suit them."""
     unit = time_unit(one.iteration_s for one in done)
-    columns = [_column(name, unit) for name in table.columns]
+    lines = list(table.lines())
+    columns = [
+        (at, *_column(name, unit))
+        for at, name in enumerate(table.columns)
+        if name != "reason" or any(line[at] for line in lines)
+    ]
     return PageTable(
         "Rows",
-        [words for words, _ in columns],
-        [
-            [_cell(value, factor) for value, (_, factor) in zip(line, columns, strict=True)]
-            for line in table.lines()
-        ],
+        [words for _, words, _ in columns],
+        [[_cell(line[at], factor) for at, _, factor in columns] for line in lines],
     )
 
 

@@ -968,6 +968,7 @@ def _names(tuned: TunedValue, unit: TimeUnit) -> tuple[list[dict[str, Any]], dic
         "x": times,
         "text": [time_words(time_s) for _, time_s in tuned.curve],
         "textposition": "auto",
+        "textangle": 0,
         "marker": marker(PALETTE["sky"], ""),
         "hovertemplate": f"%{{y}}<br>{unit.hover('x')}<extra></extra>",
     }

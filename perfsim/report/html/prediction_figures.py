@@ -795,6 +795,7 @@ def savings_figure(prediction: Prediction) -> Figure:
                 "x": shares,
                 "text": [f"{share:.1f} %" for share in shares],
                 "textposition": "auto",
+                "textangle": 0,
                 "marker": {"color": PALETTE["sky"]},
                 "hovertemplate": "%{y}<br>saves %{x:.3~r} % of the iteration<extra></extra>",
             }
