@@ -20,11 +20,12 @@ __all__ = ["Page", "PageTable", "page_text", "question_of", "sources_of"]
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its heading; every column names its unit."""
+    """A table with its heading and a sentence above it; every column names its unit."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[CellText]]
+    words: str = ""
 
     @property
     def name(self) -> str:
@@ -42,7 +43,8 @@ class Page:
     answer : lines of the answer by their names; the first is the main one
     figures : in their order; their numbers stand in the page as JSON and as tables
     notes : sentences below the figures
-    kind, result : the result as plain data, and the id of the element that holds it as JSON
+    kind, result : the result as plain data, and the id of the element that holds it as JSON; if
+        it is long, the element holds gzip in base64 until the page has been opened
     table : below the notes: the sources of the numbers, or all rows
     drawing : above the figures: what is asked about, as boxes and wires
     """

@@ -77,8 +77,11 @@ __all__ = [
 
 Curves = Mapping[str, Mapping[int, "Prediction"]]
 
-MAX_PAGE_ROWS = 5000
-"""Rows of a page: a browser has to lay out all of them."""
+MAX_PAGE_ROWS = 2000
+"""Rows of a sweep's page: its JSON has all, and a page stays below 1.5 MB."""
+
+_MAX_TABLE_CELLS = 6000
+"""Cells of the table of a sweep's rows."""
 
 _MAX_REASONS = 12
 
@@ -306,6 +309,7 @@ def _rows_table(table: sweep.SweepTable, done: Sequence[sweep.SweepResult]) -> P
     """Return all rows, in the units that suit them."""
     unit = time_unit(one.iteration_s for one in done)
     lines = list(table.lines())
+    shown = max(1, _MAX_TABLE_CELLS // len(table.columns))
     columns = [
         (at, *_column(name, unit))
         for at, name in enumerate(table.columns)
@@ -314,7 +318,10 @@ def _rows_table(table: sweep.SweepTable, done: Sequence[sweep.SweepResult]) -> P
     return PageTable(
         "Rows",
         [words for _, words, _ in columns],
-        [[_cell(line[at], factor) for at, _, factor in columns] for line in lines],
+        [[_cell(line[at], factor) for at, _, factor in columns] for line in lines[:shown]],
+        f"The first {shown:,} of {len(lines):,} rows; `json` and `out` FILE.csv have all."
+        if len(lines) > shown
+        else "",
     )
 
 

@@ -90,6 +90,9 @@ _NOTHING_RUNS = "nothing runs"
 MAX_SERIES = 12
 """Lines that are drawn, those with the best values."""
 
+_MAX_LISTED = 250
+"""Rows of a figure of a sweep that stand in its table; the page's table of rows has more."""
+
 _LINE_STYLES = tuple(
     (PALETTE[name], dash)
     for dash in ("solid", "dash")
@@ -435,7 +438,8 @@ def rows_figure(
         data = _guides(what, across, shown, place, data)
     # Arrows of an interval reach beyond the points.
     values = [value for trace in data for value in trace["y"]]
-    bounded = any(what.ends(row) for rows in shown.values() for row in rows)
+    listed = [row for rows in shown.values() for row in rows]
+    bounded = any(what.ends(row) for row in listed)
     return Figure(
         f"rows-{what.column}",
         f"{what.title} over {field_words(across)}",
@@ -452,8 +456,15 @@ def rows_figure(
             "showlegend": bool(others),
         },
         (*map(field_words, (across, *others)), heading, *(_ENDS_HEAD * bounded)),
-        [_cells(row, (across, *others), what, bounded) for name in kept for row in every[name]],
-        _left(len(every)),
+        [_cells(row, (across, *others), what, bounded) for row in listed[:_MAX_LISTED]],
+        [
+            *_left(len(every)),
+            *(
+                [f"Numbers of the first {_MAX_LISTED} of {len(listed):,} points."]
+                if len(listed) > _MAX_LISTED
+                else []
+            ),
+        ],
     )
 
 

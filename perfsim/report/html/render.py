@@ -27,6 +27,10 @@ _MIN_WHOLE = 1e6
 """Numbers from here on are shown without decimals."""
 
 
+_MAX_PLAIN = 150_000
+"""Letters of JSON that stand in a page as they are; the browser inflates what is longer."""
+
+
 def render(template: str, **values: object) -> str:
     """Return the page that a template makes of ``values``.
 
@@ -53,11 +57,10 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_finished,
     )
-    environment.globals.update(asset=_asset, packed=_packed)
+    environment.globals.update(asset=_asset, island=_island, packed=_packed_asset)
     environment.filters.update(
         exact=repr,
         rounded=_rounded,
-        island=_island,
         g=lambda number: f"{number:g}",
         fixed=lambda number: f"{number:.1f}",
     )
@@ -83,11 +86,14 @@ def _asset(name: str) -> Markup:
     return Markup((_FOLDER / "assets" / name).read_text(encoding="utf-8"))
 
 
-def _packed(name: str) -> str:
-    """Return a file of ``assets/`` as gzip in base64, a third of its size; it states no time."""
-    return base64.b64encode(
-        gzip.compress((_FOLDER / "assets" / name).read_bytes(), 9, mtime=0)
-    ).decode()
+def _packed_asset(name: str) -> str:
+    """Return a file of ``assets/`` as `_packed` does."""
+    return _packed((_FOLDER / "assets" / name).read_bytes())
+
+
+def _packed(data: bytes) -> str:
+    """Return bytes as gzip in base64, which states no time."""
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 def _rounded(number: float) -> str:
@@ -95,9 +101,14 @@ def _rounded(number: float) -> str:
     return f"{number:,.0f}" if whole else f"{number:.6g}"
 
 
-def _island(value: Any) -> Markup:
-    """Return JSON that cannot end the script element that it stands in."""
+def _island(name: str, value: Any) -> Markup:
+    """Return an element that holds JSON, which cannot end it; much is compressed."""
     from markupsafe import Markup
 
     text = spelled(json.dumps(value, allow_nan=False))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    if len(text) > _MAX_PLAIN:
+        held = _packed(text.encode())
+        return Markup('<script type="application/gzip" id="{}">{}</script>').format(name, held)
+    for letter in "&<>":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup('<script type="application/json" id="{}">{}</script>').format(name, Markup(text))

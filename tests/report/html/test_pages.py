@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from perfsim.planning.sweep import SweepTable, sweep
 from perfsim.planning.tune import Tuning, tune, with_best
 from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import (
+    MAX_PAGE_ROWS,
     comparison_figures,
     comparison_page,
     explanation_figures,
@@ -207,6 +209,18 @@ def test_what_does_not_vary_is_no_chart(table: SweepTable) -> None:
     assert "rows-speedup" not in by_name(sweep_figures(alone))
     assert sweep_figures(sweep(ASKED, {"seed": "1,2"})) == []
     assert "Rows have no intervals;" in sweep_page(table)
+
+
+def test_a_page_of_the_most_rows_is_light_and_holds_them_all_as_json() -> None:
+    sizes = "1MiB..512MiB:log200"
+    found = sweep(ASKED, {"gpus": "2..1024", "bucket": sizes}, objects=True)
+    assert len(found) == MAX_PAGE_ROWS
+    page = sweep_page(found)
+    assert len(page) < 1_500_000
+    assert len(island(page, "sweep")["rows"]) == MAX_PAGE_ROWS
+    shown = Tables(page).found["rows-table"][1:]
+    assert [row[0] for row in shown] == [line[0] for line in islice(found.lines(), len(shown))]
+    assert f"The first {len(shown):,} of 2,000 rows" in page and len(shown) > 500
 
 
 def test_a_plan_has_its_choices_as_a_chart_and_a_table() -> None:

@@ -24,6 +24,7 @@ FIGURES = {
     "full": [
         *("rows-samples_per_s", "rows-scaling_efficiency", "rows-iteration_s", "rows-speedup")
     ],
+    "many": ["rows-samples_per_s", "rows-scaling_efficiency", "rows-iteration_s"],
     "plan": ["time-and-cost"],
     "show": [
         *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
@@ -38,6 +39,7 @@ COMMANDS = {
     "tune": "tune --model resnet18 --gpus 16 --net 1gbe --method dgc",
     "sweep": "sweep --model resnet18 --vary gpus=8..32 --vary net=1gbe,10gbe",
     "full": "sweep --model resnet18 --net 1gbe --vary gpus=8..32 --vary method=ssgd,dgc --full",
+    "many": "sweep --model resnet18 --net 10gbe --vary gpus=2..64 --vary bucket=1MiB..64MiB:log60",
     "plan": "plan --model resnet18 --dataset imagenet --epochs 90 --counts 8,16 --nets 10gbe"
     " --methods ssgd,dgc",
     "show": "show node dgx-h100",
@@ -108,7 +110,7 @@ def test_every_figure_is_drawn_without_a_complaint_or_a_request(
     opened: dict[str, tuple[Any, list[str]]], reports: dict[str, Path], name: str
 ) -> None:
     page, said = opened[name]
-    told = json.loads(page.locator("#figures").text_content())
+    told = result(page, "figures")
     assert [figure["name"] for figure in told] == FIGURES[name]
     for figure in told:
         assert page.locator(f"#{figure['name']} .main-svg").count() >= 1
@@ -231,6 +233,13 @@ def test_a_page_is_light_and_holds_all_that_it_needs(reports: dict[str, Path], n
     assert len(data) < MOST_BYTES
     assert b"default-src 'none'" in data and b'src="' not in data
     assert (b"script-src" in data) == (b"<script" in data) == (name in FIGURES)
+
+
+def test_a_long_result_is_compressed_in_the_file_and_json_in_the_browser(
+    opened: dict[str, tuple[Any, list[str]]], reports: dict[str, Path]
+) -> None:
+    assert '<script type="application/gzip" id="sweep">' in reports["many"].read_text()
+    assert len(result(opened["many"][0], "sweep")["rows"]) == 6 * 60
 
 
 @pytest.mark.parametrize("width", [400, 1200])

@@ -1,6 +1,5 @@
 "use strict";
 (async () => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
   const tables = document.querySelectorAll("details");
   const packed = document.getElementById("plotly");
   const inflate = async (text) => {
@@ -18,6 +17,11 @@
   script.textContent = await inflate(packed.textContent);
   document.head.append(script);
   packed.remove();
+  for (const held of document.querySelectorAll('script[type="application/gzip"]')) {
+    held.textContent = await inflate(held.textContent);
+    held.type = "application/json";
+  }
+  const figures = JSON.parse(document.getElementById("figures").textContent);
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const inks = {
