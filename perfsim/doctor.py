@@ -89,7 +89,7 @@ def doctor(profiles: str | Path | None = None) -> Diagnosis:
     Examples
     --------
     >>> [part.purpose for part in doctor().optional][:2]
-    ['pages (--html)', 'pictures (--png)']
+    ['charts in notebooks (.plot())', 'pictures (--png)']
     """
     return Diagnosis(
         __version__,
@@ -120,7 +120,7 @@ def _ships(kind: str, name: str) -> bool:
 
 
 def _optional() -> Iterator[Part]:
-    yield _packages("pages (--html)", "report", "plotly")
+    yield _packages("charts in notebooks (.plot())", "report", "plotly")
     pictures = _packages("pictures (--png)", "png", "plotly", "kaleido")
     browser = next((name for name in _BROWSERS if shutil.which(name)), "")
     if pictures.there and not browser:

@@ -10,7 +10,7 @@ import typer
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
 from perfsim.cli.help import OVERVIEW, examples
 from perfsim.cli.measure import compute_command, kernels_command, network_command
-from perfsim.cli.output import print_answer, print_network, written
+from perfsim.cli.output import print_answer, print_network, tell_written
 from perfsim.errors import RequestError, unknown
 
 if TYPE_CHECKING:
@@ -227,14 +227,13 @@ def _import_one_trace(
         folder=out or Path("profiles"),
         force=force,
     )
+    tell_written(made.profile, made.collectives)
     print_answer(made.to_dict(), None, json, lambda: _print_trace(made))
 
 
 def _print_trace(made: ImportedTrace) -> None:
     _print_step(made)
     _print_calls(made)
-    if made.profile or made.collectives:
-        typer.echo(written(made.profile, made.collectives))
 
 
 def _print_step(made: ImportedTrace) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
-from perfsim.cli.output import print_answer, print_network, written
+from perfsim.cli.output import print_answer, print_network, tell_written
 from perfsim.cli.progress import progress
 from perfsim.errors import RequestError
 
@@ -159,6 +159,7 @@ def compute_command(
     )
     if made is None:
         return
+    tell_written(made.profile, made.positions)
     print_answer(made.to_dict(), None, json, lambda: _print(made, batch))
 
 
@@ -177,7 +178,6 @@ def _print(made: MeasuredProfile, batch: int) -> None:
         typer.echo(f"warning: {warning}")
     if measured.unused:
         typer.echo(f"left out, as they have no gradient: {', '.join(measured.unused)}")
-    typer.echo(written(made.profile, made.positions))
 
 
 def kernels_command(
@@ -251,6 +251,7 @@ def kernels_command(
     request = KernelRequest(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
     with progress("points", every=_KERNEL_POINTS_A_LINE) as show:
         made = calibrate_kernels(request, show)
+    tell_written(made.points, made.device)
     print_answer(made.to_dict(), None, json, lambda: _print_kernels(made))
 
 
@@ -278,8 +279,8 @@ def _print_kernels(made: MeasuredKernels) -> None:
     if made.missing:
         lacks = ", ".join(made.missing)
         typer.echo(f"no device file written: {lacks} must be measured too")
-    typer.echo(f"\n{written(made.points, made.device)}")
     folder = made.points.parent.parent
+    typer.echo()
     typer.echo(escaped(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ..."))
 
 

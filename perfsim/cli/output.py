@@ -13,7 +13,7 @@ from perfsim.errors import RequestError
 if TYPE_CHECKING:
     from perfsim.calibrate.write_network import MadeNetwork
 
-__all__ = ["Content", "Outputs", "print_answer", "print_network", "written"]
+__all__ = ["Content", "Outputs", "print_answer", "print_network", "tell_written"]
 
 Content = Callable[[], str | bytes]
 """Makes the content of a file."""
@@ -27,6 +27,7 @@ def print_answer(
         from perfsim.report.terminal import write_json
 
         write_json(out, result)
+        tell_written(out)
     if json:
         from perfsim.report.terminal import json_text
 
@@ -63,8 +64,8 @@ class Outputs:
         Raises
         ------
         RequestError
-            If two flags name one file, a file could not be written, or Plotly or Kaleido is
-            missing where it is needed.
+            If two flags name one file, a file could not be written, or Kaleido is missing where
+            it is needed.
         """
         from perfsim.data.files import check_writable
 
@@ -78,36 +79,32 @@ class Outputs:
             seen[whole] = name
         for name, path in self.paths.items():
             check_writable(path, name)
-        if "html" in self:
-            from perfsim.report.html.figure import need_plotly
-
-            need_plotly("html")
         if "png" in self:
             from perfsim.report.html.figure import need_kaleido
 
             need_kaleido()
 
     def write(self, **contents: Content) -> None:
-        """Make the contents of the files that were asked for, then write them."""
+        """Make the contents of the files that were asked for, then write them and say so."""
         from perfsim.data.files import write_bytes
 
         made = {name: contents[name]() for name in self.paths if name in contents}
         for name, content in made.items():
             data = content.encode() if isinstance(content, str) else content
             write_bytes(self.paths[name], data, name)
+            tell_written(self.paths[name])
 
 
-def written(*files: Path | None) -> str:
-    r"""Return the line that says which files were written; control characters are escaped.
+def tell_written(*files: Path | None) -> None:
+    """Say on standard error which files were written, a line each: "wrote report.html".
 
-    Examples
-    --------
-    >>> written(Path("a.toml"), None, Path("b\x1b.csv"))
-    'written: a.toml, b\\x1b.csv'
+    Control characters of a name are escaped; a file that is None is none.
     """
     from perfsim.data.files import escaped
 
-    return escaped(f"written: {', '.join(str(file) for file in files if file)}")
+    for file in files:
+        if file is not None:
+            typer.echo(escaped(f"wrote {file}"), err=True)
 
 
 def print_network(made: MadeNetwork, json: bool) -> None:
@@ -116,8 +113,8 @@ def print_network(made: MadeNetwork, json: bool) -> None:
     def show() -> None:
         from perfsim.data.files import escaped
 
-        typer.echo(made.report)
-        typer.echo(f"\n{written(made.network, made.curves)}")
+        typer.echo(f"{made.report}\n")
         typer.echo(escaped(made.use))
 
+    tell_written(made.network, made.curves)
     print_answer(made.to_dict(), None, json, show)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag, VerboseFlag
-from perfsim.cli.output import print_answer
+from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 from perfsim.errors import RequestError
@@ -94,6 +94,13 @@ def plan_command(
         bool,
         typer.Option("--ignore-memory", help="Also take what needs more memory than the GPU has."),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: time over cost, every choice.",
+        ),
+    ] = None,
     verbose: VerboseFlag = False,
 ) -> None:
     """Plan a training run: the cheapest and the fastest cluster and method that meet a target.
@@ -102,8 +109,11 @@ def plan_command(
     model are listed apart, by iteration time only.
     """
     from perfsim.planning.capacity import find_prices, plan
+    from perfsim.report.terminal import json_text
     from perfsim.session import Session
 
+    outputs = Outputs(out=out, html=html)
+    outputs.check()
     tokens = _tokens(asked) if dataset.rstrip().endswith("tokens") else None
     target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power, tokens)
     catalog = Session(asked.profiles)
@@ -128,7 +138,13 @@ def plan_command(
 
         print_plan(best, verbose=verbose)
 
-    print_answer(best.to_dict(), out, json, show)
+    def page() -> str:
+        from perfsim.report.html.pages import plan_page
+
+        return plan_page(best)
+
+    outputs.write(out=lambda: json_text(best.to_dict()) + "\n", html=page)
+    print_answer(best.to_dict(), None, json, show)
 
 
 def _tokens(asked: ScenarioFlags) -> int | None:

@@ -9,6 +9,7 @@ import typer
 
 from perfsim.cli.completion import complete_shown_name
 from perfsim.cli.flags import JsonFlag, ProfilesFlag, VerboseFlag
+from perfsim.cli.output import Outputs
 from perfsim.errors import RequestError
 from perfsim.inventory import (
     DESCRIBED_KINDS,
@@ -95,10 +96,11 @@ def show_command(
     """Show all that is known of one model, GPU, network, node type, method or scenario."""
     from perfsim.data.catalog import Catalog
 
+    outputs = Outputs(html=html)
+    outputs.check()
     catalog = Catalog(profiles)
     description = describe_thing(kind, name, catalog)
-    if html is not None:
-        _write_page(kind, name, catalog, html)
+    outputs.write(html=lambda: _page(kind, name, catalog))
     if json:
         from perfsim.report.terminal import json_text
 
@@ -125,25 +127,20 @@ def show_command(
         print_description(description.to_dict())
 
 
-def _write_page(kind: str, name: str, catalog: Catalog, path: Path) -> None:
-    """Write the page of a network or of a node type.
+def _page(kind: str, name: str, catalog: Catalog) -> str:
+    """Return the page of a network or of a node type.
 
     Raises
     ------
     RequestError
-        If another kind of thing is asked for, Plotly is missing, or the file cannot be written.
+        If another kind of thing is asked for.
     """
     if kind == "net":
-        from perfsim.report.network_drawing import draw_html
+        from perfsim.report.network_drawing import network_page
 
-        draw_html(network_picture(name, catalog), path)
-    elif kind == "node":
-        from perfsim.data.files import write_text
-        from perfsim.report.html.figure import need_plotly
+        return network_page(network_picture(name, catalog))
+    if kind == "node":
         from perfsim.report.html.node_page import node_page
 
-        need_plotly("html")
-        write_text(path, node_page(node_picture(name, catalog)), "html")
-    else:
-        why = f"only networks and nodes have a picture, not a {kind}."
-        raise RequestError("html", why, value=kind)
+        return node_page(node_picture(name, catalog))
+    raise RequestError("html", f"only networks and nodes have a picture, not a {kind}.", value=kind)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perfsim.cli.completion import COMPLETIONS
-from perfsim.cli.output import Outputs
+from perfsim.cli.output import Outputs, tell_written
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 from perfsim.errors import PerfsimError, RequestError
@@ -90,8 +90,8 @@ def sweep_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also draw iterations over what varies as a PNG (needs 'perfsim[png]' and Chrome"
-            " or Chromium).",
+            help="Also draw throughput over GPUs beside the ideal line, or else iterations over"
+            " what varies, as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
         ),
     ] = None,
 ) -> None:
@@ -167,6 +167,7 @@ def _write(table: SweepTable, out: Path) -> None:
         why = f"{error.why.rstrip('.')}; {kept}."
         raise RequestError(error.field, why, value=error.value) from None
     finished(out)
+    tell_written(out)
 
 
 def _picture(table: SweepTable) -> bytes:
@@ -174,7 +175,10 @@ def _picture(table: SweepTable) -> bytes:
     from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import sweep_figures
 
-    first = sweep_figures(table)[0]
+    figures = sweep_figures(table)
+    if not figures:
+        raise RequestError("png", "all rows have the same values, so there is nothing to draw.")
+    first = figures[0]
     return png_of(
         first, figure_label(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}")
     )

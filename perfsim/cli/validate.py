@@ -9,7 +9,7 @@ import typer
 
 from perfsim.cli.flags import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag, VerboseFlag
 from perfsim.cli.help import OVERVIEW, examples
-from perfsim.cli.output import print_answer
+from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 
 __all__ = ["validate_commands"]
@@ -78,10 +78,13 @@ def validate_cases(
     """Predict what others measured of whole training runs, in three ways, and show the errors."""
     if context.invoked_subcommand is not None:
         return
+    from perfsim.report.terminal import json_text
     from perfsim.session import Session
     from perfsim.validate.measurements import validate_measurements
     from perfsim.validate.record import stored_ways, worse_than_stored
 
+    outputs = Outputs(out=out, html=html)
+    outputs.check()
     catalog = Session(profiles)
     with progress("cases") as show_progress:
         report = validate_measurements(
@@ -101,16 +104,18 @@ def validate_cases(
 
         print_measurements(report, worse, collected, verbose=verbose)
 
-    if html is not None:
-        from perfsim.data.files import write_text
+    def page() -> str:
         from perfsim.report.validation import measurements_page
 
-        write_text(html, measurements_page(report), "html")
+        return measurements_page(report)
+
     more = {
         "worse_than_stored": worse,
         "all_collected_ways": [found.to_dict() for found in collected],
     }
-    print_answer(report.to_dict() | more, out, json, show)
+    found = report.to_dict() | more
+    outputs.write(out=lambda: json_text(found) + "\n", html=page)
+    print_answer(found, None, json, show)
     if worse:
         raise typer.Exit(_WORSE)
 

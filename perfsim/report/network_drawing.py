@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from perfsim.report.drawing import Drawing, DrawnBox, DrawnLabel, DrawnShape, DrawnWire
@@ -15,7 +14,6 @@ from perfsim.units import format_rate
 __all__ = [
     "DrawnLink",
     "Picture",
-    "draw_html",
     "draw_text",
     "network_page",
     "switch_levels",
@@ -156,19 +154,6 @@ def draw_text(picture: Picture) -> str:
     for note in picture.notes:
         lines += ["", *_wrap(note)]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def draw_html(picture: Picture, path: Path) -> None:
-    """Write the picture as one HTML page with SVG in it, whole or not at all; no scripts.
-
-    Raises
-    ------
-    RequestError
-        If the file cannot be written.
-    """
-    from perfsim.data.files import write_text
-
-    write_text(path, network_page(picture), "html")
 
 
 def _wrap(text: str) -> list[str]:

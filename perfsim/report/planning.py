@@ -48,6 +48,7 @@ __all__ = [
     "IMPROVEMENT_WORDS",
     "TUNABLE_NAMES",
     "break_even_words",
+    "choice_words",
     "exchange_summary",
     "exchange_words",
     "explanation_verdict",
@@ -138,8 +139,8 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
             f"{target.samples:,} samples, {target.epochs:g} {epochs} of S-SGD:"
             f" {len(plan.choices)} clusters and methods, {len(plan.meeting)} meet the target",
             "",
-            f"{'fastest':{len(least)}} {_choice_words(plan.fastest, unit)}",
-            f"{least} {_choice_words(plan.cheapest, unit)}",
+            f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
+            f"{least} {choice_words(plan.cheapest, unit)}",
             "",
             "Pareto front: nothing else is both faster and cheaper (time to S-SGD's accuracy)",
         ],
@@ -189,7 +190,8 @@ def _spent(value: float) -> str:
     return f"{value:.4g}" if value < _WHOLE else f" {value:,.0f}"
 
 
-def _choice_words(choice: ParetoChoice, unit: str) -> str:
+def choice_words(choice: ParetoChoice, unit: str) -> str:
+    """Return a choice of a plan with its time and its cost in ``unit``."""
     text = f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
     return text if choice.learning.known else f"{text} (its epochs are not known)"
 

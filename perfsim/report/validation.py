@@ -64,7 +64,7 @@ _MAX_FIGURES = 8
 _HEAD = ["group", "way", "rows", "median", "p90", "worst", "bias", "in 90 %", "half width"]
 """Columns of a group of cases: its name, how they were asked, how many, then shares."""
 
-_PLOT_SIDE, _PLOT_MARGIN = 520, 60
+_PLOT_SIDE, _PLOT_MARGIN = 520, 80
 """Of the plot of measured against predicted values [px]."""
 
 _SOURCE_COLOURS = tuple(PALETTE.values())
@@ -348,7 +348,7 @@ class _Plot(NamedTuple):
     side: int = _PLOT_SIDE
     margin: int = _PLOT_MARGIN
     label: str = (
-        "measured (across) and predicted (up) values in their metric's unit; equal on the line"
+        "Measured (across) and predicted (up) values in their metric's unit; equal on the line."
     )
 
 

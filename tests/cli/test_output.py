@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perfsim.cli.output import tell_written
 from perfsim.data.catalog import shipped
 from support.commands import MAIN, answer, run
 
@@ -73,6 +74,39 @@ def test_out_writes_into_what_is_no_regular_file(
     assert json.loads(os.read(reader, 1 << 16))
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_every_file_that_is_written_is_told_on_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = "--model resnet18 --gpus 4 --net 10gbe"
+    commands = {
+        f"predict {small}": ("--out a.json", "--trace b.json", "--chakra c.json", "--html d.html"),
+        f"compare {small} --methods ssgd,dgc": ("--csv e.csv", "--html f.html"),
+        "sweep --model resnet18 --vary gpus=2,4": ("--out g.csv", "--html h.html"),
+        f"tune {small} --method dgc --over density": ("--html i.html", "--trace j.json"),
+        f"explain {small} --method dgc": ("--html k.html", "--out l.json"),
+        f"plan {small} --dataset cifar10 --epochs 2": ("--html m.html", "--out n.json"),
+        "validate measurements --cluster bag": ("--html o.html", "--out p.json"),
+        "show net 10gbe": ("--html q.html",),
+        "show node p3dn": ("--html r.html",),
+    }
+    for command, flags in commands.items():
+        for json_flag in ("", " --json"):
+            left, out, err = run(f"{command} {' '.join(flags)}{json_flag}", capsys)
+            names = [flag.split()[1] for flag in flags]
+            said = [line for line in err.splitlines() if line.startswith("wrote ")]
+            assert left == 0 and sorted(said) == [f"wrote {name}" for name in sorted(names)]
+            assert out and "wrote" not in out
+            assert all((tmp_path / name).stat().st_size for name in names)
+
+
+def test_a_name_is_told_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_written(tmp_path / "a\x1b.csv", None)
+    assert capsys.readouterr().err == f"wrote {tmp_path}/a\\x1b.csv\n"
 
 
 def test_out_names_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -320,7 +320,8 @@ def test_the_best_has_a_timeline_and_a_figure() -> None:
     (figure,) = tuning_figures(tuning)
     front, points = figure.data
     assert len(front["x"]) == len(tuning.parallelism.front)
-    assert points["y"][0] == pytest.approx(best.iteration_s * 1e3)
+    assert points["y"][0] == pytest.approx(best.iteration_s)
+    assert figure.layout["yaxis"]["title"]["text"] == "time of an iteration [s]"
     kept = next(note for note in tuning.notes if "as the scenario says" in note)
     assert "`tp` 2" in kept and "`method` fsdp" in kept
 

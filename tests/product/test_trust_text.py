@@ -79,11 +79,7 @@ def test_no_text_of_a_file_becomes_an_element_of_a_networks_picture(tmp_path: Pa
     assert not found.names.keys() & {"script", "img"}
 
 
-def test_no_text_of_a_file_becomes_an_element_of_a_predictions_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offline = pytest.importorskip("plotly.offline")
-    monkeypatch.setattr(offline, "get_plotlyjs", str)  # its 5 MB are not ours to check
+def test_no_text_of_a_file_becomes_an_element_of_a_predictions_page(tmp_path: Path) -> None:
     from perfsim.report.html.pages import prediction_page
 
     hostile(tmp_path, HOSTILE)

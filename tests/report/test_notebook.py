@@ -344,12 +344,12 @@ def test_lines_of_a_sweep_have_their_intervals_and_what_would_be_without_loss(
     *bands, slow, fast, free = table.plot(kind).data
     for line, band, net in zip((slow, fast), bands, ("1gbe", "10gbe"), strict=True):
         rows = of_net(table, net)
-        assert (line.name, line.x) == (f"net {net}", (8.0, 16.0, 32.0))
+        assert (line.name, line.x) == (f"network {net}", (8.0, 16.0, 32.0))
         assert line.y == tuple(map(value, rows))
         assert band.x == (8.0, 16.0, 32.0, 32.0, 16.0, 8.0) and band.fillcolor == line.line.color
         ends = [*map(high, rows), *map(low, rows[::-1])]
         assert band.y == pytest.approx(ends, rel=1e-12)
-    assert free.name == "without loss"
+    assert free.name == "ideal"
     assert free.y == pytest.approx(list(map(ideal, of_net(table, "1gbe"))), rel=1e-12)
 
 
@@ -366,13 +366,13 @@ def test_lines_without_loss_that_differ_are_told_apart() -> None:
     pytest.importorskip("plotly")
     table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8,16", "batch": "16,32"})
     names = [line.name for line in table.plot().data]
-    assert names == [*("batch 16", "batch 32", "without loss, batch 16", "without loss, batch 32")]
+    assert names == [*("batch 16", "batch 32", "ideal, batch 16", "ideal, batch 32")]
 
 
 def test_what_runs_along_the_axis_can_be_chosen(table: SweepTable) -> None:
     pytest.importorskip("plotly")
     assert [bars.name for bars in table.plot("iteration", over="net").data] == [
-        *("gpus 8", "gpus 16", "gpus 32")
+        *("8 GPUs", "16 GPUs", "32 GPUs")
     ]
     with pytest.raises(RequestError, match="over: no 'batch'"):
         table.plot(over="batch")

@@ -92,7 +92,7 @@ def test_what_cannot_be_written_is_one_sentence_before_any_work(
         ("--trace a.json", "--trace: a sweep has no timeline, as its rows are many scenarios;"),
         (
             f"--vary batch=1..{MAX_PAGE_ROWS + 1}:1 --html a.html",
-            "--html: 5,001 rows, and it holds at",
+            "--html: 2,001 rows, and it holds at",
         ),
         ("--net nowhere --html a.html", "--net: no 'nowhere'"),
     ],

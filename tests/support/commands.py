@@ -23,8 +23,8 @@ def run(text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
 
 
 def answer(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return the JSON object of a command that succeeds."""
+    """Return the JSON object of a command that succeeds, and says no more than what it wrote."""
     left, out, err = run(f"{text} --json", capsys)
-    assert (left, err) == (0, "")
+    assert left == 0 and [line for line in err.splitlines() if not line.startswith("wrote ")] == []
     found: dict[str, Any] = json.loads(out)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -46,7 +48,9 @@ class Tables(HTMLParser):
 
 
 def island(page: str, name: str) -> Any:
-    """Return the JSON that stands in the page under a name."""
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page)
+    """Return the JSON that stands in the page under a name, as it is or compressed."""
+    found = re.search(rf'<script type="application/(json|gzip)" id="{name}">(.*?)</script>', page)
     assert found
-    return json.loads(found[1])
+    if found[1] == "json":
+        return json.loads(found[2])
+    return json.loads(gzip.decompress(base64.b64decode(found[2])))

@@ -6,10 +6,10 @@ Figures are plain data: Plotly reads them in the page, or draws them with Kaleid
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from math import floor, log10, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.units import format_seconds
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
 
 __all__ = [
-    "INTERVAL_HOVER",
     "PALETTE",
     "PART_STYLES",
     "WIDE_RANGE",
     "CellText",
     "Figure",
+    "TimeUnit",
     "axis",
     "error_bars",
     "figure_label",
@@ -35,6 +35,9 @@ __all__ = [
     "plotly_figure",
     "png_of",
     "quantity_axis",
+    "time_unit",
+    "time_words",
+    "varies",
     "vertical_line",
 ]
 
@@ -63,9 +66,6 @@ PART_STYLES = {
 
 CellText = str | int | float
 
-INTERVAL_HOVER = "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms"
-"""What a point says of its interval when it is pointed at."""
-
 WIDE_RANGE = 8.0
 """Values that span more than this factor are drawn on a logarithmic axis."""
 
@@ -81,6 +81,85 @@ _PNG_TITLE = 50
 """Pixels above the figure."""
 
 _INK, _GRID = "#1d2733", "#d5dbe1"
+
+
+class TimeUnit(NamedTuple):
+    """The unit of the times of a figure: its name, and how many of it make a second."""
+
+    name: str
+    per_second: float
+
+    def of(self, seconds: float) -> float:
+        """Return a time [s] in this unit."""
+        return seconds * self.per_second
+
+    def title(self, what: str) -> str:
+        """Return the title of an axis or a column that shows ``what`` in this unit."""
+        return f"{what} [{self.name}]"
+
+    def ends(self, interval_s: Sequence[float]) -> list[float]:
+        """Return the two ends of an interval [s] in this unit."""
+        return [self.of(end_s) for end_s in interval_s]
+
+    def hover(self, what: str) -> str:
+        """Return what a point says of ``what``, a value such as x, when it is pointed at."""
+        return f"%{{{what}:,.4~r}} {self.name}"
+
+    @property
+    def interval_hover(self) -> str:
+        """What a point says of its interval, the first two of its custom data."""
+        return f"90 % interval %{{customdata[0]:,.4~r}} to {self.hover('customdata[1]')}"
+
+
+_TIME_UNITS = (TimeUnit("s", 1.0), TimeUnit("ms", 1e3), TimeUnit("µs", 1e6))
+"""Units of time, the largest first."""
+
+
+def time_unit(times_s: Iterable[float]) -> TimeUnit:
+    """Return the unit that suits times [s]: that of the middle between the least and the greatest.
+
+    The middle is on a logarithmic scale, and times of zero do not count.
+
+    Examples
+    --------
+    >>> [time_unit([one]).name for one in (1.5, 0.2, 3e-5, 0.0)]
+    ['s', 'ms', 'µs', 'ms']
+    >>> time_unit([0.02, 3.0]).name
+    'ms'
+    >>> time_unit([0.4]).title("iteration")
+    'iteration [ms]'
+    """
+    used = [time_s for time_s in times_s if time_s > 0]
+    middle_s = sqrt(min(used) * max(used)) if used else 1e-3
+    fitting = (unit for unit in _TIME_UNITS if unit.of(middle_s) >= 1.0)
+    return next(fitting, _TIME_UNITS[-1])
+
+
+def time_words(seconds: float, digits: int = 4) -> str:
+    """Write a time [s] with the unit that suits it, as figures write units.
+
+    Examples
+    --------
+    >>> time_words(1.25e-5)
+    '12.5 µs'
+    """
+    return format_seconds(seconds, digits).replace(" us", " µs")
+
+
+def varies(values: Iterable[float]) -> bool:
+    """Say whether a chart of values shows anything: they are not all the same.
+
+    Examples
+    --------
+    >>> varies([1.0, 1.0 + 1e-12]), varies([1.0, 1.1]), varies([])
+    (False, True, False)
+    """
+    every = list(values)
+    return bool(every) and max(every) - min(every) > _SAME * max(map(abs, every))
+
+
+_SAME = 1e-9
+"""Values nearer to each other than this share of them are the same."""
 
 
 @dataclass(frozen=True)
@@ -189,38 +268,43 @@ def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def interval_axis(
-    title: str, values_ms: Sequence[float], ends_ms: Mapping[str, Sequence[float]]
+    what: str,
+    unit: TimeUnit,
+    times_s: Sequence[float],
+    ends_s: Mapping[str, Sequence[float]],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return an axis from zero that follows the values, and arrows where it cuts intervals off.
 
-    ``ends_ms`` are the intervals by the names on the other axis.
+    ``what`` is the title without its unit; ``ends_s`` are the intervals by the names on the other
+    axis.
 
     Examples
     --------
-    >>> ends_ms = {"a": (4.0, 15.0), "b": (9.0, 30.0)}
-    >>> found, arrows = interval_axis("time [ms]", [5.0, 10.0], ends_ms)
+    >>> ends_s = {"a": (4.0, 15.0), "b": (9.0, 30.0)}
+    >>> found, arrows = interval_axis("time", time_unit([5.0]), [5.0, 10.0], ends_s)
     >>> found["range"], arrows[0]["y"], arrows[0]["text"]
-    ([0.0, 16.0], ['b'], ['up to 30 ms'])
+    ([0.0, 16.0], ['b'], ['up to 30 s'])
     """
-    edge_ms = _MAX_REACH * max(values_ms)
-    cut = {name: pair for name, pair in ends_ms.items() if pair[1] > edge_ms}
+    edge_s = _MAX_REACH * max(times_s)
+    title = unit.title(what)
+    cut = {name: pair for name, pair in ends_s.items() if pair[1] > edge_s}
     if not cut:
         return axis(title, rangemode="tozero"), []
     arrows = {
         "type": "scatter",
         "mode": "markers+text",
-        "x": [edge_ms] * len(cut),
+        "x": [unit.of(edge_s)] * len(cut),
         "y": [figure_label(name) for name in cut],
-        "text": [f"up to {format_seconds(high_ms / 1e3)}" for _, high_ms in cut.values()],
+        "text": [f"up to {time_words(high_s)}" for _, high_s in cut.values()],
         "textposition": "top left",
         "textfont": {"size": 11, "color": "ink"},
-        "customdata": [list(pair) for pair in cut.values()],
+        "customdata": [unit.ends(pair) for pair in cut.values()],
         "marker": {"color": "ink", "symbol": "triangle-right", "size": 11},
         "cliponaxis": False,
         "showlegend": False,
-        "hovertemplate": f"%{{y}}<br>{INTERVAL_HOVER}<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{unit.interval_hover}<extra></extra>",
     }
-    return axis(title, range=[0.0, edge_ms]), [arrows]
+    return axis(title, range=[0.0, unit.of(edge_s)]), [arrows]
 
 
 def need_plotly(field: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perfsim.report.html.figure import PALETTE, Figure, axis
+from perfsim.report.html.figure import PALETTE, Figure, TimeUnit, axis, time_unit, time_words
 from perfsim.report.html.page import Page, PageTable, page_text
 from perfsim.report.node_drawing import LineRate, NodePicture, RateCurve, RatePoint, node_drawing
-from perfsim.units import format_rate, format_seconds
+from perfsim.units import format_rate
 
 __all__ = ["node_figures", "node_page"]
 
@@ -28,10 +28,7 @@ _MARKS = {"1 KiB": 10, "16 KiB": 14, "256 KiB": 18, "4 MiB": 22, "64 MiB": 26, "
 _NAMED_BYTES = 2.0**30
 """The message whose rate the words of a figure say."""
 
-_HEAD = (
-    *("nodes", "GPUs", "size [B]", "time [ms]", "90 % from [ms]", "90 % to [ms]"),
-    *("bus rate [GB/s]", "90 % from [GB/s]", "90 % to [GB/s]", "algorithm"),
-)
+_HEAD = (*("bus rate [GB/s]", "90 % from [GB/s]", "90 % to [GB/s]", "algorithm"),)
 
 
 def node_page(picture: NodePicture) -> str:
@@ -66,16 +63,15 @@ def node_figures(picture: NodePicture) -> list[Figure]:
 def _figure(picture: NodePicture, collective: str) -> Figure:
     curves = [curve for curve in picture.curves if curve.collective == collective]
     lines = picture.line_rates.get(collective, ())
-    rates = [
-        trace
-        for curve, style in zip(curves, _STYLES, strict=False)
-        for trace in _traces(curve, *style, times=False)
-    ]
-    times = [
-        trace
-        for curve, style in zip(curves, _STYLES, strict=False)
-        for trace in _traces(curve, *style, times=True)
-    ]
+    unit = time_unit(point.seconds for curve in curves for point in curve.points)
+    rates, times = (
+        [
+            trace
+            for curve, style in zip(curves, _STYLES, strict=False)
+            for trace in _traces(curve, *style, time)
+        ]
+        for time in (None, unit)
+    )
     bounds = [_line(line, curves[0].points) for line in lines]
     shown = [True] * (len(rates) + len(bounds)) + [False] * len(times)
     return Figure(
@@ -90,20 +86,20 @@ def _figure(picture: NodePicture, collective: str) -> Figure:
                 tickvals=[2.0**power for power in _MARKS.values()],
                 ticktext=list(_MARKS),
             ),
-            "yaxis": axis(_AXES[0], type="log", exponentformat="none", dtick=1),
+            "yaxis": axis(_RATE, type="log", exponentformat="none", dtick=1),
             "height": 480,
             "margin": {"t": 60},
-            "updatemenus": [_buttons(shown)],
+            "updatemenus": [_buttons(shown, unit)],
         },
-        _HEAD,
-        [_row(curve, point) for curve in curves for point in curve.points],
+        ("nodes", "GPUs", "size [B]", *map(unit.title, ("time", "90 % from", "90 % to")), *_HEAD),
+        [_row(curve, point, unit) for curve in curves for point in curve.points],
     )
 
 
-_AXES = ("bus rate [GB/s]", "time [ms]")
+_RATE = "bus rate [GB/s]"
 
 
-def _buttons(shown: Sequence[bool]) -> dict[str, Any]:
+def _buttons(shown: Sequence[bool], unit: TimeUnit) -> dict[str, Any]:
     """Return the buttons that change between rate and time."""
     return {
         "type": "buttons",
@@ -124,19 +120,21 @@ def _buttons(shown: Sequence[bool]) -> dict[str, Any]:
             for label, seen, title in zip(
                 ("bus rate", "time"),
                 (list(shown), [not one for one in shown]),
-                _AXES,
+                (_RATE, unit.title("time")),
                 strict=True,
             )
         ],
     }
 
 
-def _traces(curve: RateCurve, colour: str, dash: str, *, times: bool) -> list[dict[str, Any]]:
-    """Return the band and the line of one curve."""
+def _traces(
+    curve: RateCurve, colour: str, dash: str, unit: TimeUnit | None
+) -> list[dict[str, Any]]:
+    """Return the band and the line of one curve: times in ``unit``, or bus rates without one."""
     sizes = [point.size_bytes for point in curve.points]
 
     def scaled(size: float, seconds: float) -> float:
-        return seconds * 1e3 if times else curve.bus(size, seconds) / 1e9
+        return unit.of(seconds) if unit else curve.bus(size, seconds) / 1e9
 
     low = [scaled(point.size_bytes, point.low_s) for point in curve.points]
     high = [scaled(point.size_bytes, point.high_s) for point in curve.points]
@@ -172,7 +170,7 @@ def _traces(curve: RateCurve, colour: str, dash: str, *, times: bool) -> list[di
 def _told(curve: RateCurve, point: RatePoint) -> str:
     bus = [curve.bus(point.size_bytes, s) for s in (point.seconds, point.high_s, point.low_s)]
     return (
-        f"{point.size_bytes:,.0f} B: {format_seconds(point.seconds, 3)}, bus rate"
+        f"{point.size_bytes:,.0f} B: {time_words(point.seconds, 3)}, bus rate"
         f" {format_rate(bus[0], 3)} (90 % {format_rate(bus[1], 3)} to {format_rate(bus[2], 3)}),"
         f" {point.algorithm}"
     )
@@ -214,14 +212,14 @@ def _words(collective: str, curves: Sequence[RateCurve], lines: Sequence[LineRat
     )
 
 
-def _row(curve: RateCurve, point: RatePoint) -> tuple[str | int | float, ...]:
+def _row(curve: RateCurve, point: RatePoint, unit: TimeUnit) -> tuple[str | int | float, ...]:
     times = (point.seconds, point.low_s, point.high_s)
     rates = (point.seconds, point.high_s, point.low_s)
     return (
         curve.nodes,
         curve.gpus,
         int(point.size_bytes),
-        *(seconds * 1e3 for seconds in times),
+        *map(unit.of, times),
         *(curve.bus(point.size_bytes, seconds) / 1e9 for seconds in rates),
         point.algorithm,
     )

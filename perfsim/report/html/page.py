@@ -20,11 +20,12 @@ __all__ = ["Page", "PageTable", "page_text", "question_of", "sources_of"]
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its heading; every column names its unit."""
+    """A table with its heading and a sentence above it; every column names its unit."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[CellText]]
+    words: str = ""
 
     @property
     def name(self) -> str:
@@ -42,7 +43,8 @@ class Page:
     answer : lines of the answer by their names; the first is the main one
     figures : in their order; their numbers stand in the page as JSON and as tables
     notes : sentences below the figures
-    kind, result : the result as plain data, and the id of the element that holds it as JSON
+    kind, result : the result as plain data, and the id of the element that holds it as JSON; if
+        it is long, the element holds gzip in base64 until the page has been opened
     table : below the notes: the sources of the numbers, or all rows
     drawing : above the figures: what is asked about, as boxes and wires
     """
@@ -59,14 +61,9 @@ class Page:
 
 
 def page_text(page: Page) -> str:
-    """Return the page as text, with Plotly's script in it."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
+    """Return the page as text; it holds all that it needs, Plotly's script among it."""
     drawn = [{"name": one.name, "data": one.data, "layout": one.layout} for one in page.figures]
-    title = f"perfsim: {page.title}"
-    plotly = Markup(get_plotlyjs())
-    return render("page.html.j2", title=title, page=page, drawn=drawn, plotly=plotly)
+    return render("page.html.j2", title=f"perfsim: {page.title}", page=page, drawn=drawn)
 
 
 def question_of(scenario: ResolvedScenario) -> str:

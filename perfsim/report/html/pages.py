@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
+from perfsim.planning.capacity import HOUR_S
 from perfsim.planning.sweep import most_of, shortest_of
 from perfsim.ranking import CAVEAT
-from perfsim.report.html.figure import CellText, Figure
+from perfsim.report.html.figure import CellText, Figure, TimeUnit, time_unit, varies
 from perfsim.report.html.page import Page, PageTable, page_text, question_of, sources_of
 from perfsim.report.html.planning_figures import (
     DRAWN_COLUMNS,
+    EFFICIENCY,
     crossing_figure,
     exposed_figure,
+    field_words,
     parallelism_figure,
     path_figure,
+    plan_figure,
     rows_figure,
     sensitivity_figure,
     tuned_figure,
 )
 from perfsim.report.html.prediction_figures import (
     breakdown_figure,
+    efficiency_figure,
     map_figure,
     ranking_figure,
     savings_figure,
@@ -33,6 +39,7 @@ from perfsim.report.parallelism import best_words, count_words
 from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
+    choice_words,
     exchange_summary,
     explanation_verdict,
     tuned_verdict,
@@ -42,6 +49,7 @@ from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from perfsim.planning import sweep
+    from perfsim.planning.capacity import ClusterPlan, ParetoChoice
     from perfsim.planning.compare import Comparison
     from perfsim.planning.explain import Explanation
     from perfsim.planning.neighbours import ReportContext
@@ -56,6 +64,8 @@ __all__ = [
     "comparison_page",
     "explanation_figures",
     "explanation_page",
+    "plan_figures",
+    "plan_page",
     "prediction_figures",
     "prediction_page",
     "sweep_figures",
@@ -67,8 +77,11 @@ __all__ = [
 
 Curves = Mapping[str, Mapping[int, "Prediction"]]
 
-MAX_PAGE_ROWS = 5000
-"""Rows of a page: a browser has to lay out all of them."""
+MAX_PAGE_ROWS = 2000
+"""Rows of a sweep's page: its JSON has all, and a page stays below 1.5 MB."""
+
+_MAX_TABLE_CELLS = 6000
+"""Cells of the table of a sweep's rows."""
 
 _MAX_REASONS = 12
 
@@ -80,7 +93,7 @@ def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
         breakdown_figure(comparison.ranking.predictions, {}, shares=True),
     ]
     if any(len(curve) > 1 for curve in curves.values()):
-        figures.append(scaling_figure(curves, None, ""))
+        figures += [scaling_figure(curves, None, ""), efficiency_figure(curves)]
     return figures
 
 
@@ -117,14 +130,17 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
 def prediction_figures(prediction: Prediction, context: ReportContext) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
     asked = prediction.scenario.method
-    figures = [
-        timeline_figure(prediction),
-        breakdown_figure(context.methods, context.refused),
-        scaling_figure(context.scaling, context.measured, asked),
-    ]
+    figures = [timeline_figure(prediction), breakdown_figure(context.methods, context.refused)]
+    if any(len(curve) > 1 for curve in context.scaling.values()):
+        figures += [
+            scaling_figure(context.scaling, context.measured, asked),
+            efficiency_figure(context.scaling),
+        ]
     if context.cells:
         figures.append(map_figure(context.cells, context.mapped, context.notes))
-    return [*figures, savings_figure(prediction)]
+    if varies([0.0, *prediction.worth.values()]):
+        figures.append(savings_figure(prediction))
+    return figures
 
 
 def prediction_page(
@@ -185,7 +201,7 @@ def explanation_figures(explanation: Explanation) -> list[Figure]:
     ]
     if explanation.exposed:
         figures.append(exposed_figure(explanation.exposed))
-    if explanation.improvements:
+    if varies([0.0, *(one.saved for one in explanation.improvements)]):
         figures.append(sensitivity_figure(explanation))
     figures += [
         crossing_figure(one, scenario.method, here)
@@ -239,13 +255,19 @@ def check_rows(count: int, field: str = "html") -> None:
 
 
 def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
-    """Return the figures of the report, in the page's order."""
+    """Return the figures of the report, in the page's order; columns that do not vary have none.
+
+    Where GPUs vary, how training scales comes first, with what it would be without loss.
+    """
     fields = {axis.field: axis.values for axis in table.sweep.grid.axes}
     rows = list(table.records())
+    scales = len(fields.get("gpus", ())) > 1
+    iteration, throughput, speedup = DRAWN_COLUMNS
+    scaling = (throughput, EFFICIENCY, iteration, speedup)
     return [
-        rows_figure(what, fields, rows)
-        for what in DRAWN_COLUMNS
-        if any(row.get(what.column) is not None for row in rows)
+        rows_figure(what, fields, rows, "gpus" if scales else "", guides=scales)
+        for what in (scaling if scales else DRAWN_COLUMNS)
+        if what.drawn(rows)
     ]
 
 
@@ -257,9 +279,8 @@ def sweep_page(table: sweep.SweepTable) -> str:
     reasons = Counter(result.reason for result in results if result.reason)
     stays = ", ".join(f"{name} {_words(value)}" for name, value in grid.base.items())
     varies = "; ".join(f"{one.field}: {_listed(one.values)}" for one in grid.axes)
-    answer = {
-        "rows": f"{len(results):,}, {len(results) - len(done):,} of them without a prediction"
-    }
+    lost = len(results) - len(done)
+    answer = {"rows": f"{len(results):,}{f', {lost:,} of them without a prediction' * (lost > 0)}"}
     fastest, most = shortest_of(done), most_of(done)
     if fastest is not None and most is not None:
         answer |= {
@@ -274,15 +295,56 @@ def sweep_page(table: sweep.SweepTable) -> str:
             sweep_figures(table),
             [
                 *(f"{n:,} without: {text}" for text, n in reasons.most_common(_MAX_REASONS)),
+                *([] if table.sweep.full else ["Rows have no intervals; `full` adds them."]),
                 "Predicted time only; lossy methods may need more iterations.",
             ],
             "sweep",
             table.to_dict(),
-            PageTable(
-                "Rows", table.columns, [[_cell(cell) for cell in line] for line in table.lines()]
-            ),
+            _rows_table(table, done),
         )
     )
+
+
+def _rows_table(table: sweep.SweepTable, done: Sequence[sweep.SweepResult]) -> PageTable:
+    """Return all rows, in the units that suit them."""
+    unit = time_unit(one.iteration_s for one in done)
+    lines = list(table.lines())
+    shown = max(1, _MAX_TABLE_CELLS // len(table.columns))
+    columns = [
+        (at, *_column(name, unit))
+        for at, name in enumerate(table.columns)
+        if name != "reason" or any(line[at] for line in lines)
+    ]
+    return PageTable(
+        "Rows",
+        [words for _, words, _ in columns],
+        [[_cell(line[at], factor) for at, _, factor in columns] for line in lines[:shown]],
+        f"The first {shown:,} of {len(lines):,} rows; `json` and `out` FILE.csv have all."
+        if len(lines) > shown
+        else "",
+    )
+
+
+_COLUMN_WORDS = {
+    "samples_per_s": ("throughput [samples/s]", 1.0),
+    "scaling_efficiency": ("scaling efficiency [%]", 100.0),
+    "sent_bytes_per_gpu": ("sent by a GPU [MB]", 1e-6),
+    "memory_bytes": ("memory [GB]", 1e-9),
+    "speedup": ("times as fast as S-SGD", 1.0),
+}
+"""Heading of a column of a sweep, and what its values are multiplied by."""
+
+
+def _column(name: str, unit: TimeUnit) -> tuple[str, float]:
+    """Return the heading of a column, and what its values are multiplied by; 0: nothing."""
+    if name in _COLUMN_WORDS:
+        return _COLUMN_WORDS[name]
+    time, seconds, end = name.partition("_s")
+    ends = {"": "", "_low": ", 90 % from", "_high": ", 90 % to"}
+    if seconds and end in ends:
+        words = time.replace("_", " ").replace("ssgd", "S-SGD's")
+        return unit.title(words + ends[end]), unit.per_second
+    return field_words(name), 0.0
 
 
 def _words(value: Any) -> str:
@@ -298,11 +360,12 @@ def _listed(values: tuple[Any, ...]) -> str:
     return ", ".join(shown)
 
 
-def _cell(value: Any) -> CellText:
+def _cell(value: Any, factor: float) -> CellText:
     if value is None:
         return ""
-    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return value if plain else str(value)
+    if isinstance(value, str | bool) or not isinstance(value, int | float):
+        return str(value)
+    return value * factor if factor else value
 
 
 def tuning_figures(tuning: Tuning) -> list[Figure]:
@@ -333,4 +396,95 @@ def tuning_page(tuning: Tuning) -> str:
             "tuning",
             tuning.to_dict(),
         )
+    )
+
+
+def plan_figures(plan: ClusterPlan) -> list[Figure]:
+    """Return the figures of the report: time over cost, where there are several choices."""
+    return [plan_figure(plan)] if len(plan.choices) > 1 else []
+
+
+def plan_page(plan: ClusterPlan) -> str:
+    """Return the page as text, with the plan as JSON (the element "plan")."""
+    target, unit = plan.target, plan.unit
+    models = ", ".join(dict.fromkeys(one.scenario.model for one in plan.choices))
+    limits = []
+    if target.deadline_s is not None:
+        limits.append(f"within {target.deadline_s / HOUR_S:.4g} h")
+    if target.budget is not None:
+        limits.append(f"for at most {target.budget:g} {target.currency}")
+    least = "least GPU hours" if unit == "GPU h" else "cheapest"
+    reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
+    left = len(reasons) - _MAX_REASONS
+    return page_text(
+        Page(
+            f"Plan for training {models}",
+            " ".join(
+                [
+                    f"{target.samples:,} samples, {target.epochs:g}"
+                    f" epoch{'s' * (target.epochs != 1)} of S-SGD",
+                    *limits,
+                ]
+            )
+            + ".",
+            {
+                "fastest": choice_words(plan.fastest, unit),
+                least: choice_words(plan.cheapest, unit),
+                "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters and"
+                " methods",
+            },
+            plan_figures(plan),
+            [
+                *plan.notes,
+                *(f"Left out: {reason}" for reason in reasons[:_MAX_REASONS]),
+                *([f"{left} more are left out; `json` lists all."] if left > 0 else []),
+            ],
+            "plan",
+            plan.to_dict(),
+            _choices_table(plan),
+        )
+    )
+
+
+def _choices_table(plan: ClusterPlan) -> PageTable:
+    """Return a row for each cluster and method: the front first, then others, fastest first."""
+    front = {id(one) for one in plan.front}
+    known = {id(one) for one in plan.known}
+
+    def standing(one: ParetoChoice) -> str:
+        if id(one) in front:
+            return "on the Pareto front"
+        return "slower or dearer" if id(one) in known else "iteration time only"
+
+    divided = any(one.divided for one in plan.choices)
+    order = sorted(plan.choices, key=lambda one: (id(one) not in front, one.seconds, one.spent))
+    return PageTable(
+        "Choices",
+        (
+            *("method", "GPUs", "GPU", "network", *(["division"] * divided)),
+            *("epochs, x S-SGD's", "hours"),
+            *(
+                "90 % from [h]",
+                "90 % to [h]",
+                f"cost [{plan.unit}]",
+                "meets the target",
+                "standing",
+            ),
+        ),
+        [
+            (
+                one.scenario.method,
+                one.scenario.gpus,
+                one.scenario.gpu,
+                "one node" if one.scenario.nodes == 1 else one.scenario.net,
+                *([one.divided.division.words if one.divided else ""] * divided),
+                one.learning.words,
+                one.seconds / HOUR_S,
+                *(end / HOUR_S if isfinite(end) else "and more" for end in one.interval_s),
+                one.spent,
+                "yes" if one.excess(plan.target) <= 1.0 else "no",
+                standing(one),
+            )
+            for one in order
+        ],
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite, log
+from dataclasses import dataclass, replace
+from math import isclose, isfinite, log
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.errors import PerfsimError, unknown
@@ -15,12 +16,16 @@ from perfsim.report.html.figure import (
     WIDE_RANGE,
     CellText,
     Figure,
+    TimeUnit,
     axis,
     error_bars,
     figure_label,
     marker,
     names_axis,
     quantity_axis,
+    time_unit,
+    time_words,
+    varies,
     vertical_line,
 )
 from perfsim.report.html.prediction_figures import (
@@ -37,7 +42,7 @@ from perfsim.report.planning import (
     tuned_verdict,
 )
 from perfsim.report.timeline import TimelineSpan
-from perfsim.units import format_seconds, parse_bytes, parse_fraction, parse_rate, parse_seconds
+from perfsim.units import parse_bytes, parse_fraction, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.planning.break_even import BreakEven
@@ -53,6 +58,7 @@ __all__ = [
     "DrawnColumn",
     "crossing_figure",
     "exposed_figure",
+    "field_words",
     "parallelism_figure",
     "path_figure",
     "plan_figure",
@@ -83,6 +89,9 @@ _NOTHING_RUNS = "nothing runs"
 
 MAX_SERIES = 12
 """Lines that are drawn, those with the best values."""
+
+_MAX_LISTED = 250
+"""Rows of a figure of a sweep that stand in its table; the page's table of rows has more."""
 
 _LINE_STYLES = tuple(
     (PALETTE[name], dash)
@@ -115,18 +124,25 @@ def crossing_figure(search: BreakEven, method: str, here: float) -> Figure:
     marks = [_upright(one.at * scale, "dot", "ink") for one in search.crossings]
     each = {"tickvals": points, "ticktext": [f"{point:g}" for point in points]}
     ticks = each if search.over == "gpus" else {}
-    times_ms = [one_s * 1e3 for _, times in search.curve for one_s in times]
+    time = time_unit(one_s for _, times in search.curve for one_s in times)
+    every = [time.of(one_s) for _, times in search.curve for one_s in times]
     return Figure(
         f"crossing-{search.over}",
         title,
         f"Iteration of {method} and of S-SGD, all else as asked. {' '.join(words)}",
         [
-            _line(name, points, [times[at] * 1e3 for _, times in search.curve], colour, dash)
+            _line(
+                name,
+                points,
+                [time.of(times[at]) for _, times in search.curve],
+                (colour, dash),
+                time,
+            )
             for name, (at, colour, dash) in curves.items()
         ],
         {
             "xaxis": {**quantity_axis(unit, points), "type": "log", **ticks},
-            "yaxis": quantity_axis("time of an iteration [ms]", times_ms),
+            "yaxis": quantity_axis(time.title("time of an iteration"), every),
             "shapes": [*marks, _upright(here * scale, "solid", PALETTE["grey"])],
             "annotations": [
                 *(_label("break-even", one.at * scale, 1.0) for one in search.crossings),
@@ -134,12 +150,12 @@ def crossing_figure(search: BreakEven, method: str, here: float) -> Figure:
             ],
             "height": 420,
         },
-        (unit, f"{method} [ms]", "S-SGD [ms]", "faster"),
+        (unit, time.title(method), time.title("S-SGD"), "faster"),
         [
             (
                 point * scale,
-                times[0] * 1e3,
-                times[1] * 1e3,
+                time.of(times[0]),
+                time.of(times[1]),
                 _faster(method, times),
             )
             for point, times in search.curve
@@ -154,16 +170,22 @@ def _faster(method: str, times: tuple[float, float]) -> str:
 
 
 def _line(
-    name: str, points: list[float], times_ms: list[float], colour: str, dash: str
+    name: str,
+    points: list[float],
+    times: list[float],
+    style: tuple[str, str],
+    unit: TimeUnit,
 ) -> dict[str, Any]:
+    colour, dash = style
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": figure_label(name),
         "x": points,
-        "y": times_ms,
+        "y": times,
         "line": {"color": PALETTE[colour], "dash": dash},
-        "hovertemplate": f"{figure_label(name)} at %{{x:,.5g}}<br>%{{y:.4f}} ms<extra></extra>",
+        "hovertemplate": f"{figure_label(name)} at %{{x:,.5~r}}<br>{unit.hover('y')}"
+        "<extra></extra>",
     }
 
 
@@ -192,54 +214,55 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
     total_s = sum(row.exposed_s for row in rows)
     order = sorted(range(len(rows)), key=lambda at: (-rows[at].exposed_s, -rows[at].busy_s, at))
     shown = sorted(order[:_MAX_EXPOSED_BARS])
+    names = [figure_label(buckets[at]) for at in shown]
     most = order[0]
     left = len(rows) - len(shown)
     rest_s = sum(rows[at].exposed_s for at in order[_MAX_EXPOSED_BARS:])
+    unit = time_unit(one_s for row in rows for one_s in (row.exposed_s, row.busy_s))
     return Figure(
         "exposed",
         "Exposed communication by bucket",
         f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
         f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
-        f" {format_seconds(total_s)} an iteration in all; most is exposed of {buckets[most]},"
-        f" {format_seconds(rows[most].exposed_s)}.",
+        f" {time_words(total_s)} an iteration in all; most is exposed of bucket {buckets[most]},"
+        f" {time_words(rows[most].exposed_s)}.",
         [
-            _exposed_bars(
-                "exposed", "vermilion", "/", [rows[at].exposed_s for at in shown], buckets, shown
-            ),
-            _exposed_bars(
-                "on the wire", "sky", "", [rows[at].busy_s for at in shown], buckets, shown
-            ),
+            _exposed_bars(what, *style, [own(rows[at]) for at in shown], names, unit)
+            for what, style, own in (
+                ("exposed", ("vermilion", "/"), attrgetter("exposed_s")),
+                ("on the wire", ("sky", ""), attrgetter("busy_s")),
+            )
         ],
         {
             "barmode": "group",
             "bargap": 0.15,
-            "xaxis": axis("mean of an iteration [ms]", rangemode="tozero"),
-            "yaxis": names_axis([figure_label(buckets[at]) for at in shown]),
+            "xaxis": axis(unit.title("mean of an iteration"), rangemode="tozero"),
+            "yaxis": names_axis(names) | {"title": {"text": "bucket"}},
             "height": 150 + _BAR_PIXELS * max(3, len(shown)),
         },
-        ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
-        [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
-        [f"{left:,} more buckets with {format_seconds(rest_s)} in all are in the table only."]
+        ("bucket", "messages", *map(unit.title, ("exposed", "on the wire", "kernels"))),
+        [_row(name, row, unit) for name, row in zip(buckets, rows, strict=True)],
+        [f"{left:,} more buckets with {time_words(rest_s)} in all are in the table only."]
         if left
         else [],
     )
 
 
-def _row(name: str, row: Exposed) -> tuple[str | float, ...]:
-    return (name, row.collectives, row.exposed_s * 1e3, row.busy_s * 1e3, row.kernels_s * 1e3)
+def _row(name: str, row: Exposed, unit: TimeUnit) -> tuple[str | float, ...]:
+    return (name, row.collectives, *map(unit.of, (row.exposed_s, row.busy_s, row.kernels_s)))
 
 
 def _exposed_bars(
-    what: str, colour: str, hatch: str, spent_s: list[float], buckets: list[str], shown: list[int]
+    what: str, colour: str, hatch: str, spent_s: list[float], names: list[str], unit: TimeUnit
 ) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
         "name": what,
-        "y": [figure_label(buckets[at]) for at in shown],
-        "x": [one * 1e3 for one in spent_s],
+        "y": names,
+        "x": [unit.of(one_s) for one_s in spent_s],
         "marker": marker(PALETTE[colour], hatch),
-        "hovertemplate": f"%{{y}}<br>{what} %{{x:.4f}} ms<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{what} {unit.hover('x')}<extra></extra>",
     }
 
 
@@ -256,27 +279,28 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     times = "once" if path.count == 1 else f"{path.count:g} times"
     round_ = f" (round {number} of {paths}, run {times})" if paths > 1 else ""
     streams = list(dict.fromkeys(step.stream or _NOTHING_RUNS for step in kept))
+    unit = time_unit([path.length_s])
     return Figure(
         f"path{number}",
         f"Critical path{round_}",
-        f"The {len(path.steps):,} steps that determine {many} of {format_seconds(path.length_s)},"
+        f"The {len(path.steps):,} steps that determine {many} of {time_words(path.length_s)},"
         f" each on its stream: {shares}.",
-        span_bars([(0.0, _span(step)) for step in kept]),
+        span_bars([(0.0, _span(step)) for step in kept], unit),
         {
             "barmode": "overlay",
             "bargap": 0.25,
-            "xaxis": axis("time [ms]", range=[0.0, path.length_s * 1e3]),
+            "xaxis": axis(unit.title("time"), range=[0.0, unit.of(path.length_s)]),
             "yaxis": names_axis([figure_label(name) for name in streams]),
             "height": 180 + 45 * len(streams),
         },
-        ("task", "stream", "kind", "start [ms]", "length [ms]"),
+        ("task", "stream", "kind", unit.title("start"), unit.title("length")),
         [
             (
                 step.task,
                 step.stream or _NOTHING_RUNS,
                 step.kind,
-                step.start_s * 1e3,
-                (step.end_s - step.start_s) * 1e3,
+                unit.of(step.start_s),
+                unit.of(step.end_s - step.start_s),
             )
             for step in kept
         ],
@@ -307,6 +331,25 @@ class DrawnColumn:
     sense: int
     follows: Literal["time", "rate", ""] = ""
 
+    def fitting(self, rows: Sequence[FlatRecord]) -> DrawnColumn:
+        """Return the column in the unit that suits the times of some rows; no other changes."""
+        if self.follows != "time":
+            return self
+        unit = time_unit(row[self.column] for row in rows)
+        return replace(self, unit=unit.name, factor=unit.per_second)
+
+    def drawn(self, rows: Sequence[FlatRecord]) -> list[FlatRecord]:
+        """Return the rows that a chart of this column shows something of, none if all are alike.
+
+        S-SGD over S-SGD is 1 wherever it is asked for: such rows are not drawn.
+        """
+        known = [row for row in rows if row.get(self.column) is not None]
+        if not varies(row[self.column] for row in known):
+            return []
+        if self.column != _SPEEDUP:
+            return known
+        return [row for row in known if abs(row[_SPEEDUP] - 1.0) > _ROUNDING]
+
     def best(self, rows: Sequence[FlatRecord]) -> FlatRecord:
         """Return the row with the best value, the first of several."""
         return min(rows, key=lambda row: self.sense * float(row[self.column]))
@@ -328,10 +371,12 @@ class DrawnColumn:
         return float(value * efficiency if self.follows == "time" else value / efficiency)
 
 
+_SPEEDUP = "speedup"
+
 DRAWN_COLUMNS = (
     DrawnColumn("iteration_s", "Iteration", "ms", 1e3, 1, "time"),
     DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1, "rate"),
-    DrawnColumn("speedup", "Speed-up", "over S-SGD", 1.0, -1),
+    DrawnColumn(_SPEEDUP, "Speed-up", "times as fast as S-SGD", 1.0, -1),
 )
 """The columns that are drawn, of rows that have them."""
 
@@ -370,40 +415,66 @@ def rows_figure(
     across = over or max(among, key=lambda name: len(fields[name]))
     others = [name for name in fields if name != across]
     every: dict[str, list[FlatRecord]] = {}
-    for row in rows:
+    for row in what.drawn(rows) or rows:
         if row.get(what.column) is not None:
-            name = ", ".join(f"{_short(one)} {row[one]}" for one in others) or what.title.lower()
-            every.setdefault(name, []).append(row)
+            every.setdefault(_series(row, others, what), []).append(row)
 
+    what = what.fitting([row for one in every.values() for row in one])
     best = {name: what.best(result) for name, result in every.items()}
     order = sorted(every, key=lambda name: what.sense * best[name][what.column])[:MAX_SERIES]
     kept = [name for name in every if name in order]
     positions = numbers.get(across)
+    styles = dict(
+        zip(dict.fromkeys(_series(row, others, what) for row in rows), _LINE_STYLES, strict=False)
+    )
+    if len(every) > MAX_SERIES:
+        styles = dict(zip(kept, _LINE_STYLES, strict=False))
     draw = _lines if positions else _row_bars
     heading = f"{what.title.lower()} [{what.unit}]"
-    values = [row[what.column] * what.factor for name in kept for row in every[name]]
+    shown = {name: every[name] for name in kept}
     place = dict(zip(fields[across], positions or (), strict=False))
-    data = draw(what, across, kept, every, place)
+    data = draw(what, across, {name: styles[name] for name in kept}, every, place)
     if guides and positions and what.follows:
-        data = _guides(what, across, {name: every[name] for name in kept}, place, data)
+        data = _guides(what, across, shown, place, data)
+    # Arrows of an interval reach beyond the points.
+    values = [value for trace in data for value in trace["y"]]
+    listed = [row for rows in shown.values() for row in rows]
+    bounded = any(what.ends(row) for row in listed)
     return Figure(
         f"rows-{what.column}",
-        f"{what.title} over {_short(across)}",
-        f"{what.title} [{what.unit}] over {_short(across)}: {_words(what, order, best, across)}",
+        f"{what.title} over {field_words(across)}",
+        f"{what.title} [{what.unit}] over {field_words(across)}"
+        f"{', with 90 % intervals' * bounded}: {_words(what, order, best, across)}",
         data,
         {
             "barmode": "group",
             "xaxis": _across(across, fields[across], positions),
             "yaxis": quantity_axis(heading, values)
-            if positions
+            if positions and what.unit != "%"
             else axis(heading, rangemode="tozero"),
             "height": 420 + 20 * len(kept),
             "showlegend": bool(others),
         },
-        (*map(_short, (across, *others)), heading),
-        [_cells(row, (across, *others), what) for name in kept for row in every[name]],
-        _left(len(every)),
+        (*map(field_words, (across, *others)), heading, *(_ENDS_HEAD * bounded)),
+        [_cells(row, (across, *others), what, bounded) for row in listed[:_MAX_LISTED]],
+        [
+            *_left(len(every)),
+            *(
+                [f"Numbers of the first {_MAX_LISTED} of {len(listed):,} points."]
+                if len(listed) > _MAX_LISTED
+                else []
+            ),
+        ],
     )
+
+
+def _series(row: FlatRecord, others: Sequence[str], what: DrawnColumn) -> str:
+    """Return the name of the line that a row is on: the values of the other fields that vary."""
+    return ", ".join(_value_words(one, row[one]) for one in others) or what.title.lower()
+
+
+def _value_words(field: str, value: object) -> str:
+    return f"{value} GPUs" if field == "gpus" else f"{field_words(field)} {value}"
 
 
 def _left(series: int) -> list[str]:
@@ -421,11 +492,19 @@ def _words(what: DrawnColumn, order: list[str], best: Mapping[str, FlatRecord], 
     series = f" with {order[0]}" if len(best) > 1 else ""
     value = first[what.column] * what.factor
     text = f"{value:,.0f}" if value >= _MIN_WHOLE else f"{value:.4g}"
-    return f"the best is {text} {what.unit} at {_short(across)} {first[across]}{series}."
+    return f"the best is {text} {what.unit} at {_value_words(across, first[across])}{series}."
 
 
-def _short(field: str) -> str:
-    return field.removeprefix("options.")
+def field_words(field: str) -> str:
+    """Return how a figure writes a field of a scenario."""
+    return _FIELD_WORDS.get(field, field.removeprefix("options."))
+
+
+_FIELD_WORDS = {"gpus": "GPUs", "gpu": "GPU", "gpus_per_node": "GPUs a node", "net": "network"}
+"""Fields that are written otherwise than their names."""
+
+_ENDS_HEAD = ("90 % from", "90 % to")
+"""Columns of the ends of an interval, in the unit of the column before them."""
 
 
 def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
@@ -442,7 +521,7 @@ def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
 
 def _across(name: str, values: Sequence[Any], positions: list[float] | None) -> dict[str, Any]:
     if positions is None:
-        return axis(_short(name), type="category")
+        return axis(field_words(name), type="category")
     wide = min(positions) > 0 and max(positions) >= WIDE_RANGE * min(positions)
     few = len(values) <= MAX_SERIES
     ticks = (
@@ -450,25 +529,31 @@ def _across(name: str, values: Sequence[Any], positions: list[float] | None) -> 
         if few
         else {}
     )
-    return axis(_short(name), type="log" if wide else "linear", **ticks)
+    return axis(field_words(name), type="log" if wide else "linear", **ticks)
 
 
 def _hover(what: DrawnColumn, across: str, name: str) -> str:
+    at = "%{text} GPUs" if across == "gpus" else f"{figure_label(field_words(across))} %{{text}}"
     return (
-        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}"
-        f"<br>%{{y:.4f}} {what.unit}<extra></extra>"
+        f"{figure_label(name)}<br>{at}<br>%{{y:,.4~r}} {what.unit}%{{customdata[0]}}<extra></extra>"
     )
+
+
+def _interval_words(what: DrawnColumn, row: FlatRecord) -> str:
+    """Return what a point adds of its interval when it is pointed at; "" where it has none."""
+    ends = what.ends(row)
+    return "" if ends is None else f"<br>90 % interval {ends[0]:,.4g} to {ends[1]:,.4g} {what.unit}"
 
 
 def _lines(
     what: DrawnColumn,
     across: str,
-    kept: list[str],
+    kept: Mapping[str, tuple[str, str]],
     every: Mapping[str, list[FlatRecord]],
     position: Mapping[Any, float],
 ) -> list[dict[str, Any]]:
     result = []
-    for name, (colour, dash) in zip(kept, _LINE_STYLES, strict=False):
+    for name, (colour, dash) in kept.items():
         rows = sorted(every[name], key=lambda row: position[row[across]])
         result.append(
             {
@@ -478,6 +563,7 @@ def _lines(
                 "x": [position[row[across]] for row in rows],
                 "y": [row[what.column] * what.factor for row in rows],
                 "text": [figure_label(row[across]) for row in rows],
+                "customdata": [[_interval_words(what, row)] for row in rows],
                 "line": {"color": colour, "dash": dash},
                 "hovertemplate": _hover(what, across, name),
             }
@@ -494,27 +580,37 @@ def _guides(
 ) -> list[dict[str, Any]]:
     """Return lines with their intervals behind them, and what there would be without loss."""
     bands: list[dict[str, Any]] = []
-    ideals: dict[tuple[str, ...], tuple[str, list[float], list[float]]] = {}
+    ideals: list[tuple[str, dict[float, float]]] = []
     for (name, unsorted), line in zip(every.items(), lines, strict=True):
         rows = sorted(unsorted, key=lambda row: position[row[across]])
         ends = [pair for row in rows if (pair := what.ends(row)) is not None]
         if len(ends) == len(rows) > 1:
             bands.append(interval_band(line["x"], ends, line["line"]["color"]))
-        ideal = [what.without_loss(row) for row in rows]
+        own = dict(zip(line["x"], map(what.without_loss, rows), strict=True))
         # Lines that differ in the network or the method alone have the same one.
-        ideals.setdefault(tuple(f"{value:.6g}" for value in ideal), (name, line["x"], ideal))
-    alone = len(ideals) == 1
+        same = next((ideal for _, ideal in ideals if _agree(own, ideal)), None)
+        if same is None:
+            ideals.append((name, own))
+        else:
+            same.update(own)
+    several = len(ideals) > 1
     free = [
-        line_without_loss(places, values, "" if alone else name)
-        for name, places, values in ideals.values()
+        line_without_loss(sorted(ideal), [ideal[at] for at in sorted(ideal)], name * several)
+        for name, ideal in ideals
     ]
     return [*bands, *lines, *free]
+
+
+def _agree(one: Mapping[float, float], other: Mapping[float, float]) -> bool:
+    """Say whether two lines have places in common, and the same values there."""
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(isclose(one[at], other[at], rel_tol=_ROUNDING) for at in shared)
 
 
 def _row_bars(
     what: DrawnColumn,
     across: str,
-    kept: list[str],
+    kept: Mapping[str, tuple[str, str]],
     every: Mapping[str, list[FlatRecord]],
     _: Mapping[Any, float],
 ) -> list[dict[str, Any]]:
@@ -525,16 +621,30 @@ def _row_bars(
             "x": [figure_label(row[across]) for row in every[name]],
             "y": [row[what.column] * what.factor for row in every[name]],
             "text": [figure_label(row[across]) for row in every[name]],
+            "customdata": [[_interval_words(what, row)] for row in every[name]],
             "textposition": "none",
             "marker": marker(colour, "" if dash == "solid" else "/"),
             "hovertemplate": _hover(what, across, name),
+            **_bar_ends(what, every[name]),
         }
-        for name, (colour, dash) in zip(kept, _LINE_STYLES, strict=False)
+        for name, (colour, dash) in kept.items()
     ]
 
 
-def _cells(row: FlatRecord, names: Sequence[str], what: DrawnColumn) -> tuple[CellText, ...]:
-    return (*(str(row[name]) for name in names), row[what.column] * what.factor)
+def _bar_ends(what: DrawnColumn, rows: Sequence[FlatRecord]) -> dict[str, Any]:
+    """Return the error bars of rows that all have an interval."""
+    ends = [pair for row in rows if (pair := what.ends(row)) is not None]
+    if len(ends) < len(rows):
+        return {}
+    values = [row[what.column] * what.factor for row in rows]
+    return {"error_y": error_bars(values, ends) | {"thickness": 1.2, "width": 4}}
+
+
+def _cells(
+    row: FlatRecord, names: Sequence[str], what: DrawnColumn, bounded: bool
+) -> tuple[CellText, ...]:
+    ends = (what.ends(row) or ("", "")) if bounded else ()
+    return (*(str(row[name]) for name in names), row[what.column] * what.factor, *ends)
 
 
 def sensitivity_figure(explanation: Explanation) -> Figure:
@@ -544,23 +654,24 @@ def sensitivity_figure(explanation: Explanation) -> Figure:
     saved = [row.saved * 100 for row in rows]
     text = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
     labels = [f"{figure_label(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]
+    unit = time_unit(row.iteration_s for row in rows)
     return Figure(
         "sensitivity",
         "What pays",
         f"Share of the iteration saved if one thing were twice as good: {text}.",
-        [_sensitivity_bars(labels, rows)],
+        [_sensitivity_bars(labels, rows, unit)],
         {
             "xaxis": axis("iteration saved [%]", rangemode="tozero"),
             "yaxis": axis("", type="category", categoryarray=labels[::-1]),
             "height": 110 + 34 * len(rows),
             "showlegend": False,
         },
-        ("change", "iteration saved [%]", "iteration then [ms]", "elasticity"),
+        ("change", "iteration saved [%]", unit.title("iteration then"), "elasticity"),
         [
             (
                 name,
                 row.saved * 100,
-                row.iteration_s * 1e3,
+                unit.of(row.iteration_s),
                 "none" if row.elasticity is None else row.elasticity,
             )
             for name, row in zip(names, rows, strict=True)
@@ -572,7 +683,9 @@ def sensitivity_figure(explanation: Explanation) -> Figure:
     )
 
 
-def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[str, Any]:
+def _sensitivity_bars(
+    labels: list[str], rows: Sequence[Improvement], unit: TimeUnit
+) -> dict[str, Any]:
     elasticities = ["none" if row.elasticity is None else f"{row.elasticity:.3f}" for row in rows]
     return {
         "type": "bar",
@@ -580,11 +693,11 @@ def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[st
         "y": labels,
         "x": [row.saved * 100 for row in rows],
         "customdata": [
-            [row.iteration_s * 1e3, more] for row, more in zip(rows, elasticities, strict=True)
+            [unit.of(row.iteration_s), more] for row, more in zip(rows, elasticities, strict=True)
         ],
         "marker": {"color": PALETTE["sky"]},
-        "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<br>"
-        "then %{customdata[0]:.4f} ms, elasticity %{customdata[1]}<extra></extra>",
+        "hovertemplate": "%{y}<br>saves %{x:.3~r} % of the iteration<br>"
+        f"then {unit.hover('customdata[0]')}, elasticity %{{customdata[1]}}<extra></extra>",
     }
 
 
@@ -592,8 +705,9 @@ def tuned_figure(one: TunedValue) -> Figure:
     """Draw one tuned thing: a line over numbers or bars of names; a table row is a value tried."""
     name = TUNABLE_NAMES[one.tunable.name]
     unit = {"bytes": " [B]"}.get(one.tunable.unit, "")
+    time = time_unit(time_s for _, time_s in one.curve)
     draw = _names if one.low is None else _numbers
-    data, layout = draw(one)
+    data, layout = draw(one, time)
     refused = [f"{word} cannot be used: {why}." for word, why in one.refused.items()]
     needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
     notes = [" ".join(some) for some in (needs, refused) if some]
@@ -603,11 +717,11 @@ def tuned_figure(one: TunedValue) -> Figure:
         f"Iteration over the {name}. {' '.join(tuned_verdict(one))}",
         data,
         layout,
-        (f"{name}{unit}", "iteration [ms]", "mark"),
+        (f"{name}{unit}", time.title("iteration"), "mark"),
         [
-            *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
+            *((value, time.of(time_s), _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"fusion {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "for comparison")
+                (f"fusion {policy} ({FUSION_WORDS[policy]})", time.of(time_s), "for comparison")
                 for policy, time_s in one.other_fusion.items()
             ),
         ],
@@ -631,7 +745,7 @@ def plan_figure(plan: ClusterPlan) -> Figure:
     limits = [("y", target.deadline_s and target.deadline_s / HOUR_S), ("x", target.budget)]
     hours = [one.seconds / HOUR_S for one in plan.choices]
     return Figure(
-        "plan",
+        "time-and-cost",
         "Time and cost",
         f"Time of the run over its {spent.partition(' of')[0]}: the fastest is"
         f" {plan.fastest.words}, the cheapest {plan.cheapest.words}.",
@@ -713,6 +827,8 @@ def parallelism_figure(search: ParallelSearch) -> Figure:
     unit = "GPU hours for a million samples" if several else "memory of the fullest GPU [GB]"
     best = [one.tried for one in search.ranked]
     others = [one for one in search.front if one not in best]
+    shown = [*best, *others]
+    time = time_unit(one.iteration_s for one in shown)
 
     def second(one: TriedDivision) -> float:
         return one.gpu_hours_per_million if several else one.memory_bytes / 1e9
@@ -723,14 +839,13 @@ def parallelism_figure(search: ParallelSearch) -> Figure:
             "mode": mode,
             "name": name,
             "x": [second(one) for one in some],
-            "y": [one.iteration_s * 1e3 for one in some],
+            "y": [time.of(one.iteration_s) for one in some],
             "text": [figure_label(_way(one, several)) for one in some],
             "line": {"color": PALETTE[colour]},
             "marker": {"size": 8},
-            "hovertemplate": "%{text}<br>%{y:.4g} ms<extra></extra>",
+            "hovertemplate": f"%{{text}}<br>{time.hover('y')}<extra></extra>",
         }
 
-    shown = [*best, *others]
     return Figure(
         "parallelism",
         "Ways to divide training",
@@ -742,15 +857,15 @@ def parallelism_figure(search: ParallelSearch) -> Figure:
         {
             "xaxis": quantity_axis(unit, [second(one) for one in shown]),
             "yaxis": quantity_axis(
-                "time of an iteration [ms]", [one.iteration_s * 1e3 for one in shown]
+                time.title("time of an iteration"), [time.of(one.iteration_s) for one in shown]
             ),
             "height": 420,
         },
-        ("way", "iteration [ms]", unit, "on the front"),
+        ("way", time.title("iteration"), unit, "on the front"),
         [
             (
                 _way(one, several),
-                one.iteration_s * 1e3,
+                time.of(one.iteration_s),
                 second(one),
                 "yes" if one in search.front else "no",
             )
@@ -773,10 +888,10 @@ def _mark(tuned: TunedValue, value: TunableValue) -> str:
     return ", ".join([*words, *(["within 1 %"] if value in tuned.as_good else [])])
 
 
-def _numbers(tuned: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _numbers(tuned: TunedValue, unit: TimeUnit) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a line over the values, with marks at the three that matter."""
     values = [float(value) for value, _ in tuned.curve]
-    every = [time_s * 1e3 for _, time_s in tuned.curve]
+    every = [unit.of(time_s) for _, time_s in tuned.curve]
     line = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -786,24 +901,24 @@ def _numbers(tuned: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         "text": [value_words(tuned, value) for value, _ in tuned.curve],
         "line": {"color": PALETTE["blue"]},
         "marker": {"size": 5},
-        "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
+        "hovertemplate": f"%{{text}}<br>{unit.hover('y')}<extra></extra>",
     }
     step = max(1, -(-len(_grid(tuned)) // _MAX_TICKS))
     ticks = _grid(tuned)[::step]
-    return [line, *_marks(tuned)], {
+    return [line, *_marks(tuned, unit)], {
         "xaxis": axis(
             TUNABLE_NAMES[tuned.tunable.name],
             type="log",
             tickvals=ticks,
             ticktext=[value_words(tuned, value) for value in ticks],
         ),
-        "yaxis": quantity_axis("time of an iteration [ms]", every),
+        "yaxis": quantity_axis(unit.title("time of an iteration"), every),
         "shapes": [_within(tuned)],
         "height": 440,
     }
 
 
-def _marks(tuned: TunedValue) -> list[dict[str, Any]]:
+def _marks(tuned: TunedValue, unit: TimeUnit) -> list[dict[str, Any]]:
     """Return marks at the value asked for, the fastest, and the one to take."""
     marks = (
         ("asked", tuned.asked, tuned.asked_s, "grey", "square"),
@@ -814,12 +929,13 @@ def _marks(tuned: TunedValue) -> list[dict[str, Any]]:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": f"{word}: {value_words(tuned, value)}, {format_seconds(time_s)}",
+            "name": f"{word}: {value_words(tuned, value)}, {time_words(time_s)}",
             "x": [float(value)],
-            "y": [time_s * 1e3],
+            "y": [unit.of(time_s)],
             "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 13}
             | {"line": {"color": "ink", "width": 1}},
-            "hovertemplate": f"{word}: {value_words(tuned, value)}<br>%{{y:.4f}} ms<extra></extra>",
+            "hovertemplate": f"{word}: {value_words(tuned, value)}<br>{unit.hover('y')}"
+            "<extra></extra>",
         }
         for word, value, time_s, colour, symbol in marks
     ]
@@ -851,24 +967,24 @@ def _within(tuned: TunedValue) -> dict[str, Any]:
     }
 
 
-def _names(tuned: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _names(tuned: TunedValue, unit: TimeUnit) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a bar for each name, the fastest on top, with its mark."""
-    words = [figure_label(value) for value, _ in tuned.curve]
-    marks = [_mark(tuned, value) for value, _ in tuned.curve]
-    times_ms = [time_s * 1e3 for _, time_s in tuned.curve]
-    labels = [f"{time_ms:.4g} ms" for time_ms in times_ms]
+    marks = [(str(value), _mark(tuned, value)) for value, _ in tuned.curve]
+    words = [figure_label(": ".join(filter(None, pair))) for pair in marks]
+    times = [unit.of(time_s) for _, time_s in tuned.curve]
     bars = {
         "type": "bar",
         "orientation": "h",
         "y": words,
-        "x": times_ms,
-        "text": [", ".join(filter(None, pair)) for pair in zip(labels, marks, strict=True)],
+        "x": times,
+        "text": [time_words(time_s) for _, time_s in tuned.curve],
         "textposition": "auto",
+        "textangle": 0,
         "marker": marker(PALETTE["sky"], ""),
-        "hovertemplate": "%{y}<br>%{x:.4f} ms<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{unit.hover('x')}<extra></extra>",
     }
     return [bars], {
-        "xaxis": axis("time of an iteration [ms]", rangemode="tozero"),
+        "xaxis": axis(unit.title("time of an iteration"), rangemode="tozero"),
         "yaxis": names_axis(words),
         "height": 110 + 30 * len(words),
         "showlegend": False,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any
 
 from perfsim.report.html.figure import (
-    INTERVAL_HOVER,
     PALETTE,
     PART_STYLES,
     WIDE_RANGE,
     Figure,
+    TimeUnit,
     axis,
     error_bars,
     figure_label,
@@ -19,11 +19,12 @@ from perfsim.report.html.figure import (
     marker,
     names_axis,
     quantity_axis,
+    time_unit,
+    time_words,
     vertical_line,
 )
 from perfsim.report.terminal import PART_NAMES
 from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
-from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import Comparison, Standing
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "breakdown_figure",
+    "efficiency_figure",
     "interval_band",
     "line_without_loss",
     "map_figure",
@@ -46,9 +48,7 @@ __all__ = [
 _ROUNDING = 1e-12
 """Shares below this are rounding errors of a sum."""
 
-_TOTAL_HOVER = f"%{{y}}<br>iteration %{{x:.4f}} ms<br>{INTERVAL_HOVER}<extra></extra>"
-
-_TIME_TITLE = "time of an iteration [ms]"
+_TIME_TITLE = "time of an iteration"
 
 _ARROW_NOTE = "An arrow at the edge: the interval goes on, to the time written above the arrow."
 
@@ -56,13 +56,13 @@ _ARROW_NOTE = "An arrow at the edge: the interval goes on, to the time written a
 _MAX_METHODS_TOLD = 8
 """Methods whose times stand in the caption."""
 
-
-_BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
-
-_MAP_COLOURS = tuple(
-    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
+_MAP_STYLES = tuple(
+    (PALETTE[name], "") for name in ("sky", "orange", "green", "purple", "yellow", "grey")
 )
-"""Light enough for black text."""
+"""Colour, light enough for black text, and hatch of a method's cells."""
+
+_CELL_GAP = 0.04
+"""Between two cells of the map, as a share of one."""
 
 _MAP_INK = "#000000"
 
@@ -82,12 +82,10 @@ _STANDING_STYLES = {
 }
 """Colour and symbol of a method by what is sure; the first that applies."""
 
+_TIMED_HEAD = ("iteration", "90 % from", "90 % to")
+"""Columns of a time and its interval, without their unit."""
+
 _RANKED_HEAD = (
-    "rank",
-    "method",
-    "iteration [ms]",
-    "90 % from [ms]",
-    "90 % to [ms]",
     "times as fast as S-SGD",
     "epochs, times S-SGD's",
     "times sooner at S-SGD's accuracy",
@@ -101,11 +99,6 @@ _RANKED_HEAD = (
 
 _RANKED_PIXELS = 24
 """Pixels of a method."""
-
-_RANKED_HOVER = (
-    f"%{{y}}, rank %{{customdata[2]}}<br>iteration %{{x:.4f}} ms<br>{INTERVAL_HOVER}<br>"
-    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
-)
 
 _CURVE_STYLES = (
     (PALETTE["blue"], "solid"),
@@ -139,8 +132,6 @@ _ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
 _ROUND_GAP = 0.03
 """Between two rounds, as a part of the longest."""
 
-_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
-
 _CAUSE_NAMES = {
     "compute": "GPU twice as fast",
     "host": "host launching kernels twice as fast",
@@ -167,17 +158,18 @@ def breakdown_figure(
     ]
     shortest = min(methods, key=lambda name: methods[name].iteration_s)
     times = [
-        f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
+        f"{name} {time_words(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
     ]
+    unit = time_unit(one.iteration_s for one in methods.values())
     left = len(every) - len(times)
     words = ", ".join(times) + (f", and {left} more" if left else "")
-    bars = [_trace(part, methods, shares) for part in used]
+    bars = [_trace(part, methods, unit, shares) for part in used]
     arrows: list[dict[str, Any]] = []
     across = axis("share of the iteration [%]", range=[0, 100])
     if not shares:
-        times_ms = [one.iteration_s * 1e3 for one in methods.values()]
-        across, arrows = interval_axis(_TIME_TITLE, times_ms, _ends_ms(methods))
-        bars += [_totals(methods), *arrows]
+        times_s = [one.iteration_s for one in methods.values()]
+        across, arrows = interval_axis(_TIME_TITLE, unit, times_s, _ends_s(methods))
+        bars += [_totals(methods, unit), *arrows]
     return Figure(
         "breakdown",
         "Breakdown by method",
@@ -191,8 +183,12 @@ def breakdown_figure(
             "yaxis": names_axis([figure_label(name) for name in every]),
             "height": 200 + (24 if shares else 40) * len(every),
         },
-        ("method", *(f"{PART_NAMES[part]} [ms]" for part in used), *_BREAKDOWN_HEAD),
-        [_breakdown_row(name, one, used) for name, one in methods.items()],
+        (
+            "method",
+            *(unit.title(what) for what in (*(PART_NAMES[part] for part in used), *_TIMED_HEAD)),
+            "times as fast as ssgd",
+        ),
+        [_breakdown_row(name, one, used, unit) for name, one in methods.items()],
         [
             f"{shortest} has the shortest iteration of these; methods that learn differently may"
             " need more of them.",
@@ -203,51 +199,53 @@ def breakdown_figure(
 
 
 def _breakdown_row(
-    name: str, prediction: Prediction, used: Sequence[str]
+    name: str, prediction: Prediction, used: Sequence[str], unit: TimeUnit
 ) -> tuple[str | float, ...]:
     return (
         name,
-        *(prediction.breakdown_s[part] * 1e3 for part in used),
-        prediction.iteration_s * 1e3,
-        *(end * 1e3 for end in prediction.iteration_s_interval),
+        *(unit.of(prediction.breakdown_s[part]) for part in used),
+        unit.of(prediction.iteration_s),
+        *unit.ends(prediction.iteration_s_interval),
         prediction.speedup,
     )
 
 
-def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[str, Any]:
+def _trace(
+    part: str, methods: Mapping[str, Prediction], unit: TimeUnit, shares: bool
+) -> dict[str, Any]:
     colour, hatch = PART_STYLES[part]
     spent = [(one.breakdown_s[part], one.iteration_s) for one in methods.values()]
-    unit = "%" if shares else "ms"
+    value = "%{x:.4~r} %" if shares else unit.hover("x")
     return {
         "type": "bar",
         "orientation": "h",
         "name": PART_NAMES[part],
         "y": [figure_label(name) for name in methods],
-        "x": [100 * part_s / all_s if shares else part_s * 1e3 for part_s, all_s in spent],
+        "x": [100 * part_s / all_s if shares else unit.of(part_s) for part_s, all_s in spent],
         "marker": marker(colour, hatch),
-        "hovertemplate": f"%{{y}}<br>{PART_NAMES[part]} %{{x:.4f}} {unit}<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{PART_NAMES[part]} {value}<extra></extra>",
     }
 
 
-def _ends_ms(methods: Mapping[str, Prediction]) -> dict[str, list[float]]:
-    return {name: [end * 1e3 for end in one.iteration_s_interval] for name, one in methods.items()}
+def _ends_s(methods: Mapping[str, Prediction]) -> dict[str, tuple[float, float]]:
+    return {name: one.iteration_s_interval for name, one in methods.items()}
 
 
-def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
+def _totals(methods: Mapping[str, Prediction], unit: TimeUnit) -> dict[str, Any]:
     """Return the iteration times with their intervals."""
-    every = list(methods.values())
-    total_ms = [one.iteration_s * 1e3 for one in every]
-    ends_ms = list(_ends_ms(methods).values())
+    totals = [unit.of(one.iteration_s) for one in methods.values()]
+    ends = [unit.ends(one.iteration_s_interval) for one in methods.values()]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "iteration, 90 % interval",
         "y": [figure_label(name) for name in methods],
-        "x": total_ms,
-        "customdata": ends_ms,
+        "x": totals,
+        "customdata": ends,
         "marker": {"color": "ink", "size": 7, "symbol": "diamond"},
-        "error_x": error_bars(total_ms, ends_ms),
-        "hovertemplate": _TOTAL_HOVER,
+        "error_x": error_bars(totals, ends),
+        "hovertemplate": f"%{{y}}<br>iteration {unit.hover('x')}<br>{unit.interval_hover}"
+        "<extra></extra>",
     }
 
 
@@ -255,30 +253,48 @@ def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence
     """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd."""
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
-    rankings = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
-    grid = [[rankings.get((rate, gpus)) for gpus in counts] for rate in rates]
     won = {name: sum(cell.ranking.winner == name for cell in cells) for name in mapped}
     wins = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
+    unit = time_unit(one.iteration_s for cell in cells for one in cell.ranking.predictions.values())
     return Figure(
         "breakeven",
         "Break-even map",
         "The fastest method by bandwidth between nodes and number of GPUs: of"
         f" {len(cells)} cells, {wins}.",
-        [_heatmap(grid, rates, counts, mapped)],
+        [
+            _won_cells(name, style, cells, counts, unit)
+            for name, style in zip(mapped, cycle(_MAP_STYLES), strict=False)
+            if won[name]
+        ],
         {
-            "xaxis": axis("GPUs", type="category"),
-            "yaxis": axis("bandwidth between nodes", type="category"),
-            "height": 130 + 48 * len(rates),
-            "showlegend": False,
+            "barmode": "overlay",
+            "bargap": _CELL_GAP,
+            "xaxis": axis(
+                "GPUs",
+                tickvals=list(range(len(counts))),
+                ticktext=[str(count) for count in counts],
+                range=[-0.5, len(counts) - 0.5],
+                showgrid=False,
+                zeroline=False,
+            ),
+            "yaxis": axis(
+                "bandwidth between nodes",
+                type="category",
+                categoryarray=[_rate_words(rate) for rate in rates],
+                dtick=1,
+                showgrid=False,
+            ),
+            "height": 170 + 48 * len(rates),
+            "showlegend": True,
         },
         (
             "bandwidth [Gbit/s]",
             "GPUs",
             "fastest",
-            *(f"{name} [ms]" for name in mapped),
+            *(unit.title(name) for name in mapped),
             "may be as fast",
         ),
-        [_break_even_row(cell, mapped) for cell in cells],
+        [_break_even_row(cell, mapped, unit) for cell in cells],
         [
             f"Methods: {', '.join(mapped)}, each with its defaults unless it is the one asked for;"
             " the number is the speed-up over ssgd, * where another may be as fast.",
@@ -287,49 +303,52 @@ def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence
     )
 
 
-def _break_even_row(cell: GridCell, mapped: Sequence[str]) -> tuple[str | float, ...]:
+def _break_even_row(
+    cell: GridCell, mapped: Sequence[str], unit: TimeUnit
+) -> tuple[str | float, ...]:
     return (
         cell.rate_bytes_per_s * 8 / 1e9,
         cell.gpus,
         cell.ranking.winner,
-        *(_time_ms(cell.ranking, name) for name in mapped),
+        *(_time_in(unit, cell.ranking, name) for name in mapped),
         ", ".join(cell.ranking.undecided()),
     )
 
 
-def _time_ms(ranking: Ranking, name: str) -> float | str:
+def _time_in(unit: TimeUnit, ranking: Ranking, name: str) -> float | str:
     one = ranking.predictions.get(name)
-    return one.iteration_s * 1e3 if one else "does not apply"
+    return unit.of(one.iteration_s) if one else "does not apply"
 
 
-def _heatmap(
-    grid: Sequence[Sequence[Ranking | None]],
-    rates: Sequence[float],
+def _rate_words(rate_bytes_per_s: float) -> str:
+    return f"{rate_bytes_per_s * 8 / 1e9:g} Gbit/s"
+
+
+def _won_cells(
+    name: str,
+    style: tuple[str, str],
+    cells: Sequence[GridCell],
     counts: Sequence[int],
-    mapped: Sequence[str],
+    unit: TimeUnit,
 ) -> dict[str, Any]:
-    last = max(len(mapped) - 1, 1)
-    steps = len(mapped)
-    scale = []
-    for number in range(steps):
-        colour = _MAP_COLOURS[number % len(_MAP_COLOURS)]
-        scale += [[number / steps, colour], [(number + 1) / steps, colour]]
+    """Return the cells that a method wins: bars as wide as a cell, each at its place."""
+    own = [cell for cell in cells if cell.ranking.winner == name]
+    wide = 1.0 - _CELL_GAP
     return {
-        "type": "heatmap",
-        "x": [str(count) for count in counts],
-        "y": [f"{rate * 8 / 1e9:g} Gbit/s" for rate in rates],
-        "z": [[mapped.index(one.winner) if one else None for one in row] for row in grid],
-        "zmin": -0.5 if steps > 1 else 0.0,
-        "zmax": last + 0.5 if steps > 1 else 1.0,
-        "colorscale": scale,
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-        "text": [[_mark(one) if one else "" for one in row] for row in grid],
-        "texttemplate": "%{text}",
+        "type": "bar",
+        "orientation": "h",
+        "name": figure_label(name),
+        "x": [wide] * len(own),
+        "base": [counts.index(cell.gpus) - wide / 2 for cell in own],
+        "y": [_rate_words(cell.rate_bytes_per_s) for cell in own],
+        "marker": marker(*style),
+        "text": [_mark(cell.ranking) for cell in own],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
         "textfont": {"color": _MAP_INK},
-        "customdata": [[_words(one) if one else "" for one in row] for row in grid],
-        "hovertemplate": "%{y}, %{x} GPUs<br>%{customdata}<extra></extra>",
+        "customdata": [[cell.gpus, _words(cell.ranking, unit)] for cell in own],
+        "hovertemplate": "%{y}, %{customdata[0]} GPUs<br>%{customdata[1]}<extra></extra>",
     }
 
 
@@ -339,9 +358,9 @@ def _mark(ranking: Ranking) -> str:
     return f"{figure_label(ranking.winner)}{star}<br>{speedup:.2f}x"
 
 
-def _words(ranking: Ranking) -> str:
+def _words(ranking: Ranking, unit: TimeUnit) -> str:
     return "<br>".join(
-        f"{figure_label(name)} {one.iteration_s * 1e3:.4f} ms"
+        f"{figure_label(name)} {unit.of(one.iteration_s):.4g} {unit.name}"
         for name, one in ranking.predictions.items()
     )
 
@@ -351,13 +370,15 @@ def ranking_figure(comparison: Comparison) -> Figure:
     ones = comparison.ranking.predictions
     standings = {one.method: one for one in comparison.standings()}
     groups = {name: _group(standing) for name, standing in standings.items()}
-    baseline_ms = comparison.baseline.iteration_s * 1e3
-    times_ms = [baseline_ms, *(one.iteration_s * 1e3 for one in ones.values())]
-    ends_ms = _ends_ms(ones)
-    across, arrows = interval_axis(_TIME_TITLE, times_ms, ends_ms)
-    if max(times_ms) > WIDE_RANGE * min(times_ms):
+    baseline_s = comparison.baseline.iteration_s
+    times_s = [baseline_s, *(one.iteration_s for one in ones.values())]
+    ends_s = _ends_s(ones)
+    unit = time_unit(times_s)
+    across, arrows = interval_axis(_TIME_TITLE, unit, times_s, ends_s)
+    if max(times_s) > WIDE_RANGE * min(times_s):
         # A logarithmic axis has room for whole intervals.
-        across, arrows = quantity_axis(_TIME_TITLE, [*chain(*ends_ms.values())]), []
+        every = unit.ends([*chain(*ends_s.values())])
+        across, arrows = quantity_axis(unit.title(_TIME_TITLE), every), []
     close = [name for name, standing in standings.items() if standing.may_be_fastest]
     first = comparison.ranking.winner
     alike = f"; {', '.join(close[1:])} may be as fast" if len(close) > 1 else ""
@@ -365,11 +386,13 @@ def ranking_figure(comparison: Comparison) -> Figure:
         "ranked",
         "Iteration by method",
         f"Iteration times of {len(ones)} methods with 90 % intervals, in order of the time to the"
-        f" same accuracy: {first} is first with {format_seconds(ones[first].iteration_s)}{alike}."
+        f" same accuracy: {first} is first with {time_words(ones[first].iteration_s)}{alike}."
         " Those without a rank are last: nothing says how many epochs they need. The line is S-SGD,"
-        f" {format_seconds(comparison.baseline.iteration_s)}.",
+        f" {time_words(baseline_s)}.",
         [
-            _ranked_points(group, [name for name in ones if groups[name] == group], ones, standings)
+            _ranked_points(
+                group, [name for name in ones if groups[name] == group], ones, standings, unit
+            )
             for group in _STANDING_STYLES
             if group in groups.values()
         ]
@@ -379,11 +402,11 @@ def ranking_figure(comparison: Comparison) -> Figure:
             "yaxis": names_axis(
                 [figure_label(name) for name in ones], range=[-0.7, len(ones) - 0.3]
             ),
-            "shapes": [vertical_line(baseline_ms, width=1.5, dash="dash", color="ink")],
+            "shapes": [vertical_line(unit.of(baseline_s), width=1.5, dash="dash", color="ink")],
             "height": 170 + _RANKED_PIXELS * len(ones),
         },
-        _RANKED_HEAD,
-        [_ranked_row(one, standings[name]) for name, one in ones.items()],
+        ("rank", "method", *map(unit.title, _TIMED_HEAD), *_RANKED_HEAD),
+        [_ranked_row(one, standings[name], unit) for name, one in ones.items()],
         [comparison.rule, *([_ARROW_NOTE] if arrows else [])],
     )
 
@@ -397,33 +420,38 @@ def _ranked_points(
     own: list[str],
     ones: Mapping[str, Prediction],
     standings: Mapping[str, Standing],
+    unit: TimeUnit,
 ) -> dict[str, Any]:
-    times_ms = [ones[name].iteration_s * 1e3 for name in own]
-    ends_ms = [[end * 1e3 for end in ones[name].iteration_s_interval] for name in own]
+    times = [unit.of(ones[name].iteration_s) for name in own]
+    every = [unit.ends(ones[name].iteration_s_interval) for name in own]
     colour, symbol = _STANDING_STYLES[group]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": group,
         "y": [figure_label(name) for name in own],
-        "x": times_ms,
+        "x": times,
         "customdata": [
             [*ends, standings[name].rank or "none", ones[name].speedup]
-            for name, ends in zip(own, ends_ms, strict=True)
+            for name, ends in zip(own, every, strict=True)
         ],
         "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 11}
         | {"line": {"color": "ink", "width": 0.5}},
-        "error_x": error_bars(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
-        "hovertemplate": _RANKED_HOVER,
+        "error_x": error_bars(times, every) | {"thickness": 1.2, "width": 3},
+        "hovertemplate": "%{y}, rank %{customdata[2]}<br>iteration "
+        f"{unit.hover('x')}<br>{unit.interval_hover}<br>"
+        "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>",
     }
 
 
-def _ranked_row(prediction: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
+def _ranked_row(
+    prediction: Prediction, standing: Standing, unit: TimeUnit
+) -> tuple[str | int | float, ...]:
     return (
         standing.rank or "",
         standing.method,
-        prediction.iteration_s * 1e3,
-        *(end * 1e3 for end in prediction.iteration_s_interval),
+        unit.of(prediction.iteration_s),
+        *unit.ends(prediction.iteration_s_interval),
         prediction.speedup,
         "not known" if standing.epochs_ratio is None else standing.epochs_ratio,
         "not known" if standing.accuracy_speedup_ratio is None else standing.accuracy_speedup_ratio,
@@ -457,6 +485,8 @@ def scaling_figure(
         for name, curve in curves.items()
         if curve
     )
+    drawn = [value for trace in data for value in trace["y"]]
+    upward = quantity_axis("throughput [samples/s]", drawn)
     beside = f" {len(measured)} measured values are drawn beside it." if measured else ""
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
@@ -465,8 +495,9 @@ def scaling_figure(
         f"Throughput over the number of GPUs with 90 % intervals: {ends}.{beside}",
         data,
         {
-            "xaxis": axis("GPUs", type="log", **_ticks(alone)),
-            "yaxis": axis("throughput [samples/s]", type="log", exponentformat="none", dtick=1),
+            # Both are logarithmic or neither, so that the ideal is a straight line.
+            "xaxis": axis("GPUs", type=upward.get("type", "linear"), **_ticks(alone)),
+            "yaxis": upward,
             "height": 460,
         },
         (
@@ -481,6 +512,54 @@ def scaling_figure(
         _rows(curves, measured or (), asked),
         (none,) if measured is not None and not measured else (),
     )
+
+
+def efficiency_figure(curves: Mapping[str, Mapping[int, Prediction]]) -> Figure:
+    """Draw scaling efficiency over GPUs with its intervals; a table row is a point."""
+    data: list[dict[str, Any]] = []
+    for (name, curve), (colour, dash) in zip(curves.items(), _CURVE_STYLES, strict=False):
+        gpus, shares = list(curve), [_efficiencies(one) for one in curve.values()]
+        data += [
+            interval_band(gpus, [(low, high) for _, low, high in shares], colour),
+            _points_of(name, gpus, shares, colour, dash)
+            | {
+                "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:.4~r}} %"
+                "<br>90 % interval %{customdata[0]:.4~r} to %{customdata[1]:.4~r} %<extra></extra>"
+            },
+        ]
+    alone = [one for curve in curves.values() for one in curve.values()]
+    gpus = sorted({one.scenario.gpus for one in alone})
+    ends = ", ".join(
+        f"{name} {curve[max(curve)].scaling_efficiency:.1%} at {max(curve)} GPUs"
+        for name, curve in curves.items()
+        if curve
+    )
+    return Figure(
+        "efficiency",
+        "Scaling efficiency",
+        "Share of one GPU's rate that each GPU keeps, over the number of GPUs, with 90 %"
+        f" intervals: {ends}.",
+        [*data, line_without_loss(gpus, [100.0] * len(gpus))],
+        {
+            "xaxis": axis("GPUs", type="log", **_ticks(alone)),
+            "yaxis": axis("scaling efficiency [%]", rangemode="tozero"),
+            "height": 420,
+        },
+        ("method", "GPUs", "scaling efficiency [%]", "90 % from [%]", "90 % to [%]"),
+        [
+            (name, gpus, *_efficiencies(one))
+            for name, curve in curves.items()
+            for gpus, one in curve.items()
+        ],
+    )
+
+
+def _efficiencies(prediction: Prediction) -> tuple[float, float, float]:
+    """Return the scaling efficiency and the ends of its interval [%]."""
+    rate, *ends = _rates(prediction)
+    share = prediction.scaling_efficiency * 100
+    low, high = (share * end / rate for end in ends)
+    return share, low, high
 
 
 def _rows(
@@ -513,18 +592,30 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
     gpus = [one.scenario.gpus for one in every]
     rates = [_rates(one) for one in every]
     band = interval_band(gpus, [(low, high) for _, low, high in rates], colour)
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": figure_label(name),
-        "x": gpus,
-        "y": [rate for rate, *_ in rates],
-        "customdata": [[low, high] for _, low, high in rates],
-        "line": {"color": colour, "dash": dash},
+    line = _points_of(name, gpus, rates, colour, dash) | {
         "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s"
         "<br>90 % interval %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
     }
     return [band, line]
+
+
+def _points_of(
+    name: str,
+    gpus: Sequence[int],
+    values: Sequence[tuple[float, float, float]],
+    colour: str,
+    dash: str,
+) -> dict[str, Any]:
+    """Return a line over GPUs; a value has the ends of its interval behind it."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": figure_label(name),
+        "x": list(gpus),
+        "y": [value for value, *_ in values],
+        "customdata": [[low, high] for _, low, high in values],
+        "line": {"color": colour, "dash": dash},
+    }
 
 
 def interval_band(
@@ -560,10 +651,10 @@ def line_without_loss(
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": figure_label(f"without loss{', ' * bool(whose)}{whose}"),
+        "name": figure_label(f"ideal{', ' * bool(whose)}{whose}"),
         "x": list(across),
         "y": list(values),
-        "line": {"color": PALETTE["grey"], "width": 1},
+        "line": {"color": PALETTE["grey"], "width": 1.5, "dash": "dashdot"},
         "hoverinfo": "skip",
     }
 
@@ -589,20 +680,21 @@ def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
 def timeline_figure(prediction: Prediction) -> Figure:
     """Draw the steady iteration by stream; a table row is a task."""
     rounds = steady_rounds(prediction)
-    gap_ms = _ROUND_GAP * max(one.window_s for one in rounds) * 1e3
+    gap_s = _ROUND_GAP * max(one.window_s for one in rounds)
+    unit = time_unit([sum(one.window_s for one in rounds)])
     spans: list[tuple[float, str, TimelineSpan]] = []
     shapes: list[dict[str, Any]] = []
     names: list[dict[str, Any]] = []
-    offset_ms = 0.0
+    offset_s = 0.0
     for number, one in enumerate(rounds, 1):
         words = one.words(number, len(rounds))
-        spans += [(offset_ms, words, span) for span in one.spans]
-        names.append(_label(words, offset_ms, number))
+        spans += [(offset_s, words, span) for span in one.spans]
+        names.append(_label(words, unit.of(offset_s), number))
         shapes += [
-            vertical_line(offset_ms + end_s * 1e3, **_ITERATION_END)
+            vertical_line(unit.of(offset_s + end_s), **_ITERATION_END)
             for end_s in (0.0, *one.closes_s)
         ]
-        offset_ms += one.window_s * 1e3 + gap_ms
+        offset_s += one.window_s + gap_s
     kept = sorted(spans, key=lambda item: item[2].start_s - item[2].end_s)[:_MAX_SPANS]
     kept.sort(key=lambda item: (item[0], item[2].start_s))
     left = len(spans) - len(kept)
@@ -611,40 +703,39 @@ def timeline_figure(prediction: Prediction) -> Figure:
         "timeline",
         "Timeline by stream",
         f"What each stream does in {'; '.join(one['text'] for one in names)}: the mean iteration is"
-        f" {format_seconds(prediction.iteration_s)}; communication is busy for"
-        f" {format_seconds(busy['busy_s'])} of it, and computation hides"
-        f" {format_seconds(busy['hidden_s'])} of that.",
-        span_bars([(offset_ms, span) for offset_ms, _, span in kept]),
+        f" {time_words(prediction.iteration_s)}; communication is busy for"
+        f" {time_words(busy['busy_s'])} of it, and computation hides"
+        f" {time_words(busy['hidden_s'])} of that.",
+        span_bars([(offset_s, span) for offset_s, _, span in kept], unit),
         {
             "barmode": "overlay",
             "bargap": 0.25,
-            "xaxis": axis("time [ms]", range=[0.0, offset_ms - gap_ms]),
+            "xaxis": axis(unit.title("time"), range=[0.0, unit.of(offset_s - gap_s)]),
             "yaxis": axis("", categoryarray=list(map(figure_label, streams_of(rounds)[::-1]))),
             "shapes": shapes,
             "annotations": names if len(rounds) > 1 else [],
             "margin": {"t": 20 + _TEXT_PIXELS * len(rounds)},
             "height": 180 + _TEXT_PIXELS * len(rounds) + 45 * len(streams_of(rounds)),
         },
-        ("round", "stream", "task", "kind", "start [ms]", "length [ms]", "message [B]"),
-        [_timeline_row(words, span) for _, words, span in kept],
+        (
+            *("round", "stream", "task", "kind", unit.title("start"), unit.title("length")),
+            "message [B]",
+        ),
+        [_timeline_row(words, span, unit) for _, words, span in kept],
         [f"The {left:,} shortest tasks are left out; the trace has all."] if left else [],
     )
 
 
-def _timeline_row(words: str, span: TimelineSpan) -> tuple[str | float, ...]:
-    start_ms, size_bytes = span.start_s * 1e3, span.size_bytes or ""
-    return (words, span.stream, span.name, span.kind, start_ms, _length_ms(span), size_bytes)
+def _timeline_row(words: str, span: TimelineSpan, unit: TimeUnit) -> tuple[str | float, ...]:
+    times = unit.of(span.start_s), unit.of(span.end_s - span.start_s)
+    return (words, span.stream, span.name, span.kind, *times, span.size_bytes or "")
 
 
-def _length_ms(span: TimelineSpan) -> float:
-    return (span.end_s - span.start_s) * 1e3
-
-
-def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
-    """Return a bar for each span, shifted by its offset [ms], in a trace for each kind."""
+def span_bars(spans: Sequence[tuple[float, TimelineSpan]], unit: TimeUnit) -> list[dict[str, Any]]:
+    """Return a bar for each span, shifted by its offset [s], in a trace for each kind."""
     traces = []
     for kind, (colour, hatch) in _KIND_STYLES.items():
-        own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
+        own = [(offset_s, span) for offset_s, span in spans if span.kind == kind]
         if not own:
             continue
         traces.append(
@@ -653,13 +744,15 @@ def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any
                 "orientation": "h",
                 "name": kind.replace("_", " "),
                 "y": [figure_label(span.stream) for _, span in own],
-                "base": [offset_ms + span.start_s * 1e3 for offset_ms, span in own],
-                "x": [_length_ms(span) for _, span in own],
+                "base": [unit.of(offset_s + span.start_s) for offset_s, span in own],
+                "x": [unit.of(span.end_s - span.start_s) for _, span in own],
                 "marker": marker(colour, hatch),
                 "customdata": [
-                    [figure_label(span.name), _length_ms(span), _message(span)] for _, span in own
+                    [figure_label(span.name), unit.of(span.end_s - span.start_s), _message(span)]
+                    for _, span in own
                 ],
-                "hovertemplate": _SPAN_HOVER,
+                "hovertemplate": f"%{{customdata[0]}}<br>{unit.hover('customdata[1]')} from"
+                f" {unit.hover('base')}<br>%{{customdata[2]}}",
             }
         )
     return traces
@@ -669,12 +762,12 @@ def _message(span: TimelineSpan) -> str:
     return f"message of {span.size_bytes:,.0f} B" if span.size_bytes else ""
 
 
-def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
+def _label(words: str, at: float, number: int) -> dict[str, Any]:
     # A line each, as a short round leaves no room before the next one.
     return {
         "yshift": _TEXT_PIXELS * (number - 1),
         "text": words,
-        "x": at_ms,
+        "x": at,
         "y": 1.0,
         "yref": "paper",
         "xanchor": "left",
@@ -689,6 +782,7 @@ def savings_figure(prediction: Prediction) -> Figure:
     names = [_CAUSE_NAMES.get(cause, cause) for cause, _ in ordered]
     shares = [share * 100 for _, share in ordered]
     words = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
+    unit = time_unit([prediction.iteration_s])
     return Figure(
         "worth",
         "What would help",
@@ -701,8 +795,9 @@ def savings_figure(prediction: Prediction) -> Figure:
                 "x": shares,
                 "text": [f"{share:.1f} %" for share in shares],
                 "textposition": "auto",
+                "textangle": 0,
                 "marker": {"color": PALETTE["sky"]},
-                "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<extra></extra>",
+                "hovertemplate": "%{y}<br>saves %{x:.3~r} % of the iteration<extra></extra>",
             }
         ],
         {
@@ -711,9 +806,9 @@ def savings_figure(prediction: Prediction) -> Figure:
             "height": 260,
             "showlegend": False,
         },
-        ("change", "iteration saved [%]", "iteration then [ms]"),
+        ("change", "iteration saved [%]", unit.title("iteration then")),
         [
-            (name, share, prediction.iteration_s * 1e3 * (1.0 - share / 100))
+            (name, share, unit.of(prediction.iteration_s) * (1.0 - share / 100))
             for name, share in zip(names, shares, strict=True)
         ],
     )

@@ -1,12 +1,15 @@
 """Fill the templates of the HTML pages: every value is escaped unless a template says otherwise.
 
 Templates stand in ``templates/``, styles and scripts in ``assets/``. A page holds them all, so
-that it opens without a network.
+that it opens without a network; Plotly's script is in it compressed, and the browser inflates it.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,10 @@ _FOLDER = Path(__file__).parent
 
 _MIN_WHOLE = 1e6
 """Numbers from here on are shown without decimals."""
+
+
+_MAX_PLAIN = 150_000
+"""Letters of JSON that stand in a page as they are; the browser inflates what is longer."""
 
 
 def render(template: str, **values: object) -> str:
@@ -50,11 +57,10 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_finished,
     )
-    environment.globals["asset"] = _asset
+    environment.globals.update(asset=_asset, island=_island, packed=_packed_asset)
     environment.filters.update(
         exact=repr,
         rounded=_rounded,
-        island=_island,
         g=lambda number: f"{number:g}",
         fixed=lambda number: f"{number:.1f}",
     )
@@ -63,9 +69,14 @@ def _environment() -> Environment:
 
 def _finished(value: Any) -> Any:
     """Return a text as a page shows it: fields as the reader knows them, no control characters."""
-    if type(value) is not str:
+    if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
+    value = _MICROSECONDS.sub("µs", value)
     return "".join(letter if letter.isprintable() else " " for letter in spelled(value))
+
+
+_MICROSECONDS = re.compile(r"(?<=\d )us\b")
+"""What `perfsim.units.format_seconds` writes in ASCII."""
 
 
 def _asset(name: str) -> Markup:
@@ -75,14 +86,29 @@ def _asset(name: str) -> Markup:
     return Markup((_FOLDER / "assets" / name).read_text(encoding="utf-8"))
 
 
+def _packed_asset(name: str) -> str:
+    """Return a file of ``assets/`` as `_packed` does."""
+    return _packed((_FOLDER / "assets" / name).read_bytes())
+
+
+def _packed(data: bytes) -> str:
+    """Return bytes as gzip in base64, which states no time."""
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
 def _rounded(number: float) -> str:
     whole = float(number).is_integer() or abs(number) >= _MIN_WHOLE
     return f"{number:,.0f}" if whole else f"{number:.6g}"
 
 
-def _island(value: Any) -> Markup:
-    """Return JSON that cannot end the script element that it stands in."""
+def _island(name: str, value: Any) -> Markup:
+    """Return an element that holds JSON, which cannot end it; much is compressed."""
     from markupsafe import Markup
 
     text = spelled(json.dumps(value, allow_nan=False))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    if len(text) > _MAX_PLAIN:
+        held = _packed(text.encode())
+        return Markup('<script type="application/gzip" id="{}">{}</script>').format(name, held)
+    for letter in "&<>":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup('<script type="application/json" id="{}">{}</script>').format(name, Markup(text))

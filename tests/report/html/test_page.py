@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
 import re
 import sys
@@ -15,14 +18,18 @@ import pytest
 from perfsim.cli.main import code
 from perfsim.planning.neighbours import ReportContext, measured_like, report_context
 from perfsim.prediction import Prediction, predict
-from perfsim.report.html.figure import Figure
+from perfsim.report.html import render
+from perfsim.report.html.figure import Figure, time_unit, varies
 from perfsim.report.html.pages import prediction_figures, prediction_page
 from perfsim.report.html.prediction_figures import breakdown_figure, scaling_figure
 from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.units import format_seconds
 from support.page_content import HOSTILE, Tables, island
+from support.paths import ROOT
 from support.what_ships import SHIPPED
+
+PLOTLY = Path(render.__file__).parent / "assets" / "plotly" / "plotly-basic.min.js"
 
 ASKED = {"model": "resnet50", "gpus": 16, "net": "25gbe", "method": "horovod", "batch": 64}
 
@@ -49,7 +56,6 @@ def figures(prediction: Prediction, near: ReportContext) -> dict[str, Figure]:
 
 @pytest.fixture(scope="module")
 def page(prediction: Prediction, near: ReportContext) -> str:
-    pytest.importorskip("plotly", reason="needs Plotly (pip install 'perfsim[report]')")
     return prediction_page(prediction, near)
 
 
@@ -58,7 +64,9 @@ def test_the_page_holds_the_prediction_and_every_figure(
 ) -> None:
     assert island(page, "prediction") == json.loads(json_text(prediction.to_dict()))
     drawn = {one["name"]: one["data"] for one in island(page, "figures")}
-    assert list(drawn) == ["timeline", "breakdown", "scaling", "breakeven", "worth"]
+    assert list(drawn) == [
+        *("timeline", "breakdown", "scaling", "efficiency", "breakeven", "worth")
+    ]
     assert drawn == {name: json.loads(json.dumps(one.data)) for name, one in figures.items()}
 
 
@@ -173,7 +181,6 @@ def test_bars_of_what_would_help_are_the_worth(
 
 
 def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: ReportContext) -> None:
-    pytest.importorskip("plotly")
     named = prediction.scenario._replace(model=HOSTILE, net=HOSTILE)
     told = replace(prediction, scenario=named, notes=[HOSTILE])
     hostile = replace(near, methods={HOSTILE: told}, refused={HOSTILE: HOSTILE}, notes=[HOSTILE])
@@ -185,12 +192,61 @@ def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: Repo
 
 
 def test_the_page_is_whole(page: str) -> None:
-    from plotly.offline import get_plotlyjs
-
-    assert get_plotlyjs() in page
-    own = page.replace(get_plotlyjs(), "")
+    found = re.search(
+        '<script type="application/gzip" id="plotly">([A-Za-z0-9+/=]+)</script>', page
+    )
+    assert found and gzip.decompress(base64.b64decode(found[1])) == PLOTLY.read_bytes()
+    own = page.replace(found[1], "")
     assert not re.findall(r'(?:src|href)="(?!#|data:)', own)
     assert "default-src 'none'" in own
+
+
+def test_the_bundle_is_the_published_one() -> None:
+    """Of the npm package plotly.js-basic-dist-min 4.1.1; NOTICE says the same."""
+    data = PLOTLY.read_bytes()
+    assert b"plotly.js (basic - minified) v4.1.1" in data[:200]
+    assert hashlib.sha256(data).hexdigest() in (ROOT / "NOTICE").read_text(encoding="utf-8")
+    assert "MIT" in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_cells_of_the_map_are_bars_at_their_place(
+    figures: dict[str, Figure], near: ReportContext
+) -> None:
+    drawn = figures["breakeven"]
+    counts = [int(text) for text in drawn.layout["xaxis"]["ticktext"]]
+    found = {
+        (rate, counts[round(base + width / 2)]): bars["name"]
+        for bars in drawn.data
+        for rate, base, width in zip(bars["y"], bars["base"], bars["x"], strict=True)
+    }
+    won = {
+        (f"{cell.rate_bytes_per_s * 8 / 1e9:g} Gbit/s", cell.gpus): cell.ranking.winner
+        for cell in near.cells
+    }
+    assert found == won and len({*won.values()}) > 1
+
+
+def test_times_have_the_unit_that_suits_them_and_constants_are_no_chart() -> None:
+    assert [time_unit([one, 2 * one]).name for one in (2.0, 0.3, 1e-3, 2e-5, 1e-9)] == [
+        *("s", "ms", "ms", "µs", "µs")
+    ]
+    assert time_unit([0.25]).of(0.25) == 250.0
+    assert not varies([0.0, 0.0]) and varies([0.0, 1e-6])
+
+
+def test_efficiency_is_that_of_the_predictions_with_their_intervals(
+    figures: dict[str, Figure], near: ReportContext
+) -> None:
+    lines = [one for one in figures["efficiency"].data if one.get("mode") == "lines+markers"]
+    assert [one["name"] for one in lines] == list(near.scaling)
+    for line, curve in zip(lines, near.scaling.values(), strict=True):
+        assert line["x"] == list(curve)
+        for share, ends, one in zip(line["y"], line["customdata"], curve.values(), strict=True):
+            assert share == one.scaling_efficiency * 100
+            low_s, high_s = one.iteration_s_interval
+            times = one.iteration_s / high_s, one.iteration_s / low_s
+            assert ends == pytest.approx([share * part for part in times], rel=1e-12)
+    assert set(figures["efficiency"].data[-1]["y"]) == {100.0}
 
 
 def test_every_figure_is_told_in_words_and_can_be_reached_by_key(
@@ -198,7 +254,7 @@ def test_every_figure_is_told_in_words_and_can_be_reached_by_key(
 ) -> None:
     for name, figure in figures.items():
         found = re.search(rf'<div class="plot" id="{name}"([^>]*)>', page)
-        assert found and 'role="img"' in found[1] and 'tabindex="0"' in found[1]
+        assert found and 'role="group"' in found[1] and 'tabindex="0"' in found[1]
         assert len(figure.words) > 40
         assert "aria-label=" in found[1]
 
@@ -212,7 +268,7 @@ def test_curves_without_measurements_say_so(near: ReportContext) -> None:
 @pytest.mark.parametrize(
     ("flag", "module", "said"),
     [
-        ("--html", "plotly", "--html: Plotly is not installed; pip install 'perfsim[report]'."),
+        ("--png", "plotly", "--png: Plotly is not installed; pip install 'perfsim[report]'."),
         ("--png", "kaleido", "--png: Kaleido is not installed; pip install 'perfsim[png]'"),
     ],
 )
@@ -254,12 +310,16 @@ def test_a_browser_that_fails_is_one_sentence(
     assert (captured.out, path.exists()) == ("", False)
 
 
-def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("plotly")
+def test_the_command_writes_the_page_without_plotly_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
     path, out = tmp_path / "report.html", tmp_path / "out.json"
     asked = "predict --model resnet18 --gpus 2 --json"
     assert code([*asked.split(), "--html", str(path), "--out", str(out)]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed, said = capsys.readouterr()
+    told = json.loads(printed)
+    assert said.splitlines() == [f"wrote {out}", f"wrote {path}"]
     assert (
         island(path.read_text(encoding="utf-8"), "prediction")
         == told

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfsim.planning.capacity import Target, parse_samples, plan
 from perfsim.planning.compare import Comparison, compare, scaling_of
 from perfsim.planning.explain import Explanation, explain
 from perfsim.planning.sweep import SweepTable, sweep
 from perfsim.planning.tune import Tuning, tune, with_best
 from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import (
+    MAX_PAGE_ROWS,
     comparison_figures,
     comparison_page,
     explanation_figures,
     explanation_page,
+    plan_figures,
+    plan_page,
     sweep_figures,
     sweep_page,
     tuning_figures,
@@ -99,9 +104,9 @@ def test_a_ranking_cuts_intervals_off_only_where_its_axis_begins_at_zero(
     arrows = [one for one in drawn.data if "error_x" not in one]
     if kind == "log":
         assert drawn.layout["xaxis"]["type"] == "log" and arrows == []
-        assert drawn.layout["xaxis"]["tickvals"][-1] >= 3e3 * slowest
+        assert drawn.layout["xaxis"]["tickvals"][-1] >= 3 * slowest
     else:
-        assert drawn.layout["xaxis"]["range"] == [0.0, 1.6e3 * slowest]
+        assert drawn.layout["xaxis"]["range"] == [0.0, 1.6 * slowest]
         assert [(one["y"], one["text"]) for one in arrows] == [([list(ones)[-1]], ["up to 12 s"])]
 
 
@@ -164,8 +169,10 @@ def test_each_setting_alone_is_predicted_as_it_was_tuned(over: str) -> None:
 
 def test_lines_of_a_sweep_are_its_rows(table: SweepTable) -> None:
     figures = by_name(sweep_figures(table))
-    assert list(figures) == ["rows-iteration_s", "rows-samples_per_s"]
-    for trace, method in zip(figures["rows-iteration_s"].data, ("ssgd", "dgc"), strict=True):
+    assert list(figures) == [*("rows-samples_per_s", "rows-scaling_efficiency", "rows-iteration_s")]
+    ssgd, dgc, _ideal = figures["rows-iteration_s"].data
+    assert figures["rows-iteration_s"].layout["yaxis"]["title"]["text"] == "iteration [ms]"
+    for trace, method in ((ssgd, "ssgd"), (dgc, "dgc")):
         own = [row for row in table.records() if row["method"] == method]
         assert trace["name"] == f"method {method}"
         assert trace["x"] == [8.0, 16.0, 32.0, 64.0]
@@ -177,9 +184,61 @@ def test_rows_without_a_prediction_leave_a_gap_and_their_reason(tmp_path: Path) 
     reasons = [row["reason"] for row in found.records() if row["reason"]]
     assert len(reasons) == 1
     drawn = by_name(sweep_figures(found))["rows-iteration_s"].data
-    assert [len(trace["x"]) for trace in drawn] == [2, 1]
-    if pytest.importorskip("plotly"):
-        assert island(sweep_page(found), "sweep") == json.loads(json_text(found.to_dict()))
+    assert [len(trace["x"]) for trace in drawn if trace["name"] != "ideal"] == [2, 1]
+    assert island(sweep_page(found), "sweep") == json.loads(json_text(found.to_dict()))
+
+
+def test_a_full_sweep_over_gpus_has_bands_the_ideal_and_no_line_of_s_sgd_over_s_sgd() -> None:
+    found = sweep(ASKED, {"gpus": "8,16", "method": "ssgd,dgc"}, full=True)
+    figures = by_name(sweep_figures(found))
+    assert list(figures)[:2] == ["rows-samples_per_s", "rows-scaling_efficiency"]
+    *bands, ssgd, dgc, ideal = figures["rows-samples_per_s"].data
+    rows = [row for row in found.records() if row["method"] == "dgc"]
+    rates = [row["samples_per_s"] * row["iteration_s"] / row["iteration_s_high"] for row in rows]
+    assert len(bands) == 2 and bands[1]["y"][2:] == pytest.approx(rates[::-1], rel=1e-12)
+    assert ideal["name"] == "ideal" and ideal["y"][1] == pytest.approx(2 * ideal["y"][0])
+    assert "90 % from" in figures["rows-samples_per_s"].head
+    assert "Rows have no intervals" not in sweep_page(found)
+    [speedup] = figures["rows-speedup"].data
+    assert (speedup["name"], speedup["line"]) == ("method dgc", dgc["line"])
+    assert ssgd["line"] != dgc["line"]
+
+
+def test_what_does_not_vary_is_no_chart(table: SweepTable) -> None:
+    alone = sweep(ASKED, {"gpus": "8,16"}, full=True)
+    assert "rows-speedup" not in by_name(sweep_figures(alone))
+    assert sweep_figures(sweep(ASKED, {"seed": "1,2"})) == []
+    assert "Rows have no intervals;" in sweep_page(table)
+
+
+def test_a_page_of_the_most_rows_is_light_and_holds_them_all_as_json() -> None:
+    sizes = "1MiB..512MiB:log200"
+    found = sweep(ASKED, {"gpus": "2..1024", "bucket": sizes}, objects=True)
+    assert len(found) == MAX_PAGE_ROWS
+    page = sweep_page(found)
+    assert len(page) < 1_500_000
+    assert len(island(page, "sweep")["rows"]) == MAX_PAGE_ROWS
+    shown = Tables(page).found["rows-table"][1:]
+    assert [row[0] for row in shown] == [line[0] for line in islice(found.lines(), len(shown))]
+    assert f"The first {len(shown):,} of 2,000 rows" in page and len(shown) > 500
+
+
+def test_a_plan_has_its_choices_as_a_chart_and_a_table() -> None:
+    target = Target(parse_samples("imagenet"), 90.0)
+    scenarios = [
+        make_scenario({"model": "resnet18", "net": "10gbe", "gpus": gpus, "method": method})
+        for gpus in (8, 16)
+        for method in ("ssgd", "dgc")
+    ]
+    found = plan(scenarios, target, None, CATALOG)
+    page = plan_page(found)
+    [figure] = plan_figures(found)
+    assert island(page, "plan") == json.loads(json_text(found.to_dict()))
+    rows = Tables(page).found["choices-table"][1:]
+    assert len(rows) == len(found.choices) == 4
+    assert rows[0][:2] == [found.fastest.scenario.method, found.fastest.scenario.gpus]
+    assert len(figure.rows) == 4
+    assert plan_figures(replace(found, choices=found.choices[:1])) == []
 
 
 def test_names_are_bars_sizes_are_numbers_and_more_lines_than_can_be_told_are_left_out() -> None:
@@ -195,14 +254,13 @@ def test_names_are_bars_sizes_are_numbers_and_more_lines_than_can_be_told_are_le
     rows = [{"net": net, "gpus": 8, "iteration_s": 1.0 + place} for place, net in enumerate(many)]
     figure = rows_figure(DRAWN_COLUMNS[0], {"gpus": [8], "net": many}, rows)
     assert len(figure.data) == MAX_SERIES
-    assert [trace["y"][0] for trace in figure.data] == [1e3 * (1 + x) for x in range(MAX_SERIES)]
+    assert [trace["y"][0] for trace in figure.data] == [1.0 + x for x in range(MAX_SERIES)]
     assert figure.notes[0].startswith(f"{MAX_SERIES} of 30 lines are drawn")
 
 
 def test_pages_hold_the_json_every_row_and_strings_as_text(
     comparison: Comparison, explanation: Explanation, tuning: Tuning, table: SweepTable
 ) -> None:
-    pytest.importorskip("plotly")
     told = replace(
         explanation.prediction, scenario=explanation.prediction.scenario._replace(net=HOSTILE)
     )
