@@ -241,7 +241,7 @@ def _(result: Prediction, over: str = "") -> Figures:
 
 @card_of.register
 def _(result: Comparison) -> Card:
-    first, *others = result.verdict()
+    first, *others = result.brief()
     standings = {one.method: one for one in result.standings()}
     shown = result.rows[:_MAX_ROWS]
     asked = result.rows[0].scenario
@@ -250,7 +250,7 @@ def _(result: Comparison) -> Card:
         _short(asked.place),
         f"batch {asked.batch} a GPU, {asked.precision};"
         f" S-SGD takes {format_seconds(result.baseline.iteration_s)}",
-        {"fastest": first, "also": " ".join(others)} if others else {"fastest": first},
+        {"verdict": first, "also": " ".join(others)} if others else {"verdict": first},
         f"{_counted(len(shown), len(result.rows), 'methods')}.plot(), .plot('breakdown'),"
         " .plot('scaling'), .verdict(), .notes, .to_pandas(), .to_dict()",
         ("rank", "method", "iteration", "90 % interval", "x S-SGD", "epochs, x S-SGD's"),

@@ -103,7 +103,7 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
     It holds the comparison as JSON (the element "comparison").
     """
     scenario = comparison.rows[0].scenario
-    verdict, *others = comparison.verdict()
+    verdict, *others = comparison.brief()
     left_out = comparison.ranking.left_out()
     return page_text(
         Page(
@@ -112,12 +112,14 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
             f"{scenario.model}, {cluster_words(scenario)}; batch {scenario.batch} a GPU,"
             f" {scenario.precision}, {'overlap' if scenario.overlap else 'no overlap'}.",
             {
-                "fastest": verdict,
+                "verdict": verdict,
+                **({"also": " ".join(others)} if others else {}),
                 "S-SGD": format_seconds(comparison.baseline.iteration_s),
-                "also": " ".join([*others, CAVEAT]),
             },
             comparison_figures(comparison, curves),
             [
+                *comparison.verdict(),
+                CAVEAT,
                 *comparison.notes,
                 *(f"Left out: {', '.join(names)}: {why}." for why, names in left_out.items()),
             ],
