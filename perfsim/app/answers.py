@@ -1,7 +1,7 @@
 """Answer what the page asks: a prediction at once, its figures after it, one session for all.
 
 Requests come on several threads, and a session is for one. `Turns` lets one thread work at a time.
-An answer goes before a figure, and of the answers that wait only the newest is worked out.
+An answer goes before a figure, and a figure before what is prepared.
 """
 
 from __future__ import annotations
@@ -31,16 +31,10 @@ from perfsim.scenario import SCENARIO_FIELDS, Scenario, make_scenario
 from perfsim.session import Session
 from perfsim.units import parse_rate
 
-__all__ = ["Answer", "Desk", "Refusal", "SupersededError", "Turns"]
+__all__ = ["Answer", "Desk", "Refusal", "Turns", "refusal", "taken_words"]
 
 _BASELINE = "ssgd"
 _BYTES_OF_GBIT = 1e9 / 8
-_MAX_PANES = 1000
-"""Panes whose newest question is remembered."""
-
-
-class SupersededError(Exception):
-    """The page has asked anew: nobody waits for this answer."""
 
 
 class Turns:
@@ -127,34 +121,17 @@ class Desk:
         self.session = Session(profiles)
         self.readable = readable
         self.turns = Turns()
-        self._newest: dict[str, int] = {}
 
     # What is asked
 
-    def answer(self, texts: Texts, pane: str = "", number: int = 0) -> Answer | Refusal:
-        """Return the answer to a scenario, or why there is none.
-
-        Parameters
-        ----------
-        pane, number : who asks, and how many times it has asked
-
-        Raises
-        ------
-        SupersededError
-            If the pane has asked anew before its turn came.
-        """
-        if len(self._newest) > _MAX_PANES:
-            self._newest.clear()
-        self._newest[pane] = max(number, self._newest.get(pane, 0))
+    def answer(self, texts: Texts) -> Answer | Refusal:
+        """Return the answer to a scenario, or why there is none."""
         with self.turns.take(Turns.ANSWER):
-            if number < self._newest.get(pane, 0):
-                raise SupersededError
             try:
                 scenario = self._scenario(texts)
                 prediction = predict(scenario, self.session)
                 placed = self._placed(scenario, prediction)
-                taken = taken_words(prediction)
-                return Answer(prediction, card_of(prediction), placed, taken)
+                return Answer(prediction, card_of(prediction), placed, taken_words(prediction))
             except PerfsimError as error:
                 return refusal(error)
 

@@ -89,12 +89,13 @@ class Slider(NamedTuple):
 
     Parameters
     ----------
-    label : what it is, with its unit
+    short, label : what is seen beside it (nothing just below its own field), and what it is
     low, high : the powers at its ends
     step : its step, in powers
     base : of the powers: 2 for counts, 10 for quantities
     """
 
+    short: str
     label: str
     low: float
     high: float
@@ -103,17 +104,17 @@ class Slider(NamedTuple):
 
 
 SLIDERS: Mapping[str, Slider] = {
-    "batch": Slider("batch a GPU", 0, 12, 1, 2),
-    "gpus": Slider("GPUs", 0, 13, 1, 2),
-    "rate": Slider("bandwidth between nodes [Gbit/s]", -1, 3.5, 0.05, 10),
-    "latency": Slider("latency between nodes [us]", 0, 5, 0.05, 10),
+    "batch": Slider("", "batch a GPU", 0, 12, 1, 2),
+    "gpus": Slider("", "GPUs", 0, 13, 1, 2),
+    "rate": Slider("bandwidth", "between nodes [Gbit/s]", -1, 3.5, 0.05, 10),
+    "latency": Slider("latency", "between nodes [us]", 0, 5, 0.05, 10),
 }
 """The sliders of every scenario; ``rate`` and ``latency`` write the network together."""
 
 FIDELITY = ("density", "rank", "bits", "values", "ratio", "interval", "stage", "shard")
 """Options that say how much a method sends and how often, or what it divides: always in sight."""
 
-OPTION_SLIDER = Slider("density", -4, 0, 0.05, 10)
+OPTION_SLIDER = Slider("", "density", -4, 0, 0.05, 10)
 """The slider of a method's density."""
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-__all__ = ["MAX_REQUEST_BYTES", "headers", "is_loopback", "refused", "trusted_hosts"]
+__all__ = ["HEADERS", "MAX_REQUEST_BYTES", "is_loopback", "refused", "trusted_hosts"]
 
 MAX_REQUEST_BYTES = 1_000_000
 """The largest request; a scenario's controls have some 5 kB, an opened file at most 100 kB."""
@@ -96,30 +96,25 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def headers(script_hashes: Sequence[str]) -> dict[str, str]:
-    """Return the headers of every answer: nothing is loaded from elsewhere, or used there.
-
-    Parameters
-    ----------
-    script_hashes : of the scripts in the page itself; all others are files of the app
-    """
-    policy = {
-        "default-src": "'self'",
-        "script-src": " ".join(("'self'", *script_hashes)),
-        "style-src": "'self' 'unsafe-inline'",  # Plotly sets styles of what it draws
-        "img-src": "'self' data: blob:",
-        "font-src": "'self' data:",
-        "connect-src": "'self'",
-        "object-src": "'none'",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-    }
-    return {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Cross-Origin-Opener-Policy": "same-origin",
-    }
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'self'",
+            "script-src 'self'",
+            "style-src 'self' 'unsafe-inline'",  # bars, and what Plotly draws
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "connect-src 'self'",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+"""Sent with everything: nothing is loaded from elsewhere, or used there."""

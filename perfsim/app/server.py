@@ -11,46 +11,51 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perfsim.app.answers import Desk
 from perfsim.app.controls import DEFAULT_TEXTS, Texts, choices_of, fields_of
+from perfsim.app.routes import add_routes
+from perfsim.app.security import (
+    HEADERS,
+    MAX_REQUEST_BYTES,
+    is_loopback,
+    refused,
+    trusted_hosts,
+)
 from perfsim.app.sharing import Readable, files_in
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
-    from dash import Dash
+    from flask import Flask
 
-    from perfsim.app.answers import Desk
-
-__all__ = ["App", "bound", "make_app", "need_dash", "serve"]
+__all__ = ["App", "bound", "make_app", "need_flask", "serve"]
 
 _PORTS_TRIED = 100
 """Ports above a taken one that are tried for a free one to name."""
 
 
-_CACHED_S = 86_400
-"""How long a browser keeps Plotly's script."""
-
-
 class App(NamedTuple):
     """The app, and the desk that answers it."""
 
-    dash: Dash
+    flask: Flask
     desk: Desk
 
 
-def need_dash() -> None:
-    """Check that Dash is installed.
+def need_flask() -> None:
+    """Check that Flask and Plotly are installed.
 
     Raises
     ------
     RequestError
-        If it is not, with the command that installs it.
+        If one is not, with the command that installs both.
     """
     try:
-        import dash  # noqa: F401
-    except ImportError:
+        import flask  # noqa: F401
+        import plotly  # noqa: F401
+    except ImportError as error:
+        name = str(error.name).partition(".")[0].capitalize()
         raise RequestError(
-            "", "`perfsim app` needs Dash, which is not installed; pip install 'perfsim[app]'."
+            "", f"`perfsim app` needs {name}, which is not installed; pip install 'perfsim[app]'."
         ) from None
 
 
@@ -62,78 +67,31 @@ def make_app(host: str, start: Texts, profiles: str | None = None) -> App:
     host : that it will be bound to; where others can reach it, it reads no file that a page names
     start : the scenario that a page without a link begins with; files that it names are read
     """
-    from dash import Dash
-    from flask import Response, request, send_from_directory
-
-    from perfsim.app.answers import Desk
-    from perfsim.app.callbacks import add_callbacks
-    from perfsim.app.layout import page_view
-    from perfsim.app.security import MAX_REQUEST_BYTES, headers, is_loopback, refused, trusted_hosts
+    from flask import Flask, Response, request
+    from jinja2 import StrictUndefined
 
     alone = is_loopback(host)
-    catalog = Catalog(profiles)
-    given = [name for _, name in files_in(fields_of(start), catalog)]
+    given = [name for _, name in files_in(fields_of(start), Catalog(profiles))]
     desk = Desk(Readable(Path.cwd() if alone else None, given), profiles)
-    app = Dash(
-        __name__,
-        title="perfsim: what if?",
-        update_title="",
-        assets_folder=str(Path(__file__).parent / "assets"),
-        serve_locally=True,
-        suppress_callback_exceptions=True,
-        meta_tags=[
-            {"name": "viewport", "content": "width=device-width, initial-scale=1"},
-            {"name": "color-scheme", "content": "light dark"},
-        ],
-        index_string=_INDEX,
-        enable_mcp=False,
-    )
-    app.layout = page_view(desk.session)
-    add_callbacks(app, desk, start)
-    app.server.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    flask = Flask(__name__, static_folder=None)
+    flask.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST_BYTES
+    flask.jinja_env.undefined = StrictUndefined
     hosts = trusted_hosts(host)
-    sent = headers(app.csp_hashes())
 
     def check() -> Response | None:
         """Refuse what no page of this app asks."""
         why = refused(request.method, request.headers, hosts, addresses=not alone)
         return Response(f"{why}\n", 403, mimetype="text/plain") if why else None
 
-    def plotly_script() -> Response:
-        """Serve Plotly's script, which the page fetches once there is something to draw."""
-        import plotly
-
-        folder = Path(plotly.__file__).parent / "package_data"
-        return send_from_directory(folder, "plotly.min.js", max_age=_CACHED_S)
-
     def add_headers(response: Response) -> Response:
         """Say what a page may load, and who may use it."""
-        response.headers.update(sent)
+        response.headers.update(HEADERS)
         return response
 
-    app.server.before_request(check)
-    app.server.after_request(add_headers)
-    app.server.add_url_rule("/plotly.js", view_func=plotly_script)
-    return App(app, desk)
-
-
-_INDEX = """<!DOCTYPE html>
-<html lang="en">
-    <head>
-        {%metas%}
-        <title>{%title%}</title>
-        {%favicon%}
-        {%css%}
-    </head>
-    <body>
-        {%app_entry%}
-        <footer hidden>
-            {%config%}
-            {%scripts%}
-            {%renderer%}
-        </footer>
-    </body>
-</html>"""
+    flask.before_request(check)
+    flask.after_request(add_headers)
+    add_routes(flask, desk, start)
+    return App(flask, desk)
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -206,14 +164,14 @@ def serve(
     Raises
     ------
     RequestError
-        If Dash is missing, or the port cannot be used.
+        If Flask is missing, or the port cannot be used.
     """
-    need_dash()
+    need_flask()
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     listening = bound(host, port)
     with listening:
-        app, desk = make_app(host, start, profiles)
+        flask, desk = make_app(host, start, profiles)
         desk.answer(start or DEFAULT_TEXTS)
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
@@ -227,7 +185,7 @@ def serve(
 
         own_port = listening.getsockname()[1]
         server = make_server(
-            host, own_port, app.server, True, request_handler=Quiet, fd=listening.fileno()
+            host, own_port, flask, True, request_handler=Quiet, fd=listening.fileno()
         )
         shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         where = f"http://{f'[{shown}]' if ':' in shown else shown}:{own_port}/"

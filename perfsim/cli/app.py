@@ -41,9 +41,9 @@ def app_command(
     profiles: ProfilesFlag = None,
 ) -> None:
     """Open a what-if page in the browser: change a scenario, see its answer at once."""
-    from perfsim.app.server import need_dash, serve
+    from perfsim.app.server import need_flask, serve
 
-    need_dash()
+    need_flask()
     from perfsim.app.controls import texts_of
     from perfsim.app.security import is_loopback
     from perfsim.cli.scenario_flags import naming, scenario_fields
