@@ -7,16 +7,18 @@ An answer goes before a figure, and a figure before what is prepared.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perfsim.app.controls import Texts, fields_of, label_of, texts_of
+from perfsim.app.controls import Texts, choices_of, fields_of, label_of, texts_of
 from perfsim.app.sharing import Readable, scenario_toml
 from perfsim.errors import PerfsimError, RequestError, spelling
 from perfsim.methods import method_name
 from perfsim.methods.describe import for_method
+from perfsim.models.language import NAMED
 from perfsim.network.node_type import load_node_type
 from perfsim.planning.break_even import bandwidth_break_even
 from perfsim.planning.neighbours import gpu_counts, report_context, thinned
@@ -35,6 +37,12 @@ __all__ = ["Answer", "Desk", "Refusal", "Turns", "refusal", "taken_words"]
 
 _BASELINE = "ssgd"
 _BYTES_OF_GBIT = 1e9 / 8
+
+_IDLE_S = 1.0
+"""How long nobody has asked before something is prepared [s]."""
+
+_MAX_WARMED_LAYERS = 40
+"""Layers of a model that is prepared: it takes some 0.1 s."""
 
 
 class Turns:
@@ -121,11 +129,13 @@ class Desk:
         self.session = Session(profiles)
         self.readable = readable
         self.turns = Turns()
+        self._asked_s = time.monotonic()
 
     # What is asked
 
     def answer(self, texts: Texts) -> Answer | Refusal:
         """Return the answer to a scenario, or why there is none."""
+        self._asked_s = time.monotonic()
         with self.turns.take(Turns.ANSWER):
             try:
                 scenario = self._scenario(texts)
@@ -262,14 +272,35 @@ class Desk:
         )
         return made.nics.rate if made.nics is not None else 0.0
 
-    def warm(self, names: Iterable[str]) -> None:
-        """Predict some models once, so that the first question about each is as fast as others."""
-        for name in names:
+    def warm(self, start: Texts) -> None:
+        """Predict models and methods once, so that the first question of each is as fast.
+
+        It waits while somebody asks. Models of many layers, which would keep a question waiting,
+        are left out.
+
+        Parameters
+        ----------
+        start : the scenario that they are put into
+        """
+        models = choices_of("model", self.session)
+        changes = [
+            *({"model": name} for name in models if _layers(name) <= _MAX_WARMED_LAYERS),
+            *({"method": name} for name in choices_of("method", self.session)),
+        ]
+        for change in changes:
+            while (idle_s := time.monotonic() - self._asked_s) < _IDLE_S:
+                time.sleep(_IDLE_S - idle_s)
             with self.turns.take(Turns.PREPARE):
                 try:
-                    predict(make_scenario({"model": name, "gpus": 16}), self.session)
+                    fields = {**fields_of(start), "options": {}, "fusion_options": {}, **change}
+                    predict(make_scenario(fields), self.session)
                 except PerfsimError:
                     continue  # it says so when it is asked for
+
+
+def _layers(model: str) -> int:
+    """Return the layers of a named transformer; 0 of any other model."""
+    return NAMED[model].layers if model in NAMED else 0
 
 
 def taken_words(prediction: Prediction) -> dict[str, str]:

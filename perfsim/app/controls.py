@@ -22,7 +22,7 @@ from perfsim.methods import method_names
 from perfsim.methods.describe import describe_method
 from perfsim.models.language import NAMED
 from perfsim.models.split import DISPATCHERS, SCHEDULES
-from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, ScenarioField
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, ScenarioField
 
 __all__ = [
     "DEFAULT_TEXTS",
@@ -40,7 +40,6 @@ __all__ = [
     "label_of",
     "option_controls",
     "texts_of",
-    "texts_of_scenario",
 ]
 
 Texts = Mapping[str, str]
@@ -194,24 +193,6 @@ def texts_of(fields: Mapping[str, Any]) -> dict[str, str]:
         else:
             texts[name] = _text(value)
     return {key: text for key, text in texts.items() if text}
-
-
-def texts_of_scenario(scenario: Scenario) -> dict[str, str]:
-    """Return the texts of controls from a checked scenario; defaults are left empty.
-
-    Examples
-    --------
-    >>> texts_of_scenario(Scenario(model="gpt2", gpus=8, placement="3,5"))
-    {'model': 'gpt2', 'gpus': '8', 'placement': '3,5'}
-    """
-    given = {name: getattr(scenario, name) for name in SCENARIO_FIELDS}
-    return texts_of(
-        {
-            name: value
-            for name, value in given.items()
-            if value != SCENARIO_FIELDS[name].value and value != ()
-        }
-    )
 
 
 def _text(value: Any) -> str:

@@ -84,9 +84,7 @@ def _add_page(flask: Flask, desk: Desk, start: Texts) -> None:
             for pane, texts in {"a": linked.first or dict(start), "b": linked.second}.items():
                 scenarios[pane], wrong = desk.readable.shared(texts, desk.session)
                 notice = notice or wrong
-        made: str = render_template(
-            "page.html", **view, notice=plain(notice), state=scenarios
-        )
+        made: str = render_template("page.html", **view, notice=plain(notice), state=scenarios)
         return made
 
     flask.add_url_rule("/", "page", page)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.app.answers import Desk
-from perfsim.app.controls import DEFAULT_TEXTS, Texts, choices_of, fields_of
+from perfsim.app.controls import DEFAULT_TEXTS, Texts, fields_of
 from perfsim.app.routes import add_routes
 from perfsim.app.security import (
     HEADERS,
@@ -172,7 +172,8 @@ def serve(
     listening = bound(host, port)
     with listening:
         flask, desk = make_app(host, start, profiles)
-        desk.answer(start or DEFAULT_TEXTS)
+        begun = start or DEFAULT_TEXTS
+        desk.answer(begun)
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
         class Quiet(WSGIRequestHandler):  # type: ignore[misc]
@@ -190,8 +191,7 @@ def serve(
         shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         where = f"http://{f'[{shown}]' if ':' in shown else shown}:{own_port}/"
         tell(where)
-        names = choices_of("model", desk.session)
-        threading.Thread(target=desk.warm, args=(names,), daemon=True).start()
+        threading.Thread(target=desk.warm, args=(begun,), daemon=True).start()
         if browser:
             threading.Thread(target=webbrowser.open, args=(where,), daemon=True).start()
         try:

@@ -166,10 +166,10 @@
       if (key === "method" || key === "fusion") {
         // Options are for their method: those of another are not asked for.
         this.options.replaceChildren();
+        this.ask();
         this.showOptions({ method: this.input("method").value, fusion: this.input("fusion").value })
           .then(() => this.place());
-      }
-      this.ask();
+      } else this.ask();
     }
     // A slider that is moved, as the text of its field.
     slide(slider) {

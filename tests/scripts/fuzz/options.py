@@ -36,6 +36,7 @@ BASES = {
     "validate measurements": f"--measurements {SEEDS / 'cases' / 'dgc.csv'}",
     "validate nccl": "--data no-such-folder",
     "validate claims": "--profiles no-such-folder",
+    "app": "no-such-scenario",
     "doctor": "",
 }
 """The other arguments of each command; commands that measure find nothing to do."""
