@@ -20,8 +20,12 @@ OVERVIEW_EXAMPLES = [
     for line in HELP_REFERENCE.splitlines()
     if line.startswith("  perfsim ") and " --" in line
 ]
-NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels", "validate claims")
-"""They measure this machine, or run in `test_claims.py`: their examples are only parsed."""
+NOT_RUN = (
+    *("calibrate network", "calibrate compute", "calibrate kernels", "validate claims"),
+    "app",
+)
+"""They measure this machine, run in `test_claims.py`, or serve until they are stopped: their
+examples are only parsed."""
 
 
 def commands(of: Any = COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
