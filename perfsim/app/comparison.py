@@ -10,7 +10,7 @@ from perfsim.prediction import Prediction
 from perfsim.report.html.figure import Figure
 from perfsim.report.html.prediction_figures import breakdown_figure
 from perfsim.report.terminal import rate_words
-from perfsim.units import format_seconds
+from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["compared_figure", "compared_words", "differences"]
 
@@ -81,6 +81,10 @@ def differences(first: Prediction, second: Prediction) -> Iterator[str]:
                 pair = options[0].get(option), options[1].get(option)
                 if pair[0] != pair[1]:
                     yield f"{label_of(f'options.{option}')} {_pair(*pair)}"
+        elif name == "bucket_bytes":
+            if one["fusion"] == other["fusion"]:  # else it follows from that
+                sizes = ("none" if size is None else format_bytes(size) for size in values)
+                yield f"{label_of('bucket')} {_pair(*sizes)}"
         else:
             yield f"{label_of(name)} {_pair(*values)}"
 

@@ -167,5 +167,10 @@ def test_two_scenarios_in_a_sentence(desk: Desk) -> None:
     assert "method (dgc, ssgd)" in told and "density" not in told
     denser = answered(desk, **{"options.density": "0.01"}).prediction
     assert list(differences(first, denser)) == ["density (0.001, 0.01)"]
+    smaller = answered(desk, bucket="4MB").prediction
+    assert list(differences(first, smaller)) == ["bucket (26.21 MB, 4 MB)"]
+    divided = [answered(desk, model="gpt2", gpu="a100", method=name) for name in ("fsdp", "zero")]
+    told = list(differences(*(one.prediction for one in divided)))
+    assert told == ["method (fsdp, zero)", "fusion (block, zero)"]
     many = answered(desk, gpus="32", batch="64", net="10gbe", overlap="false", bucket="1MiB")
     assert " and 1 more." in compared_words(first, many.prediction)
