@@ -20,7 +20,7 @@ def app_command(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCENARIO]",
+            metavar="SCENARIO",
             help="Scenario file (TOML) or shipped scenario that the page begins with.",
             show_default=False,
         ),
