@@ -180,7 +180,7 @@ class Prediction(PredictedIteration, Displayed):
         return [flat_record(self.to_dict(provenance=False), table_columns())]
 
     def plot(self, kind: Literal["breakdown", "timeline", "savings"] = "breakdown") -> Figure:
-        """Draw the prediction with Plotly; times are in milliseconds.
+        """Draw the prediction with Plotly; times are in s, ms or us, by their size.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Prediction(PredictedIteration, Displayed):
         >>> from perfsim import Scenario, predict
         >>> figure = predict(Scenario(model="resnet50", gpus=16, net="1gbe")).plot("timeline")
         >>> figure.layout.xaxis.title.text
-        'time [ms]'
+        'time [s]'
         """
         return self._plotted(kind)
 

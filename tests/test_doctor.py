@@ -35,7 +35,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], commands
 def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, {}, set())
     found = doctor()
-    assert [one.there for one in found.optional] == [False] * 5
+    assert [one.there for one in found.optional] == [False] * 6
     assert found.optional[0].mend == "pip install 'perfsim[report]'"
     assert "install PyTorch first" in part("a GPU that PyTorch sees").mend
 

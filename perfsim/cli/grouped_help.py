@@ -84,9 +84,8 @@ class GroupedCommand(TyperCommand):
         if brief:
             chosen = [(flag, _first(text)) for flag, text in _of(records, COMMON)]
             _section(formatter, "Common options", chosen)
-            formatter.write_paragraph()
-            with formatter.indentation():
-                formatter.write_text(f"{ctx.command_path} --help shows all {len(records)} options.")
+            hint = f"{ctx.command_path} --help shows all {len(records)} options."
+            formatter.write(f"\n  {hint}\n")
         elif len(records) < _MANY:
             _section(formatter, "Options", records.values())
         else:

@@ -109,6 +109,7 @@ EXAMPLES = {
     ),
     "validate nccl": ("perfsim validate nccl --data my_curves/",),
     "validate claims": ("perfsim validate claims",),
+    "app": ("perfsim app", "perfsim app what_if_dgc_1gbe --port 8051 --no-browser"),
     "doctor": ("perfsim doctor",),
 }
 """By command; a line that continues ends in a backslash, as in a shell."""
@@ -151,6 +152,7 @@ OVERVIEW = {
     "list": "List what perfsim knows of one kind, with where it comes from.",
     "show": "Show all that is known of one model, GPU, network, node type, method or scenario.",
     "pipeline": "Predict an iteration of a pipeline over slow links, with dense or Top-k messages.",
+    "app": "Open a what-if page in the browser: change a scenario, see its answer at once.",
     "doctor": "Say which optional parts are installed here, and what this machine could measure.",
     "calibrate": "Measure a cluster, or read what was measured, into files that predictions use.",
     "validate": "Hold predictions against what was measured.",
@@ -193,6 +195,7 @@ Which cluster meets a deadline or a budget?     perfsim plan
 Which models, GPUs, networks, methods?          perfsim list, show
 How wrong is it?                                perfsim validate
 What of my own cluster, GPU and model?          perfsim calibrate
+May I try it in a browser?                      perfsim app
 What is installed, what can be measured here?   perfsim doctor
 """
 

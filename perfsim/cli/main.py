@@ -32,6 +32,7 @@ COMMANDS = {
     "list": "show.list_command",
     "show": "show.show_command",
     "pipeline": "pipeline.pipeline_command",
+    "app": "app.app_command",
     "doctor": "doctor.doctor_command",
     "calibrate": "calibrate.calibrate_commands",
     "validate": "validate.validate_commands",

@@ -400,7 +400,7 @@ class Comparison(Displayed):
         ]
 
     def plot(self, kind: Literal["ranking", "breakdown", "scaling"] = "ranking") -> Figure:
-        """Draw the comparison with Plotly; times are in milliseconds.
+        """Draw the comparison with Plotly; times are in s, ms or us, by their size.
 
         Parameters
         ----------

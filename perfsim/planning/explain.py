@@ -280,7 +280,7 @@ class Explanation(Displayed):
         self,
         kind: Literal["improvements", "path", "exposed", "bandwidth", "gpus"] = "improvements",
     ) -> Figure:
-        """Draw one of its views with Plotly; times are in milliseconds.
+        """Draw one of its views with Plotly; times are in s, ms or us, by their size.
 
         Parameters
         ----------

@@ -364,7 +364,7 @@ class SweepTable(Displayed):
 
         Parameters
         ----------
-        kind : "throughput": samples a second; "iteration": its time in milliseconds;
+        kind : "throughput": samples a second; "iteration": its time (s, ms or us);
             "efficiency": of scaling, in per cent; "speedup": over S-SGD (``full`` sweeps have it)
         over : the field along the horizontal axis; "": ``gpus`` if it varies, else the field of
             numbers with most values
@@ -379,7 +379,7 @@ class SweepTable(Displayed):
         >>> from perfsim import sweep
         >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
         >>> [line.name for line in table.plot().data]
-        ['throughput', 'without loss']
+        ['throughput', 'ideal']
         """
         return self._plotted(kind, over)
 

@@ -347,7 +347,7 @@ class Tuning(Displayed):
         ]
 
     def plot(self, kind: str = "") -> Figure:
-        """Draw the iteration over the values of one thing with Plotly, in milliseconds.
+        """Draw the iteration over the values of one thing with Plotly (s, ms or us).
 
         Parameters
         ----------

@@ -255,7 +255,7 @@ def test_micro_batches_are_counted_from_1_to_4096(count: int) -> None:
 def test_help_says_what_methods_do_by_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = command("predict --help", capsys)
     assert (
-        "[default: (as the method's code does: each for fsdp, zero stages 2 and 3; else the last)]"
+        "[default: as the method's code does: each for fsdp, zero stages 2 and 3; else the last]"
         in (" ".join(out.split()))
     )
 

@@ -36,6 +36,8 @@ BASES = {
     "validate measurements": f"--measurements {SEEDS / 'cases' / 'dgc.csv'}",
     "validate nccl": "--data no-such-folder",
     "validate claims": "--profiles no-such-folder",
+    "app": "no-such-scenario",
+    "init": "--yes --model resnet20-cifar --gpus 8 --out no/such/folder/x",
     "doctor": "",
 }
 """The other arguments of each command; commands that measure find nothing to do."""

@@ -1,0 +1,1 @@
+"""A what-if page in the browser (`perfsim app`): controls, the answer, figures, A beside B."""

@@ -1,0 +1,64 @@
+"""``perfsim app``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfsim.cli.flags import ProfilesFlag
+
+__all__ = ["app_command"]
+
+_NOT_ALONE = (
+    "Others can reach this page, without a password. It reads no files that they name; stop it"
+    " when you are done."
+)
+
+
+def app_command(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="Scenario file (TOML) or shipped scenario that the page begins with.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 takes any free one.")
+    ] = 8050,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to bind to; others reach the page unless it is this computer's own.",
+        ),
+    ] = "127.0.0.1",
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open a browser on it.")
+    ] = True,
+    profiles: ProfilesFlag = None,
+) -> None:
+    """Open a what-if page in the browser: change a scenario, see its answer at once."""
+    from perfsim.app.server import need_flask, serve
+
+    need_flask()
+    from perfsim.app.controls import texts_of
+    from perfsim.app.security import is_loopback
+    from perfsim.cli.scenario_flags import naming, scenario_fields
+    from perfsim.data.catalog import Catalog
+    from perfsim.scenario import make_scenario
+
+    fields, _ = scenario_fields(Catalog(profiles), scenario, {}, [])
+    if fields:
+        with naming(scenario):
+            make_scenario(fields)
+
+    def tell(where: str) -> None:
+        typer.echo(f"perfsim app is on {where} (Ctrl-C ends it)")
+        if not is_loopback(host):
+            typer.echo(f"perfsim: {_NOT_ALONE}", err=True)
+
+    serve(texts_of(fields), host=host, port=port, browser=browser, tell=tell, profiles=profiles)
+    typer.echo("", err=True)
