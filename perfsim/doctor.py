@@ -128,7 +128,7 @@ def _optional() -> Iterator[Part]:
     elif pictures.there:
         pictures = Part(pictures.purpose, f"{pictures.found}, {browser}", "")
     yield pictures
-    yield _packages("what-if page (perfsim app)", "app", "flask", "plotly")
+    yield _packages("what-if page (perfsim app)", "app", "flask")
     yield _packages("pandas tables (to_pandas)", "pandas", "pandas")
     yield _packages("Parquet files of sweeps", "parquet", "pyarrow")
     yield _packages("sweeps on many machines", "dask", "dask", "distributed")

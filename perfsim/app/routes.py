@@ -23,6 +23,7 @@ from perfsim.app.view import FIGURES, answer_view, figure_view, options_view, pa
 from perfsim.data.tables import to_csv
 from perfsim.errors import PerfsimError, spelling
 from perfsim.report.html.figure import figure_label
+from perfsim.report.html.render import PLOTLY_SCRIPT
 
 if TYPE_CHECKING:
     from flask import Flask, Response
@@ -58,10 +59,7 @@ def _add_files(flask: Flask) -> None:
 
     def plotly_script() -> Response:
         """Return Plotly's script, which the page fetches once it has an answer."""
-        import plotly
-
-        script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-        return send_file(script, max_age=_CACHED_S)
+        return send_file(PLOTLY_SCRIPT, max_age=_CACHED_S)
 
     def own_file(name: str) -> Callable[[], Response]:
         return lambda: send_file(_ASSETS / name, max_age=0)

@@ -42,20 +42,18 @@ class App(NamedTuple):
 
 
 def need_flask() -> None:
-    """Check that Flask and Plotly are installed.
+    """Check that Flask is installed.
 
     Raises
     ------
     RequestError
-        If one is not, with the command that installs both.
+        If it is not, with the command that installs it.
     """
     try:
         import flask  # noqa: F401
-        import plotly  # noqa: F401
-    except ImportError as error:
-        name = str(error.name).partition(".")[0].capitalize()
+    except ImportError:
         raise RequestError(
-            "", f"`perfsim app` needs {name}, which is not installed; pip install 'perfsim[app]'."
+            "", "`perfsim app` needs Flask, which is not installed; pip install 'perfsim[app]'."
         ) from None
 
 

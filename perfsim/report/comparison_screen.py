@@ -13,11 +13,13 @@ from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.plain import is_plain
 from perfsim.report.terminal import (
+    ALL_COLUMNS,
     PAGE_COLUMNS,
     batch_words,
     cluster_words,
     interval_words,
     labelled,
+    number_lines,
     page_columns,
     plain_rows,
     print_lines,
@@ -209,8 +211,11 @@ def _print_methods(
         room = min(len(apart), max(_MIN_APART, MAX_ROWS - len(known)))
         shown, others = _first(known, MAX_ROWS - room, must), _first(apart, room, must)
     both = [*shown, *others]
-    columns = _fitting(both, page_columns(), verbose=verbose)
-    head, *lines = _aligned(columns, both)
+    columns = [
+        one for one in _COLUMNS if (verbose or one.rank is not None) and any(map(one.cell, both))
+    ]
+    drop = sorted((one for one in columns if one.rank), key=lambda one: -(one.rank or 0))
+    head, *lines = _lines_of(columns, both, [] if verbose else [one.head for one in drop])
     print(head)
     for line in lines[: len(shown)]:
         print(line)
@@ -231,35 +236,13 @@ def _first(rows: list[_Row], room: int, must: set[str]) -> list[_Row]:
     return [*kept, *wanted]
 
 
-def _fitting(rows: Sequence[_Row], columns: int, *, verbose: bool) -> list[_Column]:
-    """Return the columns that fit; all where everything was asked for."""
-    if verbose or is_plain():
-        return [one for one in _COLUMNS if any(one.cell(row) for row in rows)]
-    taken = [one for one in _COLUMNS if one.rank is not None]
-    while len(_aligned(taken, rows)[0]) > columns or any(
-        len(line) > columns for line in _aligned(taken, rows)
-    ):
-        last = max(one.rank or 0 for one in taken)
-        if last == 0:
-            break
-        taken = [one for one in taken if one.rank != last]
-    return taken
-
-
-def _aligned(columns: Sequence[_Column], rows: Sequence[_Row]) -> list[str]:
-    """Return the head and the rows of a table, each column as wide as its widest cell."""
+def _lines_of(columns: Sequence[_Column], rows: Sequence[_Row], drop: Sequence[str]) -> list[str]:
+    """Return the head and a line for each method; columns of ``drop`` go where all are too wide."""
+    told = [{one.head: one.cell(row) for one in columns} for row in rows]
     if is_plain():
-        told = ({one.head: one.cell(row) for one in columns} for row in rows)
-        return ["methods", *plain_rows(list(told))]
-    cells = [[one.head for one in columns], *([one.cell(row) for one in columns] for row in rows)]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    return [
-        "  ".join(
-            f"{cell:{'<' if one.left else '>'}{width}}"
-            for cell, one, width in zip(line, columns, widths, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
+        return ["methods", *plain_rows(told)]
+    words = ",".join(one.head for one in columns if one.left)
+    return number_lines(told, page_columns() if drop else ALL_COLUMNS, left=words, drop=drop)
 
 
 def _print_counted(count: int) -> None:

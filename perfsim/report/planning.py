@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import isfinite, log
 from textwrap import wrap
@@ -34,7 +34,9 @@ from perfsim.report.prediction_screen import question
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     interval_words,
+    number_lines,
     outer_state_words,
+    page_columns,
     print_lines,
     print_notes,
     print_table,
@@ -104,7 +106,7 @@ IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
-    "host": "the host's speed of launching kernels",
+    "host": "the host's speed of launches",
     "compression": "the compression kernels' speed",
     "second_order": "the second-order kernels' speed",
     "bucket_doubled": "the bucket size",
@@ -146,22 +148,13 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
         ],
         most=PAGE_COLUMNS,
     )
-    energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
-    head = f"{'method':16}{'gpus':>5} {'gpu':10}{'network':9}{'epochs':>6}{'hours':>7}"
-    head += f" {'90 % interval':>15}{unit:>8}{energy}"
-    print(head)
-    for one in plan.front:
-        print(_plan_line(one, target))
-        if one.divided is not None:
-            print_lines([one.divided.division.words], "  ", "    ", PAGE_COLUMNS)
+    _print_choices(plan.front, target, unit)
     if len(plan.meeting) < len(plan.known):
         print("! misses the target")
     if plan.by_iteration_only:
         apart = plan.by_iteration_only
         print(f"\nIteration time only: {len(apart)} whose epochs are not known, shown with S-SGD's")
-        print(head)
-        for one in apart[:_MAX_APART]:
-            print(_plan_line(one, target))
+        _print_choices(apart[:_MAX_APART], target, unit)
         if len(apart) > _MAX_APART:
             print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
     if plan.left_out:
@@ -173,21 +166,45 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     print_notes(plan.notes, verbose=verbose)
 
 
-def _plan_line(one: ParetoChoice, target: Target) -> str:
+def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -> None:
+    """Print clusters and methods as a table, with how each divides the model below it."""
+    lines = number_lines(
+        [_choice_cells(one, target, unit) for one in choices],
+        page_columns(),
+        left="method,gpu,network",
+        drop=("90 % interval", "epochs", "network", "gpu"),
+    )
+    divided = {
+        len(lines) - len(choices) + index: one.divided.division.words
+        for index, one in enumerate(choices)
+        if one.divided is not None
+    }
+    for index, line in enumerate(lines):
+        print(line)
+        if index in divided:
+            print_lines([divided[index]], "  ", "    ", PAGE_COLUMNS)
+
+
+def _choice_cells(one: ParetoChoice, target: Target, unit: str) -> dict[str, str]:
+    """Return the cells of a choice by their heads; `!` marks what misses the target."""
     cluster = one.scenario
     low, high = (end / HOUR_S for end in one.interval_s)
-    network = "one node" if cluster.nodes == 1 else cluster.net
-    interval = f"{low:.3g} to {high:.3g}" if isfinite(high) else f"{low:.3g} and more"
-    return (
-        f"{cluster.method:16}{cluster.gpus:>5} {cluster.gpu:10}{network[:8]:9}"
-        f"{one.learning.words:>6}{one.seconds / HOUR_S:7.4g} {interval:>15}{_spent(one.spent):>8}"
-        f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
-        f"{'' if one.excess(target) <= 1.0 else '!'}"
-    )
+    missed = "" if one.excess(target) <= 1.0 else "!"
+    return {
+        "method": cluster.method,
+        "gpus": str(cluster.gpus),
+        "gpu": cluster.gpu,
+        "network": "one node" if cluster.nodes == 1 else cluster.net,
+        "epochs": one.learning.words,
+        "hours": f"{one.seconds / HOUR_S:.4g}",
+        "90 % interval": f"{low:.3g} to {high:.3g}" if isfinite(high) else f"{low:.3g} and more",
+        unit: f"{_spent(one.spent)}{missed}",
+        **({} if one.energy_kwh is None else {"kWh": f"{one.energy_kwh:.4g}"}),
+    }
 
 
 def _spent(value: float) -> str:
-    return f"{value:.4g}" if value < _WHOLE else f" {value:,.0f}"
+    return f"{value:.4g}" if value < _WHOLE else f"{value:,.0f}"
 
 
 def choice_words(choice: ParetoChoice, unit: str) -> str:
@@ -273,7 +290,7 @@ def _path(path: CriticalPath, several: bool, *, whole: bool) -> Iterator[str]:
     shares = path.by_kind().items()
     parts = {kind: spent_s / path.length_s for kind, spent_s in shares}
     line = ", ".join(f"{kind} {part:.0%}" for kind, part in parts.items() if part >= _MIN_PART)
-    yield from wrap(line, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    yield from wrap(line, page_columns(), initial_indent="  ", subsequent_indent="  ")
     if not whole:
         return
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
@@ -316,34 +333,44 @@ def _ms(seconds: float) -> str:
 def _exposed(buckets: list[Exposed], several: bool, limit: int) -> Iterator[str]:
     """Yield the exposed time of the ``limit`` buckets with most of it, in the order of sending."""
     total_s = sum(one.exposed_s for one in buckets)
-    yield f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
+    title = f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
+    yield from wrap(title, page_columns())
     shown = [one for one in buckets if one.exposed_s > 0]
     most = sorted(range(len(shown)), key=lambda index: -shown[index].exposed_s)
     printed, rest = sorted(most[:limit]), most[limit:]
     names = [f"round {one.round}: {one.bucket}" if several else one.bucket for one in shown]
-    width = max((len(names[index]) for index in printed), default=0)
-    width = min(max(width, len("bucket")), _MAX_BUCKET_NAME)
-    if shown:
-        yield f"  {'bucket':{width}}{'exposed':>12}{'on the wire':>13}{'kernels':>12}  messages"
-    for index in printed:
-        one = shown[index]
-        times = f"{_ms(one.exposed_s):>12}{_ms(one.busy_s):>13}{_ms(one.kernels_s):>12}"
-        name = names[index][:_MAX_BUCKET_NAME]
-        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE_COLUMNS]
+    told = [
+        {
+            "bucket": names[index][:_MAX_BUCKET_NAME],
+            "exposed": _ms(shown[index].exposed_s),
+            "on the wire": _ms(shown[index].busy_s),
+            "kernels": _ms(shown[index].kernels_s),
+            "messages": shown[index].collectives,
+        }
+        for index in printed
+    ]
+    yield from number_lines(
+        told, page_columns(), left="bucket,messages", drop=("messages", "kernels", "on the wire")
+    )
     if rest:
         rest_s = sum(shown[index].exposed_s for index in rest)
-        yield f"  {len(rest)} more, {format_seconds(rest_s)} in all"
+        yield f"{len(rest)} more, {format_seconds(rest_s)} in all"
     if len(shown) < len(buckets):
         hidden = len(buckets) - len(shown)
-        yield f"  {hidden} of {len(buckets)} are wholly hidden by computation"
+        yield f"{hidden} of {len(buckets)} are wholly hidden by computation"
 
 
 def _waits(waits: list[WaitingTime], iteration_s: float) -> Iterator[str]:
     """Yield what dividing or sharding the model costs."""
-    yield f"{'what the division of the model costs':40}{'time':>12}{'share':>9}"
-    for one in waits:
-        time, share = format_seconds(one.seconds), one.seconds / iteration_s
-        yield f"  {one.what:38}{time:>12}{share:>9.1%}"
+    told = [
+        {
+            "what the division of the model costs": one.what,
+            "time": format_seconds(one.seconds),
+            "share": f"{one.seconds / iteration_s:.1%}",
+        }
+        for one in waits
+    ]
+    yield from number_lines(told, page_columns(), left="what the division of the model costs")
 
 
 def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
@@ -361,7 +388,6 @@ def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
     count = (
         "one exchange" if cost.exchanges == 1 else f"all {cost.exchanges} exchanges of an interval"
     )
-    yield f"  {count:40}{'time':>12}{'an iteration':>15}{'share':>9}"
     rows = {
         "copies between GPU and host": time.copies_s,
         "kernels, and work of the host's CPUs": time.kernels_s,
@@ -370,16 +396,29 @@ def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
         "hidden": -cost.hidden_s,
         "exposed": period.exposed_s,
     }
-    for what, seconds in rows.items():
-        if seconds or what == "exposed":
-            each_s = seconds * cost.per_iteration
-            share = f"{each_s / cost.iteration_s:.1%}"
-            line = f"  {what:40}{_signed_s(seconds):>12}{_signed_s(each_s):>15}"
-            yield f"{line}{share:>9}"
-    yield f"  {'smallest interval at which':40}{'interval':>12}{'an iteration':>15}{'added':>9}"
-    for goal, interval, iteration_s, added in _intervals(cost):
-        line = f"  {goal:40}{interval:>12}{format_seconds(iteration_s):>15}"
-        yield f"{line}{_added(added):>9}"
+    told = [
+        {
+            count: what,
+            "time": _signed_s(seconds),
+            "an iteration": _signed_s(seconds * cost.per_iteration),
+            "share": f"{seconds * cost.per_iteration / cost.iteration_s:.1%}",
+        }
+        for what, seconds in rows.items()
+        if seconds or what == "exposed"
+    ]
+    yield from number_lines(told, page_columns(), left=count, drop=("share", "an iteration"))
+    yield ""
+    least = "smallest interval at which"
+    goals = [
+        {
+            least: goal,
+            "interval": interval,
+            "an iteration": format_seconds(iteration_s),
+            "added": _added(added),
+        }
+        for goal, interval, iteration_s, added in _intervals(cost)
+    ]
+    yield from number_lines(goals, page_columns(), left=least, drop=("an iteration", "added"))
     words = exchange_words(cost)
     words += [f"kept {kept}" for kept in (outer_state_words(state) if state else ())]
     for one in words:
@@ -465,17 +504,23 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
 
 
 def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
-    yield f"{'if twice as good':34}{'iteration':>12}{'saved':>9}{'elasticity':>13}"
-    for row in rows:
-        elasticity = "-" if row.elasticity is None else f"{row.elasticity:.2f}"
-        saved = f"{row.saved:.1%}"
-        time = format_seconds(row.iteration_s)
-        yield f"  {IMPROVEMENT_WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
     if not rows:
-        yield f"  nothing: no part of {format_seconds(iteration_s)} can be made faster"
+        yield f"nothing: no part of {format_seconds(iteration_s)} can be made faster"
         return
+    told = [
+        {
+            "if twice as good": IMPROVEMENT_WORDS[row.what],
+            "iteration": format_seconds(row.iteration_s),
+            "saved": f"{row.saved:.1%}",
+            "elasticity": "-" if row.elasticity is None else f"{row.elasticity:.2f}",
+        }
+        for row in rows
+    ]
+    yield from number_lines(
+        told, page_columns(), left="if twice as good", drop=("elasticity", "iteration")
+    )
     words = "saved: until something else holds it back. elasticity: % saved per % better, at first."
-    yield from wrap(words, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    yield from wrap(words, page_columns())
 
 
 def break_even_words(search: BreakEven, method: str) -> list[str]:
@@ -732,7 +777,8 @@ def _curve(tuned: TunedValue, *, brief: bool) -> Iterator[str]:
         mark = "*" if value in tuned.as_good else " "
         line = f"  {value_words(tuned, value):>{width}}{format_seconds(seconds):>13} {mark} "
         if not is_plain():
-            line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
+            room = max(min(_BAR_COLUMNS, page_columns() - width - 18), 1)
+            line += "#" * max(1, round(room * seconds / longest_s))
         needs = tuned.needs.get(str(value))
         yield line
         if needs:

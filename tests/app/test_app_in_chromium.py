@@ -38,7 +38,6 @@ pytestmark = [
 def home() -> Iterator[str]:
     """Serve the app, and return where it is."""
     pytest.importorskip("flask", reason="needs Flask (pip install 'perfsim[app]')")
-    pytest.importorskip("plotly", reason="needs Plotly (pip install 'perfsim[report]')")
     from werkzeug.serving import make_server
 
     from perfsim.app.server import make_app

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["render"]
+__all__ = ["PLOTLY_SCRIPT", "render"]
 
 _FOLDER = Path(__file__).parent
+
+PLOTLY_SCRIPT = _FOLDER / "assets" / "plotly" / "plotly-basic.min.js"
+"""Plotly's basic bundle, which ships with perfsim."""
 
 _MIN_WHOLE = 1e6
 """Numbers from here on are shown without decimals."""
