@@ -1,4 +1,4 @@
-"""Pictures of the gallery: bars of what a command found, one function a command.
+"""Pictures of the gallery: what a command prints, and bars of the rows of a sweep.
 
 A function named after a question draws that question alone.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from perfsim.report.planning import IMPROVEMENT_WORDS
 from perfsim.report.terminal import interval_words
 from perfsim.units import format_bytes, format_seconds
 from scripts.gallery_found import axes as axes_of
@@ -18,9 +17,6 @@ from support.bars import LEGEND, Row, chart, parts_of
 
 _ENDS = "high", "low"
 UNFIT = "! does not fit into the GPU's memory"
-FIRST = 8
-"""Methods of a long comparison that are drawn, with S-SGD and the last."""
-
 PARTS = (
     "forward",
     "backward",
@@ -38,27 +34,8 @@ def picture(asked: Any) -> str:
 
 
 def compared(asked: Any) -> str:
-    """Return methods by time."""
-    rows = asked.found["rows"]
-    last = len(rows) - 1
-    kept = [
-        at
-        for at, row in enumerate(rows)
-        if at < FIRST or at == last or row["scenario"]["method"] == "ssgd"
-    ]
-    groups = [
-        [_predicted(rows[at], asked) for _, at in run]
-        for _, run in groupby(enumerate(kept), lambda pair: pair[1] - pair[0])
-    ]
-    notes = [LEGEND, "~ too close to the first to call"]
-    return chart(_head("method", asked), groups, notes)
-
-
-def _predicted(row: Mapping[str, Any], asked: Any) -> Row:
-    name = row["scenario"]["method"]
-    mark = "~ " if name in asked.found["undecided"] else "  "
-    cells = (f"{mark}{name}", *_times(row["iteration_s"], row["iteration_s_interval"]))
-    return Row((*cells, *_beside(name, row, asked)), parts_of(row["breakdown_s"]))
+    """Return the methods that the command prints."""
+    return _table(asked, "#  method")
 
 
 def swept(asked: Any) -> str:
@@ -181,8 +158,13 @@ def accumulate_or_more_gpus(asked: Any) -> str:
 
 def predicted(asked: Any) -> str:
     """Return the timeline that the command prints."""
+    return _table(asked, "timeline: ")
+
+
+def _table(asked: Any, *heads: str) -> str:
+    """Return the lines that the command prints from one that begins so to the next empty one."""
     lines = asked.printed.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("timeline: "))
+    start = next(at for at, line in enumerate(lines) if line.lstrip().startswith(heads))
     end = next((at for at, line in enumerate(lines) if at > start and not line), len(lines))
     return "\n".join(lines[start:end])
 
@@ -202,18 +184,8 @@ def what_if_two_jobs_10gbe(asked: Any) -> str:
 
 
 def explained(asked: Any) -> str:
-    """Return the iteration as it is and with each cause twice as good."""
-    found = asked.found
-    whole_s = found["iteration_s"]
-    rows = [Row(("as it is", format_seconds(whole_s), ""), [("#", whole_s)])]
-    for one in found["sensitivity"]:
-        cells = (
-            IMPROVEMENT_WORDS[one["what"]],
-            format_seconds(one["iteration_s"]),
-            f"{-one['saved']:+.1%}",
-        )
-        rows.append(Row(cells, [("#", one["iteration_s"])]))
-    return chart(["twice as good", "iteration", "change"], [rows])
+    """Return what would be saved with each cause twice as good, as the command prints it."""
+    return _table(asked, "if twice as good")
 
 
 def when_does_topk_stop_paying(asked: Any) -> str:
@@ -236,28 +208,12 @@ def when_does_topk_stop_paying(asked: Any) -> str:
 
 def tuned(asked: Any) -> str:
     """Return the curve that the command prints."""
-    lines = asked.printed.splitlines()
-    heads = ("value ", "interval ")
-    start = next(at for at, line in enumerate(lines) if line.lstrip().startswith(heads))
-    end = next(at for at, line in enumerate(lines) if at > start and not line)
-    return "\n".join(lines[start:end])
+    return _table(asked, "value ", "interval ")
 
 
 def planned(asked: Any) -> str:
-    """Return what meets the target with as few GPUs as possible, by network and method."""
-    rows: dict[tuple[str, str], Row] = {}
-    for one in sorted(asked.found["rows"], key=lambda row: row["gpus"]):
-        if one["surely_in_time"]:
-            cells = (
-                f"{one['net']} {one['method']}",
-                str(one["gpus"]),
-                f"{one['hours']:.1f}",
-                f"{one['hours_low']:.1f} to {one['hours_high']:.1f}",
-                f"{one['gpu_hours']:.0f}",
-            )
-            rows.setdefault((one["net"], one["method"]), Row(cells, [("#", one["hours"])]))
-    head = ["least GPUs surely in time", "GPUs", "hours", "90 % interval", "GPU h"]
-    return chart(head, [[rows[key] for key in sorted(rows)]])
+    """Return the Pareto front that the command prints."""
+    return _table(asked, "method ")
 
 
 def validated(asked: Any) -> str:
