@@ -226,7 +226,8 @@ def _print_methods(
         print(line)
     _print_counted(len(apart) - len(others))
     print()
-    print_lines([_legend(columns, both)], rest="", most=PAGE_COLUMNS)
+    seen = columns if is_plain() else [one for one in columns if one.head in head.split("  ")]
+    print_lines([_legend(seen, both)], rest="", most=PAGE_COLUMNS)
 
 
 def _first(rows: list[_Row], room: int, must: set[str]) -> list[_Row]:

@@ -284,7 +284,7 @@ def _path(path: CriticalPath, several: bool, *, whole: bool) -> Iterator[str]:
         title += f", round run {times} in a period"
     if path.iterations > 1:
         title += f" ({path.iterations} iterations)"
-    yield title
+    yield from wrap(title, page_columns(), subsequent_indent="  ")
     if not path.steps:
         return
     shares = path.by_kind().items()
@@ -357,7 +357,8 @@ def _exposed(buckets: list[Exposed], several: bool, limit: int) -> Iterator[str]
         yield f"{len(rest)} more, {format_seconds(rest_s)} in all"
     if len(shown) < len(buckets):
         hidden = len(buckets) - len(shown)
-        yield f"{hidden} of {len(buckets)} are wholly hidden by computation"
+        words = f"{hidden} of {len(buckets)} are wholly hidden by computation"
+        yield from wrap(words, page_columns())
 
 
 def _waits(waits: list[WaitingTime], iteration_s: float) -> Iterator[str]:
@@ -379,12 +380,12 @@ def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
     asked = f"{cost.interval.option} {cost.interval.asked:,}"
     if period is None or time is None:
         unknown = f"exchange every H iterations ({asked}): not known, as {cost.why_not}."
-        yield from wrap(unknown, PAGE_COLUMNS, subsequent_indent="  ")
+        yield from wrap(unknown, page_columns(), subsequent_indent="  ")
         return
     mean = (
         "" if period.iterations == cost.interval.asked else f", {period.iterations:.3g} on average"
     )
-    yield f"exchange every H iterations ({asked}{mean})"
+    yield from wrap(f"exchange every H iterations ({asked}{mean})", page_columns())
     count = (
         "one exchange" if cost.exchanges == 1 else f"all {cost.exchanges} exchanges of an interval"
     )
@@ -422,7 +423,7 @@ def _apart(cost: ExchangeCost, state: OuterState | None) -> Iterator[str]:
     words = exchange_words(cost)
     words += [f"kept {kept}" for kept in (outer_state_words(state) if state else ())]
     for one in words:
-        yield from wrap(one, PAGE_COLUMNS, initial_indent="  - ", subsequent_indent="    ")
+        yield from wrap(one, page_columns(), initial_indent="  - ", subsequent_indent="    ")
 
 
 def _added(share: float) -> str:
@@ -724,23 +725,32 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
     """Yield what intervals cost, who uses them and what is known of their learning."""
     assert tuned.enough is not None
-    yield f"  {'interval':>9}{'iteration':>13}{'added':>10}{'epochs':>8}  used by, on record"
     told = [one for one in tuned.intervals if _shown_interval(one, tuned)]
+    rows = []
     for one in told:
         marks = list(one.used_by)
         marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
         marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
-        line = f"  {one.interval:>9,}{format_seconds(one.iteration_s):>13}{_added(one.added):>10}"
-        line += f"{one.epochs.words:>8}"
-        yield from wrap(", ".join(marks), PAGE_COLUMNS, initial_indent=f"{line}  ") or [line]
+        rows.append(
+            {
+                "interval": f"{one.interval:,}",
+                "iteration": format_seconds(one.iteration_s),
+                "added": _added(one.added),
+                "epochs": one.epochs.words,
+                "used by or on record": ", ".join(marks),
+            }
+        )
+    yield from number_lines(
+        rows, page_columns(), left="used by or on record", drop=("added", "epochs")
+    )
     if len(told) < len(tuned.intervals):
         yield f"  {len(tuned.intervals) - len(told)} more in the JSON"
     for one in tuned.intervals:
         for words in one.learning[:_MAX_LEARNING]:
             lead = f"  {one.interval:>9,}  "
             yield from wrap(
-                words, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead)
+                words, page_columns(), initial_indent=lead, subsequent_indent=" " * len(lead)
             )
         if len(one.learning) > _MAX_LEARNING:
             yield f"{'':13}and {len(one.learning) - _MAX_LEARNING} more in the JSON"
@@ -784,13 +794,13 @@ def _curve(tuned: TunedValue, *, brief: bool) -> Iterator[str]:
         if needs:
             yield from wrap(
                 f"needs {needs}",
-                PAGE_COLUMNS,
+                page_columns(),
                 initial_indent=" " * (width + 18),
                 subsequent_indent=" " * (width + 20),
             )
     for name, why in refused.items():
         lead = f"  {name:>{width}}{'-':>13}   "
-        yield from wrap(why, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
+        yield from wrap(why, page_columns(), initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
 def _thinned(tuned: TunedValue, most: int) -> list[tuple[TunableValue, float]]:

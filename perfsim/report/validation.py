@@ -473,7 +473,7 @@ def _print_targets(report: NcclReport) -> None:
         print("targets missed")
         print_lines(misses, "  - ", "    ", PAGE_COLUMNS)
     else:
-        print("all targets that these curves can test are reached")
+        print_lines(["all targets that these curves can test are reached"], most=PAGE_COLUMNS)
 
 
 def _families(report: NcclReport) -> None:

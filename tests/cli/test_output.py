@@ -216,3 +216,25 @@ def test_plain_rows_name_their_cells(capsys: pytest.CaptureFixture[str]) -> None
     assert out.startswith("gpu: a100-40gb; memory: 42.95 GB; ")
     _, out, _ = run("predict --plain --model resnet50 --gpus 64 --net 1gbe --method dgc", capsys)
     assert "\nforward: 44.3 ms, 16.3%\n" in out and "\nwarning: " in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
+        "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk,distributed_optimizer",
+        "explain --model resnet50 --gpus 64 --net 1gbe --method dgc",
+        "explain --model gpt3-350m --gpus 32 --gpu a100 --net 1gbe --method diloco",
+        "tune --model resnet50 --gpus 64 --net 10gbe --over bucket",
+        "plan --model resnet50 --dataset imagenet --epochs 90 --nets 10gbe --counts 8,16",
+    ],
+)
+def test_a_terminal_of_40_columns_is_obeyed(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    left, out, _ = run(command, capsys)
+    assert left == 0
+    assert [line for line in out.splitlines() if len(line) > 40] == []
