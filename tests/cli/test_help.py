@@ -22,6 +22,8 @@ OVERVIEW_EXAMPLES = [
     for line in HELP_REFERENCE.splitlines()
     if line.startswith("  perfsim ") and " --" in line
 ]
+SEARCHES = ("--over parallelism", "--global-batch 1024")
+"""Examples that search divisions of large models, as `test_parallelism.py` does: only parsed."""
 NOT_RUN = (
     *("calibrate network", "calibrate compute", "calibrate kernels", "validate claims"),
     "app",
@@ -84,7 +86,8 @@ def test_an_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if command in NOT_RUN or words(example)[:2] == ["calibrate", "compute"]:
+    searches = any(one in example for one in SEARCHES)
+    if command in NOT_RUN or searches or words(example)[:2] == ["calibrate", "compute"]:
         of = COMMAND
         given = words(example)
         while hasattr(of, "commands"):

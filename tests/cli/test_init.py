@@ -173,7 +173,6 @@ def test_files_elsewhere_are_written_as_the_scenario_finds_them(
         "--model llama3-8b --gpus 16 --node dgx-h100 --method fsdp",
         "measured.csv --gpus 1",
         "--model resnet50 --gpu v100:4,p100:4",
-        "--model resnet50 --gpus 8 --method auto",
     ],
 )
 def test_all_that_a_scenario_offers_runs(words: str, capsys: pytest.CaptureFixture[str]) -> None:

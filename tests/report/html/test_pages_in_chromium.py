@@ -59,6 +59,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return each command's page, as a file."""
+    pytest.importorskip("playwright.sync_api", reason="needs Playwright (pip)")
     folder = tmp_path_factory.mktemp("reports")
     found = {name: folder / f"{name}.html" for name in COMMANDS}
     for name, command in COMMANDS.items():
