@@ -226,7 +226,8 @@ def _print_methods(
         print(line)
     _print_counted(len(apart) - len(others))
     print()
-    seen = columns if is_plain() else [one for one in columns if one.head in head.split("  ")]
+    heads = {part.strip() for part in head.split("  ")}
+    seen = columns if is_plain() else [one for one in columns if one.head in heads]
     print_lines([_legend(seen, both)], rest="", most=PAGE_COLUMNS)
 
 

@@ -85,6 +85,9 @@ def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture
     assert (left, err) == (0, "")
     assert max(map(len, brief.splitlines())) <= 80 and "By iteration time" not in brief
     assert "is the only method whose learning is known" in brief and "90 % interval" in brief
+    legend = " ".join(brief.partition("\nspeed: ")[2].split())
+    assert "epochs: that it needs" in legend and "acc: so many times sooner" in legend
+    assert "kern: " not in legend and "kern" not in brief.partition("speed:")[0]
     left, out, err = run(f"{COMMAND} -v", capsys)
     assert (left, err) == (0, "")
     assert "\x1b" not in out
