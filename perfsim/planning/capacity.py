@@ -553,8 +553,9 @@ def _check_budget(target: Target, prices: Prices) -> None:
     if not prices.prices:
         raise RequestError(
             "budget",
-            f"{prices.path} has no prices; write what you pay into a copy of it"
-            " (profiles/prices.toml, or `prices` FILE).",
+            f"{prices.path} has no prices; write what you pay into a copy of it and give it as"
+            ' `prices` FILE: [[price]], gpu = "h100", per_gpu_hour = 2.5, source = "...",'
+            ' date = "2026-11-01", a line each.',
         )
     if target.currency != prices.currency:
         raise RequestError(
