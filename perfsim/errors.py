@@ -115,6 +115,19 @@ class RequestError(PerfsimError):
             self.field, self.why, value=self.value, nearest=self.nearest, source=where
         )
 
+    def or_else(self, ways: str) -> RequestError:
+        """Return the same error with what else may be given.
+
+        Examples
+        --------
+        >>> print(RequestError("gpu", "no 'x'.").or_else("describe yours."))
+        gpu: no 'x'; or describe yours.
+        """
+        why = f"{self.why.removesuffix('.')}; or {ways}"
+        return RequestError(
+            self.field, why, value=self.value, nearest=self.nearest, source=self.source
+        )
+
 
 _FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)")
 _SPELL: ContextVar[Callable[[str], str]] = ContextVar("_SPELL", default=str)

@@ -175,7 +175,7 @@ def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -
 
 
 _OTHER_WAYS = (
-    "; or give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure it"
+    "give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure it"
     " (`perfsim calibrate compute`)."
 )
 
@@ -183,8 +183,7 @@ _OTHER_WAYS = (
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     """Return the error for a model that nobody knows, with the ways to state one."""
     error = unknown("model", model, {*names, *MODELS, *NAMED}, "models")
-    why = error.why.removesuffix(".") + _OTHER_WAYS
-    return RequestError("model", why, value=model, nearest=error.nearest)
+    return error.or_else(_OTHER_WAYS)
 
 
 def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Profile:

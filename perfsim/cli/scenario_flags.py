@@ -96,13 +96,22 @@ def scenario_command(
             )
             command(asked, **given)
 
-        with_flags.__doc__ = command.__doc__
-        with_flags.__name__ = command.__name__
-        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
-        return with_flags
+        return _with_parameters(with_flags, command, parameters)
 
     return decorate
+
+
+def _with_parameters(
+    made: Callable[..., None],
+    command: Callable[..., None],
+    parameters: Sequence[inspect.Parameter],
+) -> Callable[..., None]:
+    """Give a function the name and text of a command, and the parameters that Typer reads."""
+    made.__doc__ = command.__doc__
+    made.__name__ = command.__name__
+    made.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    made.__annotations__ = {one.name: one.annotation for one in parameters}
+    return made
 
 
 def _one_scenario(file: str | None, scenario: str | None) -> str | None:
@@ -205,11 +214,7 @@ def field_flags(
             given = {name: all_.pop(name) for name in names}
             command(given=given, **all_)
 
-        with_flags.__doc__ = command.__doc__
-        with_flags.__name__ = command.__name__
-        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
-        return with_flags
+        return _with_parameters(with_flags, command, parameters)
 
     return decorate
 

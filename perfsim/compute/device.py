@@ -753,8 +753,7 @@ def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
 def _unknown_gpu(name: str, files: Mapping[str, Path]) -> RequestError:
     """Return the error for a GPU that nobody knows, with the way to describe one."""
     error = unknown("gpu", name, files, "gpus")
-    why = error.why.removesuffix(".") + "; or describe yours (profiles/devices/README.md)."
-    return RequestError("gpu", why, value=name, nearest=error.nearest)
+    return error.or_else("describe yours (profiles/devices/README.md).")
 
 
 def load_rates(name: str, catalog: Catalog) -> Device:

@@ -468,6 +468,5 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     try:
         path = catalog.path("networks", text, field, "networks")
     except RequestError as error:
-        why = f"{error.why.removesuffix('.')}; or {_OTHER_WAYS}"
-        raise RequestError(field, why, value=text, nearest=error.nearest) from None
+        raise error.or_else(_OTHER_WAYS) from None
     return read_network(path)

@@ -340,6 +340,5 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     try:
         path = catalog.path("nodes", text, field, "nodes")
     except RequestError as error:
-        why = f"{error.why.removesuffix('.')}; or {_OTHER_WAYS}"
-        raise RequestError(field, why, value=text, nearest=error.nearest) from None
+        raise error.or_else(_OTHER_WAYS) from None
     return read_node_type(path)

@@ -130,14 +130,14 @@ class _Row:
 class _Column:
     """One column of the table: its head, its cells, and what it means.
 
-    The columns with the highest ``rank`` are left out first where all are too wide; those without a
-    number stand only where everything was asked for.
+    The columns with the highest ``drop_order`` are left out first where all are too wide, 0 never.
+    Those without a number stand only where everything was asked for.
     """
 
     head: str
     cell: Callable[[_Row], str]
     means: str = ""
-    rank: int | None = 0
+    drop_order: int | None = 0
     left: bool = False
 
 
@@ -153,7 +153,9 @@ _COLUMNS = (
     ),
     _Column("time", lambda row: format_seconds(row.prediction.iteration_s)),
     _Column(
-        "90 % interval", lambda row: interval_words(*row.prediction.iteration_s_interval), rank=3
+        "90 % interval",
+        lambda row: interval_words(*row.prediction.iteration_s_interval),
+        drop_order=3,
     ),
     _Column(
         "speed",
@@ -181,8 +183,8 @@ _COLUMNS = (
         "by each GPU in an iteration",
         None,
     ),
-    _Column("fusion", lambda row: _fusion(row.prediction.scenario), rank=None, left=True),
-    _Column("needs", lambda row: method_class(row.name).needs, rank=None, left=True),
+    _Column("fusion", lambda row: _fusion(row.prediction.scenario), drop_order=None, left=True),
+    _Column("needs", lambda row: method_class(row.name).needs, drop_order=None, left=True),
 )
 
 
@@ -212,9 +214,13 @@ def _print_methods(
         shown, others = _first(known, MAX_ROWS - room, must), _first(apart, room, must)
     both = [*shown, *others]
     columns = [
-        one for one in _COLUMNS if (verbose or one.rank is not None) and any(map(one.cell, both))
+        one
+        for one in _COLUMNS
+        if (verbose or one.drop_order is not None) and any(map(one.cell, both))
     ]
-    drop = sorted((one for one in columns if one.rank), key=lambda one: -(one.rank or 0))
+    drop = sorted(
+        (one for one in columns if one.drop_order), key=lambda one: -(one.drop_order or 0)
+    )
     head, *lines = _lines_of(columns, both, [] if verbose else [one.head for one in drop])
     print(head)
     for line in lines[: len(shown)]:
