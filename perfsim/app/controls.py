@@ -19,6 +19,7 @@ from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.methods import method_names
+from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.methods.describe import describe_method
 from perfsim.models.language import NAMED
 from perfsim.models.split import DISPATCHERS, SCHEDULES
@@ -111,7 +112,7 @@ SLIDERS: Mapping[str, Slider] = {
 }
 """The sliders of every scenario; ``rate`` and ``latency`` write the network together."""
 
-FIDELITY = ("density", "rank", "bits", "values", "ratio", "interval", "stage", "shard")
+FIDELITY = (*FIDELITY_OPTIONS, "interval", "stage", "shard")
 """Options that say how much a method sends and how often, or what it divides: always in sight."""
 
 OPTION_SLIDER = Slider("", "density", -4, 0, 0.05, 10)
