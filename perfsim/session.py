@@ -418,8 +418,11 @@ class SessionWithNetworks(Session):
         self._kept = {}
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return a network that is given, a platform of the view's own, or what the session has."""
-        if key[0] == "platform":
+        """Return a network that is given, what the view has of its own, or what the session has.
+
+        Its own are platforms, and baselines on them.
+        """
+        if key[0] in ("platform", "baseline"):
             return super().once(key, make)
         if key[0] == "network":
             _, field, name = key
