@@ -633,16 +633,14 @@ def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) 
 def _winner_in(era: str, ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) -> str:
     """Return the fastest method in another software era.
 
-    Where only kernels of methods differ, a method saves in it at most all that its kernels take;
-    one that would be slower even so is not asked for.
+    Passes are shorter in it by a known part, and a method saves at most all that its kernels and
+    updates take; one that would be slower even so is not asked for.
     """
-    same = _alone_s(asked[ranking.winner], None, catalog) == _alone_s(
-        asked[ranking.winner], era, catalog
-    )
+    share = _shortest_share(asked[ranking.winner], era, catalog)
     least = {}
     for name in ranking.ranked:
         one = ranking.predictions[name]
-        free_s = max(0.0, one.iteration_s - _kernels_s(one)) if same else 0.0
+        free_s = max(0.0, share * one.iteration_s - _beside_passes_s(one))
         least[name] = free_s * (ranking.factor(name).middle or 1.0)
     best, first = inf, ranking.winner
     for name in sorted(ranking.ranked, key=lambda name: least[name]):
@@ -656,16 +654,24 @@ def _winner_in(era: str, ranking: Ranking, asked: Mapping[str, Scenario], catalo
     return first
 
 
-def _alone_s(scenario: Scenario, software: str | None, catalog: Catalog) -> float:
-    """Return an iteration on one GPU [s], in a software era if one is given."""
-    plain: dict[str, Any] = {"method": _BASELINE, "options": {}, "single_gpu_kernels": None}
-    era = {} if software is None else {"software": software}
-    return resolve(scenario.model_copy(update=plain | era), catalog).alone_s
+def _shortest_share(scenario: Scenario, era: str, catalog: Catalog) -> float:
+    """Return how long any pass takes in another era at least, as a share of what it takes here."""
+    own = resolve(scenario, catalog)
+    there = resolve(scenario.model_copy(update={"software": era}), catalog)
+    if own.split is not None:
+        return 0.0
+    pairs = [
+        (getattr(one, part), getattr(other, part))
+        for one, other in zip(own.profile_in_node.layers, there.profile_in_node.layers, strict=True)
+        for part in ("forward_s", "backward_s")
+    ]
+    pairs.append((own.profile_in_node.other_s, there.profile_in_node.other_s))
+    return float(min(1.0, *(then_s / now_s for now_s, then_s in pairs if now_s > 0)))
 
 
-def _kernels_s(prediction: Prediction) -> float:
-    """Return how long the kernels of the method take in an iteration, on all streams [s]."""
-    kinds = ("compress", "decompress", "second_order")
+def _beside_passes_s(prediction: Prediction) -> float:
+    """Return how long kernels of the method and updates take in an iteration [s]."""
+    kinds = ("compress", "decompress", "second_order", "update")
     total_s = iterations = 0.0
     for count, timeline in zip(prediction.counts, prediction.timelines, strict=True):
         tasks = timeline.graph.tasks
