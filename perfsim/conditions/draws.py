@@ -44,10 +44,10 @@ OTHER_RANK = "rank "
 _STANDARD_ERROR = 0.001
 """Of the mean iteration, as a share of what is computed in it: so many periods are drawn."""
 
-_MIN_PERIODS, _MIN_ITERATIONS, _MAX_PERIODS = 8, 256, 512
+_MIN_PERIODS, _MIN_ITERATIONS, _MAX_PERIODS = 4, 256, 512
 
-_MIN_DRAWS = 4
-"""Draws from which a standard error is worked out."""
+_MIN_DRAWS, _MIN_SPREAD_DRAWS = 4, 2
+"""Draws from which a standard error is worked out; fewer where each is a mean over many ranks."""
 
 _COUNTED = 4
 """Iterations of a draw that are counted, at least, where all ranks wait for each other."""
@@ -101,7 +101,7 @@ def sample(costed: CostedGraph) -> Sample:
     place = _place(costed, conditions)
     if place.spreads:
         draws = min(_SPREADING, _SPREAD_VALUES // (place.circle or conditions.ranks))
-        return Sample(max(_MIN_DRAWS, draws), _SPREADING, _SPREADING)
+        return Sample(max(_MIN_SPREAD_DRAWS, draws), _SPREADING, _SPREADING)
     iterations = costed.graph.iterations
     spread = conditions.measured.spread if conditions.measured else conditions.jitter
     ranks = place.unit if place.alone else conditions.ranks

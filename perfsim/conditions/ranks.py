@@ -201,7 +201,7 @@ def check_issue_order(rounds: Sequence[CostedGraph], method: Method) -> None:
         )
 
 
-_OF_DRAWS, _MIN_CHANGED = 8, 4
+_OF_DRAWS, _MIN_CHANGED = 8, 2
 """What-ifs take one of so many draws, and at least so many."""
 
 _MAX_VALUES = 2**21
