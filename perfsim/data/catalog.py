@@ -9,7 +9,7 @@ from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.data.files import forbidden, near_file
+from perfsim.data.files import forbidden, is_there, near_file
 from perfsim.errors import RequestError, shown, unknown
 
 __all__ = ["Catalog", "is_own", "owner_of", "owners_of", "shipped"]
@@ -184,7 +184,7 @@ class Catalog:
         """
         path = Path(name)
         names = self.scenarios()
-        if _there(path.is_file):
+        if is_there(name):
             return path
         if name in names:
             return names[name]

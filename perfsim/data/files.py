@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from perfsim.errors import DataError, RequestError, nearest, shown
 
@@ -32,8 +32,11 @@ __all__ = [
     "note",
     "noting",
     "printable",
+    "read_bytes",
     "read_text",
+    "reading",
     "stamp",
+    "too_large",
     "write_bytes",
     "write_text",
 ]
@@ -41,7 +44,7 @@ __all__ = [
 Stamp = tuple[int, int, int] | None
 """When a file or folder was written, its size and its inode; None where there is none."""
 
-_NOTED: ContextVar[dict[str, Stamp] | None] = ContextVar("_NOTED", default=None)
+_NOTED: ContextVar[tuple[dict[str, Stamp], ...]] = ContextVar("_NOTED", default=())
 
 
 def stamp(path: str) -> Stamp:
@@ -60,8 +63,11 @@ def files_changed(noted: Mapping[str, Stamp]) -> bool:
 
 @contextmanager
 def noting(into: dict[str, Stamp]) -> Iterator[None]:
-    """Note the data files that are read meanwhile, with their stamps before that."""
-    token = _NOTED.set(into)
+    """Note the data files that are read meanwhile, with their stamps before that.
+
+    Blocks may stand in one another: each notes what is read inside it.
+    """
+    token = _NOTED.set((*_NOTED.get(), into))
     try:
         yield
     finally:
@@ -70,9 +76,10 @@ def noting(into: dict[str, Stamp]) -> Iterator[None]:
 
 def note(path: Path) -> None:
     """Note a data file that is about to be read, inside `noting`."""
-    noted = _NOTED.get()
-    if noted is not None:
-        noted.setdefault(str(path), stamp(str(path)))
+    name = str(path)
+    for noted in _NOTED.get():
+        if name not in noted:
+            noted[name] = stamp(name)
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -89,17 +96,76 @@ def read_text(path: Path, most: int | None = None) -> str:
         If it cannot be read, is no text or has more than ``most`` bytes (None: any data file's).
     """
     note(path)
-    most = _MAX_BYTES if most is None else most
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise DataError(f"is larger than {most >> 20} MiB", path=path)
-    except (OSError, ValueError) as error:  # also a name with a zero byte
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {reason}", path=path) from None
-    text = decoded(data, path)
+    text = decoded(read_bytes(path, most), path)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """Return the bytes of a file that has no more than ``most`` (None: any data file's).
+
+    A larger file is refused before it is read.
+
+    Raises
+    ------
+    DataError
+        If it is larger, cannot be read, or is a device, a pipe or a socket.
+    """
+    most = _MAX_BYTES if most is None else most
+    with reading(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise too_large(path, most)
+        data = file.read(most + 1)  # a file may grow meanwhile, and those of /proc have no size
+    if len(data) > most:
+        raise too_large(path, most)
+    return data
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes; what goes wrong meanwhile is an error that names it.
+
+    A pipe without a writer would be waited for, and a device may never end: both are refused
+    unopened, as are sockets.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or is no regular file.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        raise _unreadable(path, error) from None
+    _check_regular(mode, path)
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            _check_regular(os.fstat(file.fileno()).st_mode, path)
+            yield file
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or error
+    return DataError(f"cannot be read: {reason}", path=path)
+
+
+def too_large(path: Path, most: int) -> DataError:
+    """Return the error for a file of more than ``most`` bytes."""
+    return DataError(f"is larger than {most >> 20} MiB", path=path)
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Open a file, without waiting for a writer if it has become a pipe since it was looked at."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(mode: int, path: Path) -> None:
+    """Refuse what is no regular file; a folder is left to the system's own refusal."""
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        names = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        what = names.get(stat.S_IFMT(mode), "a device")
+        raise DataError(f"is {what}, not a file", path=path)
 
 
 def decoded(data: bytes, path: Path, then: str = "") -> str:
@@ -276,7 +342,7 @@ def escaped(text: str) -> str:
 
 
 def is_there(text: str) -> bool:
-    """Tell whether a text is the path of a file.
+    """Tell whether a text is the path of a file, or of what no reader takes, such as a device.
 
     Examples
     --------
@@ -284,7 +350,7 @@ def is_there(text: str) -> bool:
     (False, False)
     """
     try:
-        return Path(text).is_file()
+        return Path(text).exists() and not Path(text).is_dir()
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
 

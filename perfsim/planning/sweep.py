@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, Catalog
+from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, spelled
@@ -26,6 +27,7 @@ from perfsim.planning.rows import (
     timing_only_row,
     whole_object,
 )
+from perfsim.planning.sweep_journal import journal_rows
 from perfsim.session import Session
 from perfsim.units import format_seconds
 
@@ -74,6 +76,9 @@ _MAX_ROWS_READ = 10_000
 
 _MAX_VALUES_NAMED = 8
 """Values of a field that a refusal names."""
+
+_FILE_ENDINGS = (".csv", ".json", ".toml", ".graphml")
+"""Of values that name files: the rows depend on what these hold."""
 
 Chunk = tuple[int, int]
 """Rows from the first number up to the second."""
@@ -141,6 +146,13 @@ class Sweep:
             for folder in Catalog(self.profiles).folders
             for kind in FILE_SUFFIXES
             for path in sorted((folder / kind).glob("*"))
+        ]
+        varied = (value for axis in self.grid.axes for value in axis.values)
+        named = [*self.grid.base.values(), *varied]
+        files += [
+            [value, *(stamp(value) or ())]
+            for value in named
+            if isinstance(value, str) and Path(value).suffix in _FILE_ENDINGS
         ]
         text = json.dumps([question, files], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -453,11 +465,13 @@ def resumed(
     ------
     RequestError
         If there is a journal of another grid or of other data.
+    DataError
+        If a line of it holds what is no row of this grid, or no prediction.
     """
     rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        record.open(lambda line: _take(sweep, rows, line), fresh=fresh)
+        record.open(lambda line: rows.extend(journal_rows(sweep, line, len(rows))), fresh=fresh)
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
@@ -501,9 +515,3 @@ def _span(axis: Axis) -> str:
     if len(values) > _MAX_VALUES_NAMED:
         values = [*values[: _MAX_VALUES_NAMED - 1], "...", values[-1]]
     return f"{axis.field}={','.join(values)}"
-
-
-def _take(sweep: Sweep, rows: list[Any], line: Mapping[str, Any]) -> None:
-    if line["start"] != len(rows):
-        raise ValueError("rows are missing")
-    rows += line["rows"] if sweep.objects else map(tuple, line["rows"])
