@@ -16,6 +16,7 @@ import typer
 
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
+from perfsim.data.catalog import own_files_noted
 from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 from perfsim.report.plain import plain_output
 
@@ -43,6 +44,9 @@ _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 _PLAIN = "--plain"
 """What every command takes, wherever it stands: it is about the printing, not the answer."""
+
+_WORSE = 4
+"""What `validate` leaves with where predictions are worse than stored: there is an answer too."""
 
 _INTERRUPTED = 130
 """What Typer makes of Ctrl-C."""
@@ -118,7 +122,7 @@ def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     line = _Line(sys.argv[1:] if arguments is None else arguments)
     brief = brief_help("-h" in line.arguments)
-    with spelling(line.spell), brief, plain_output(line.plain):
+    with spelling(line.spell), brief, plain_output(line.plain), own_files_noted() as own:
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "it is closed")
@@ -133,6 +137,10 @@ def code(arguments: list[str] | None = None) -> int:
             sentence, left = _verdict(error)
             if sentence:
                 _complain(sentence)
+        if own.folders and left in (0, _WORSE):
+            from perfsim.cli.output import tell_own_files
+
+            tell_own_files(own)
     return left
 
 

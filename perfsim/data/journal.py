@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.data.files import reading
+from perfsim.data.files import decoded, reading
 from perfsim.errors import DataError, RequestError, shown, spelled
 
 __all__ = ["Journal", "WrongLineError"]
@@ -100,6 +100,8 @@ class Journal:
                     take(_read_line(line))
                     kept = file.tell()
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                file.seek(0)
+                decoded(file.read(MAX_LINE_BYTES), self.path, f"; {spelled(self._anew)}.")
                 why = f"is no record of {self._what} that can be gone on with"
                 if isinstance(error, WrongLineError):
                     why = str(error)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
-from perfsim.data.catalog import FILE_SUFFIXES, Catalog
+from perfsim.data.catalog import FILE_SUFFIXES, Catalog, read_elsewhere
 from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
@@ -472,6 +472,8 @@ def resumed(
     record = _record(out, sweep) if out is not None else None
     if record is not None:
         record.open(lambda line: rows.extend(journal_rows(sweep, line, len(rows))), fresh=fresh)
+    if rows or engine is not serial:
+        read_elsewhere()
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
