@@ -18,8 +18,10 @@ from typing import BinaryIO, TypeVar
 from perfsim.errors import DataError, RequestError, nearest, shown
 
 __all__ = [
+    "MAX_LINES",
     "Stamp",
     "cell",
+    "check_lines",
     "check_writable",
     "decoded",
     "escaped",
@@ -85,6 +87,9 @@ def note(path: Path) -> None:
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _MAX_BYTES = 32 * 2**20
 """Bytes of a data file. No source: chosen, a hundred times the largest that ships."""
+
+MAX_LINES = 1_000_000
+"""Lines of a table or a log. No source: chosen, three hundred times the longest that ships."""
 
 
 def read_text(path: Path, most: int | None = None) -> str:
@@ -166,6 +171,18 @@ def _check_regular(mode: int, path: Path) -> None:
         names = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
         what = names.get(stat.S_IFMT(mode), "a device")
         raise DataError(f"is {what}, not a file", path=path)
+
+
+def check_lines(text: str, path: Path) -> None:
+    """Refuse a text of more lines than a table or a log has: each takes a hundred bytes and more.
+
+    Raises
+    ------
+    DataError
+        If it has more than `MAX_LINES`.
+    """
+    if text.count("\n") > MAX_LINES:
+        raise DataError(f"has more than {MAX_LINES:,} lines", path=path)
 
 
 def decoded(data: bytes, path: Path, then: str = "") -> str:

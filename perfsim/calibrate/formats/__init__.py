@@ -18,7 +18,7 @@ from perfsim.calibrate.formats.rows import (
     LogFormat,
     known_collective,
 )
-from perfsim.data.files import decoded, printable, read_bytes
+from perfsim.data.files import check_lines, decoded, printable, read_bytes
 from perfsim.errors import DataError
 from perfsim.network.measured import CollectiveCurve, merge
 
@@ -142,7 +142,9 @@ def _text(path: Path) -> str:
     if b"\0" in data[:4096]:
         return ""
     text = data.decode("utf-8-sig", errors="replace")
-    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+    check_lines(text, path)
+    return text
 
 
 def _format_of(text: str) -> str | None:
