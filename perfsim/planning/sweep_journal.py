@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from perfsim.data.files import forbidden
 from perfsim.data.journal import WrongLineError
 from perfsim.errors import shown
 from perfsim.planning.rows import FULL_SWEEP_COLUMNS, SWEEP_COLUMNS, SweepRow
@@ -28,8 +29,15 @@ _ABOVE_ZERO = (
 )
 _TEXTS = ("bottleneck", "reason")
 _TRUTHS = ("fits",)
-_PARTS = ("breakdown_s", "communication", "memory_bytes")
-"""Parts of a prediction object that hold one number each."""
+_PARTS = {
+    "breakdown_s": {
+        *("forward", "backward", "compression", "second_order"),
+        *("communication_exposed", "update", "other"),
+    },
+    "communication": {"bytes_per_gpu", "calls", "busy_s", "hidden_s"},
+    "memory_bytes": set[str](),
+}
+"""Tables of numbers in a prediction object, and what each must have."""
 _ROUNDING = 1e-9
 """Share of an iteration by which a part of it may be below zero: parts are differences."""
 
@@ -45,6 +53,8 @@ def journal_rows(sweep: Sweep, line: Mapping[str, Any], done: int) -> list[Any]:
     if not isinstance(line, dict) or line.keys() != {"start", "rows"}:
         raise WrongLineError("is not a table of `start` and `rows`")
     start, rows = line["start"], line["rows"]
+    if any(map(forbidden, _texts_in(rows))):
+        raise WrongLineError("holds a control character")
     if type(start) is not int or start != done:
         raise WrongLineError(f"begins with row {shown(start)}, where row {done} is next")
     if not isinstance(rows, list) or not rows:
@@ -108,9 +118,9 @@ def _object(sweep: Sweep, number: int, row: object) -> dict[str, Any]:
         raise WrongLineError(f"{where}: baseline is {shown(baseline)}, not a table")
     for name in ("iteration_s", "speedup"):
         _number(name, baseline.get(name), f"{where}: baseline", iteration_s)
-    for part in _PARTS:
+    for part, names in _PARTS.items():
         values = row.get(part)
-        if not isinstance(values, dict) or not values:
+        if not isinstance(values, dict) or not values or not values.keys() >= names:
             raise WrongLineError(f"{where}: {part} is {shown(values)}, not a table of numbers")
         for name, value in values.items():
             _number(name, value, f"{where}: {part}", iteration_s)
@@ -131,6 +141,20 @@ def _whole(row: Mapping[str, Any], where: str, iteration_s: object) -> None:
         raise WrongLineError(f"{where}: bottleneck is {found}, not a text")
     if not isinstance(notes, list) or not _texts(notes):
         raise WrongLineError(f"{where}: notes are {shown(notes)}, not texts")
+
+
+def _texts_in(values: object) -> Iterator[str]:
+    """Go through all keys and texts of a line."""
+    left = [values]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            yield from value
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
 
 
 def _text(value: object) -> bool:
