@@ -1,4 +1,0 @@
-from perfsim.cli.main import run
-
-if __name__ == "__main__":
-    run()

@@ -49,7 +49,7 @@ _WORSE = 4
 """What `validate` leaves with where predictions are worse than stored: there is an answer too."""
 
 _INTERRUPTED = 130
-"""What Typer makes of Ctrl-C."""
+"""What Typer makes of Ctrl-C, and what perfsim leaves with."""
 
 
 def application(only: str = "", overview: bool = False) -> typer.Typer:
@@ -107,7 +107,8 @@ def __getattr__(name: str) -> Any:
 def run() -> None:
     """Run the command line and leave with its exit code.
 
-    0 done; 2 the request is wrong; 3 a file is missing or damaged; 1 anything else.
+    0 done; 2 the request is wrong; 3 a file is missing or damaged; 4 `validate` found predictions
+    worse than stored; 130 stopped by Ctrl-C; 1 anything else.
     """
     # perfsim uses no plug-ins of pydantic: do not look for them in all installed packages.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -175,7 +176,7 @@ def _verdict(error: BaseException) -> tuple[str, int]:
     if isinstance(error, PerfsimError):
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return "stopped.", 1
+        return "stopped.", 1 if isinstance(error, typer.Abort) else _INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -69,18 +69,18 @@ class Outputs:
             If two flags name one file, a file could not be written, or Kaleido is missing where
             it is needed.
         """
-        from perfsim.data.files import check_writable
+        from perfsim.data.files import check_writable, target_of
 
+        for name, path in self.paths.items():
+            check_writable(path, name)
         seen: dict[Path, str] = {}
         for name, path in self.paths.items():
-            whole = path.resolve()
+            whole = target_of(path)
             if whole in seen and not (whole.exists() and not whole.is_file()):
                 raise RequestError(
                     name, f"{str(path)!r} is the file of `{seen[whole]}` already.", value=str(path)
                 )
             seen[whole] = name
-        for name, path in self.paths.items():
-            check_writable(path, name)
         if "png" in self:
             from perfsim.report.html.figure import need_kaleido
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfsim.data.files import Stamp, forbidden, is_there, near_file, noting
-from perfsim.errors import RequestError, shown, unknown
+from perfsim.errors import DataError, RequestError, shown, unknown
 
 __all__ = [
     "RECORDS",
@@ -196,6 +196,8 @@ class Catalog:
     ------
     RequestError
         If ``profiles`` or an entry of PERFSIM_PATH is not a folder, or one without data.
+    DataError
+        If perfsim's own data are in no folder.
     """
 
     given: str | Path | None = None
@@ -223,6 +225,9 @@ class Catalog:
         given = [_folder(field, Path(name)) for field, name in named]
         local = Path("profiles")
         folders = given + ([local] if local.is_dir() else [])
+        if not shipped().is_dir():
+            why = "is no folder; perfsim needs its data files there, and runs from no zip file"
+            raise DataError(why, path=shipped())
         folders.append(shipped())
         self.folders = list({folder.resolve(): folder for folder in folders}.values())
         asked = {folder.resolve() for folder in (*given[: profiles is not None], shipped())}

@@ -6,6 +6,7 @@ whole or not at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -38,6 +39,7 @@ __all__ = [
     "read_text",
     "reading",
     "stamp",
+    "target_of",
     "too_large",
     "write_bytes",
     "write_text",
@@ -225,7 +227,7 @@ def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
 
     temporary = None
     try:
-        target = path.resolve()
+        target = target_of(path)
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return
@@ -275,11 +277,28 @@ def check_writable(path: Path, field: str = "out") -> None:
         If its folder does not exist or may not be written, or it is a folder.
     """
     try:
-        reason = _unwritable(path.resolve())
+        reason = _unwritable(target_of(path))
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
         reason = str(getattr(error, "strerror", None) or error)
     if reason:
         raise RequestError(field, f"{str(path)!r} cannot be written: {reason}.")
+
+
+def target_of(path: Path) -> Path:
+    """Return the file that a path leads to, through all links.
+
+    Raises
+    ------
+    OSError
+        If the links lead in a circle.
+    """
+    try:
+        target = path.resolve()
+    except RuntimeError:  # Python 3.12 and before
+        target = path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def _unwritable(target: Path) -> str:

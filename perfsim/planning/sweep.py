@@ -15,7 +15,7 @@ from perfsim.data.catalog import FILE_SUFFIXES, Catalog, read_elsewhere
 from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
-from perfsim.errors import RequestError, spelled
+from perfsim.errors import DataError, PerfsimError, RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
@@ -28,6 +28,8 @@ from perfsim.planning.rows import (
     whole_object,
 )
 from perfsim.planning.sweep_journal import journal_rows
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.units import format_seconds
 
@@ -407,6 +409,19 @@ class SweepTable(Displayed):
             else f"none of {len(reasons):,} rows can be predicted; the first: {first}"
         )
 
+    def refusal_error(self) -> PerfsimError | None:
+        """Return the error where no row could be predicted: that of a file, if the first is one."""
+        why = self.refusal()
+        if not why:
+            return None
+        try:
+            resolve(make_scenario(self.sweep.grid.fields(0)), Session(self.sweep.profiles))
+        except DataError:
+            return DataError(why)
+        except PerfsimError:
+            pass
+        return RequestError("", why)
+
     def _reason(self, row: Any) -> str:
         reason: str = row.get("error", "") if self.sweep.objects else row[-1]
         return reason
@@ -435,6 +450,8 @@ def sweep(
     ------
     RequestError
         If a field is unknown, has no value, or no row can be predicted.
+    DataError
+        If no row can be predicted as a file is missing or damaged.
 
     Examples
     --------
@@ -449,8 +466,9 @@ def sweep(
     asked = Sweep(SweepGrid(dict(base), axes_of(vary)), where, full, objects)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)
-    if table.refusal():
-        raise RequestError("", table.refusal())
+    refused = table.refusal_error()
+    if refused is not None:
+        raise refused
     return table
 
 

@@ -61,13 +61,13 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
         return whole(self, start, stop)
 
     monkeypatch.setattr(SweepRows, "chunk", pressed)
-    assert code([*asked, "--out", str(out)]) == 1
+    assert code([*asked, "--out", str(out)]) == 130
     said = capsys.readouterr().err
     assert said == (
         f"perfsim: stopped; the rows so far are in {out}.journal, and the same command goes on from"
         " there.\n"
     )
-    assert code(asked) == 1
+    assert code(asked) == 130
     assert capsys.readouterr().err.startswith("perfsim: stopped; with --out, ")
     begun: list[int] = []
 
@@ -136,7 +136,7 @@ def stopped(
 
     with monkeypatch.context() as patch:
         patch.setattr(SweepRows, "chunk", once)
-        assert code(asked) == 1
+        assert code(asked) == 130
     journal = folder / f"{out.name}.journal"
     return asked, journal, [json.loads(line) for line in journal.read_text().splitlines()]
 
