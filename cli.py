@@ -1,0 +1,4 @@
+from perfsim.__main__ import run
+
+if __name__ == "__main__":
+    run()

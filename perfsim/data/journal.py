@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.files import decoded, reading
-from perfsim.errors import DataError, RequestError, shown, spelled
+from perfsim.errors import DataError, RequestError, newer, shown, spelled
 
 __all__ = ["Journal", "WrongLineError"]
 
@@ -113,6 +113,10 @@ class Journal:
 
     def _check_setting(self, setting: Mapping[str, Any]) -> None:
         """Refuse the journal of another run."""
+        later = newer(setting.get("schema"), self._schema)
+        if later:
+            found = f"schema: found {shown(setting['schema'])}, this perfsim reads"
+            raise DataError(f"{found} {self._schema!r}{later}", path=self.path, row=1)
         if setting.get("schema") != self._schema or not setting.keys() >= self._setting.keys():
             raise ValueError
         for name, given in self._setting.items():

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -489,7 +490,7 @@ def resumed(
     rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        record.open(lambda line: rows.extend(journal_rows(sweep, line, len(rows))), fresh=fresh)
+        record.open(partial(_take, sweep, rows), fresh=fresh)
     if rows or engine is not serial:
         read_elsewhere()
     tell(len(rows))
@@ -535,3 +536,8 @@ def _span(axis: Axis) -> str:
     if len(values) > _MAX_VALUES_NAMED:
         values = [*values[: _MAX_VALUES_NAMED - 1], "...", values[-1]]
     return f"{axis.field}={','.join(values)}"
+
+
+def _take(sweep: Sweep, rows: list[Any], line: Mapping[str, Any]) -> None:
+    """Add the rows of a line of the journal, once they are checked."""
+    rows += journal_rows(sweep.grid, line, len(rows), full=sweep.full, objects=sweep.objects)

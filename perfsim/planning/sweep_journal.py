@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfsim.data.files import forbidden
 from perfsim.data.journal import WrongLineError
 from perfsim.errors import shown
+from perfsim.planning.grid import SweepGrid
 from perfsim.planning.rows import FULL_SWEEP_COLUMNS, SWEEP_COLUMNS, SweepRow
 from perfsim.prediction import PREDICTION_SCHEMA
-
-if TYPE_CHECKING:
-    from perfsim.planning.sweep import Sweep
 
 __all__ = ["journal_rows"]
 
@@ -42,8 +40,12 @@ _ROUNDING = 1e-9
 """Share of an iteration by which a part of it may be below zero: parts are differences."""
 
 
-def journal_rows(sweep: Sweep, line: Mapping[str, Any], done: int) -> list[Any]:
+def journal_rows(
+    grid: SweepGrid, line: Mapping[str, Any], done: int, *, full: bool, objects: bool
+) -> list[Any]:
     """Return the rows of one line of the journal, which must follow ``done`` rows.
+
+    ``full`` and ``objects`` are those of the sweep.
 
     Raises
     ------
@@ -59,12 +61,12 @@ def journal_rows(sweep: Sweep, line: Mapping[str, Any], done: int) -> list[Any]:
         raise WrongLineError(f"begins with row {shown(start)}, where row {done} is next")
     if not isinstance(rows, list) or not rows:
         raise WrongLineError(f"holds {shown(rows)} in place of a list of rows")
-    count = len(sweep.grid)
+    count = len(grid)
     if done + len(rows) > count:
         raise WrongLineError(f"holds row {done + len(rows) - 1}, the grid has {count:,} rows")
-    if sweep.objects:
-        return [_object(sweep, done + index, row) for index, row in enumerate(rows)]
-    columns = FULL_SWEEP_COLUMNS if sweep.full else SWEEP_COLUMNS
+    if objects:
+        return [_object(grid, done + index, row, full) for index, row in enumerate(rows)]
+    columns = FULL_SWEEP_COLUMNS if full else SWEEP_COLUMNS
     return [_columns(columns, done + index, row) for index, row in enumerate(rows)]
 
 
@@ -99,13 +101,13 @@ def _number(name: str, value: object, where: str, iteration_s: object) -> None:
         raise WrongLineError(f"{where}: {name} is {shown(value)}, not a number, 0 or more")
 
 
-def _object(sweep: Sweep, number: int, row: object) -> dict[str, Any]:
+def _object(grid: SweepGrid, number: int, row: object, full: bool) -> dict[str, Any]:
     """Return a row that is a prediction object, or a scenario with its error, checked."""
     where = f"row {number}"
     if not isinstance(row, dict):
         raise WrongLineError(f"{where} is {shown(row)}, not a prediction")
     if "error" in row:
-        fields = json.loads(json.dumps(sweep.grid.fields(number)))
+        fields = json.loads(json.dumps(grid.fields(number)))
         if row != {"scenario": fields, "error": row["error"]} or not _text(row["error"]):
             raise WrongLineError(f"{where} is of another scenario")
         return row
@@ -124,7 +126,7 @@ def _object(sweep: Sweep, number: int, row: object) -> dict[str, Any]:
             raise WrongLineError(f"{where}: {part} is {shown(values)}, not a table of numbers")
         for name, value in values.items():
             _number(name, value, f"{where}: {part}", iteration_s)
-    if sweep.full:
+    if full:
         _whole(row, where, iteration_s)
     return row
 

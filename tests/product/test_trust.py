@@ -90,8 +90,8 @@ def test_nothing_is_written_but_by_way_of_a_temporary_file() -> None:
 
 
 FOREIGN = {"nccl_text", "nccl_json", "nccl_csv", "param_text", "pytorch_csv", "kineto", "horovod",
-           "graph", "flags"}  # fmt: skip
-"""Files of other tools, which have no schema of ours."""
+           "graph", "flags", "requests"}  # fmt: skip
+"""Files of other tools, which have no schema of ours; what a browser sends."""
 KINDS = sorted(set(PARSERS) - FOREIGN)
 
 

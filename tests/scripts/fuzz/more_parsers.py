@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from perfsim.models.language import architecture_layers
 from perfsim.models.specification import canonical_model, specified_layers
 from perfsim.network.node_type import read_node_type
 from perfsim.planning.grid import SweepGrid, axes_of
-from perfsim.planning.sweep import SWEEP_JOURNAL_SCHEMA, Sweep, SweepRows, SweepTable
-from perfsim.planning.sweep_journal import journal_rows
+from perfsim.planning.sweep import SWEEP_JOURNAL_SCHEMA, Sweep, SweepRows, SweepTable, _take
 from perfsim.report.sweep_files import sweep_csv, sweep_jsonl
 from perfsim.validate.cell_pattern import MAX_CELL_CHARACTERS, cell_pattern
 
@@ -121,9 +120,9 @@ def journal_seeds() -> Mapping[str, bytes]:
 
 def read_sweep_journal(path: Path) -> Any:
     """Go on from a journal, and write what it holds as a table."""
-    sweep, rows = _sweep(path.name.partition(".")[0]), []
+    sweep, rows = _sweep(path.name.partition(".")[0]), list[Any]()
     journal = Journal(path, SWEEP_JOURNAL_SCHEMA, SETTING, what="a sweep", anew="`fresh` helps")
-    journal.open(lambda line: rows.extend(journal_rows(sweep, line, len(rows))))
+    journal.open(partial(_take, sweep, rows))
     table = SweepTable(sweep, rows)
     repr(table)
     sweep_csv(table).encode()
