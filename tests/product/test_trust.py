@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import time
 import tracemalloc
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,8 @@ from perfsim.calibrate.traces import read_trace
 from perfsim.cli.main import code
 from perfsim.data.files import _MAX_BYTES, named_file, read_bytes, write_bytes
 from perfsim.data.toml import parse_toml
-from perfsim.errors import DataError, PerfsimError
+from perfsim.errors import DataError, PerfsimError, RequestError
+from perfsim.network.layout import parse_layout
 from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
 from support.paths import PACKAGE
 
@@ -353,3 +355,19 @@ def test_a_log_of_damaged_lines_is_not_skipped_line_by_line(
     path.write_bytes(seed.data + b"x\n" * 30)
     with pytest.raises(DataError, match="has more than 20 damaged lines"):
         read_log(path, skip_bad=True)
+
+
+def test_a_log_of_commas_is_refused_in_the_time_that_it_takes_to_read(tmp_path: Path) -> None:
+    """30 MB of commas took 77 s: each cell of such a line was looked at as the name of a column."""
+    path = tmp_path / "commas.log"
+    path.write_bytes(b"," * (4 << 20))
+    begun = time.process_time()
+    with pytest.raises(DataError, match="holds no measurements in a form that is known"):
+        read_log(path)
+    assert time.process_time() - begun < 1.0
+
+
+def test_a_wrong_word_of_a_layout_is_cut() -> None:
+    with pytest.raises(RequestError) as error:
+        parse_layout("dp<a>" * 3000)
+    assert len(str(error.value)) < 300
