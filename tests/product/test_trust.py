@@ -25,6 +25,7 @@ from perfsim.data.files import _MAX_BYTES, named_file, read_bytes, write_bytes
 from perfsim.data.toml import parse_toml
 from perfsim.errors import DataError, PerfsimError, RequestError
 from perfsim.network.layout import parse_layout
+from scripts.fuzz import campaign
 from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
 from support.paths import PACKAGE
 
@@ -371,3 +372,14 @@ def test_a_wrong_word_of_a_layout_is_cut() -> None:
     with pytest.raises(RequestError) as error:
         parse_layout("dp<a>" * 3000)
     assert len(str(error.value)) < 300
+
+
+def test_a_name_of_a_horovod_timeline_that_would_reach_a_terminal_is_cleaned(
+    tmp_path: Path,
+) -> None:
+    """Found by the fuzz: a process id may be a text, and was taken as a tensor's name."""
+    name, data = campaign.case("horovod", 24, 2134, seeds("horovod"))
+    assert b"u001b[2J" in data
+    path = tmp_path / name
+    path.write_bytes(data)
+    PARSERS["horovod"](path)
