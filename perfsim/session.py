@@ -413,6 +413,7 @@ class SessionWithNetworks(Session):
         """Look at the session as it is now, with no platform kept."""
         session = self._session
         self.given, self.folders = session.given, session.folders
+        self.record_folders = session.record_folders
         self.without, self.without_kernels = session.without, session.without_kernels
         self.jobs, self._files, self._stamps = session.jobs, session._files, session._stamps
         self._kept = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfsim.data.files import cell, write_text
+from perfsim.data.files import cell, target_of, write_text
 from perfsim.data.tables import as_numbers
 from perfsim.errors import RequestError
 from perfsim.planning.sweep import SweepTable
@@ -48,14 +48,14 @@ def _parquet(table: SweepTable, path: Path) -> None:
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=path.resolve().parent, prefix=f".{path.name}.", delete=False
+            dir=target_of(path).parent, prefix=f".{path.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
         parquet.write_table(arrow_table, temporary)
         mask = os.umask(0o077)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
-        temporary.replace(path.resolve())
+        temporary.replace(target_of(path))
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

@@ -240,7 +240,7 @@ def test_ctrl_c_is_one_word(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perfsim.cli.show.list_rows", pressed)
-    assert run("list models", capsys) == (1, "", "perfsim: stopped.\n")
+    assert run("list models", capsys) == (130, "", "perfsim: stopped.\n")
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
