@@ -41,7 +41,7 @@ TOO_OLD = "setuptools==68.2.2"
 MADE_BY_BUILD = {"PKG-INFO", "setup.cfg"}
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """A check failed; the message says how."""
 
 
@@ -58,7 +58,7 @@ def run(*words: object, folder: Path, fails: bool = False) -> str:
     )
     printed = f"{done.stdout}{done.stderr}"
     if (done.returncode != 0) != fails:
-        raise Failed(f"{words[0]}: exit {done.returncode}: {printed[-2000:]}")
+        raise FailedError(f"{words[0]}: exit {done.returncode}: {printed[-2000:]}")
     return printed if fails else done.stdout
 
 
@@ -89,7 +89,7 @@ def built(work: Path) -> tuple[Path, Path, str]:
         run(sys.executable, "-m", "build", *way, "--outdir", dist, source, folder=work)
         found.append({path.name: digest(path) for path in sorted(dist.iterdir())})
     if found[0] != found[1] or len(found[0]) != 2:
-        raise Failed(f"two builds differ: {found}")
+        raise FailedError(f"two builds differ: {found}")
     wheel, sources = sorted((work / "dist0").iterdir(), key=lambda path: path.suffix != ".whl")
     told = "; ".join(f"{name} {code[:12]}" for name, code in found[0].items())
     return wheel, sources, f"the same bytes, the wheel also from the sdist ({told})"
@@ -106,7 +106,7 @@ def complete(wheel: Path, sources: Path) -> str:
         names = {one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()}
     names = {name for name in names if not name.startswith("perfsim.egg-info/")} - MADE_BY_BUILD
     if names != (want := set(tracked())):
-        raise Failed(f"missing: {sorted(want - names)}; too many: {sorted(names - want)}")
+        raise FailedError(f"missing: {sorted(want - names)}; too many: {sorted(names - want)}")
     with zipfile.ZipFile(wheel) as archive:
         count = len(archive.namelist())
     sizes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in (wheel, sources)]
@@ -120,7 +120,7 @@ def refused_by_old(sources: Path, work: Path) -> str:
     told = run(*pip(python), "install", "--no-build-isolation", sources, folder=work, fails=True)
     lines = [line.strip() for line in told.splitlines() if "perfsim is built by" in line]
     if not lines or "Traceback" in told:
-        raise Failed(told[-2000:])
+        raise FailedError(told[-2000:])
     return lines[0]
 
 
@@ -157,7 +157,9 @@ def tried(python: str, wheel: Path, sources: Path, work: Path) -> str:
     install(other, f"perfsim[test] @ {sources.as_uri()}", folder=work)
     second = answer(other, empty)
     if first != second or list(empty.iterdir()):
-        raise Failed(f"the wheel says {first}, the sdist {second}; left: {list(empty.iterdir())}")
+        raise FailedError(
+            f"the wheel says {first}, the sdist {second}; left: {list(empty.iterdir())}"
+        )
     with tarfile.open(sources) as archive:
         archive.extractall(work, filter="data")
     (unpacked,) = work.glob("perfsim-*")
@@ -170,7 +172,7 @@ def line(name: str, check: Callable[[], str]) -> bool:
     """Print what a check says, and say whether it passed."""
     try:
         told, passed = check(), True
-    except Failed as error:
+    except FailedError as error:
         told, passed = str(error), False
     print(f"{name:14}{'ok' if passed else 'FAILED':8}{told}", flush=True)
     return passed
@@ -188,7 +190,7 @@ def main() -> None:
         work = Path(folder)
         try:
             wheel, sources, told = built(work)
-        except Failed as error:
+        except FailedError as error:
             sys.exit(f"build: {error}")
         good = [line("two builds", lambda: told)]
         good.append(line("complete", lambda: complete(wheel, sources)))

@@ -1,7 +1,7 @@
 """The bill of materials: what perfsim runs on and carries within it, with licences, as CycloneDX.
 
 ``python tests/scripts/release/bill.py PYTHON`` lists the packages of an environment that holds
-perfsim with the extras that ship (``pip install '.[calibrate,report,pandas,app,dask,parquet,png]'``;
+perfsim with the extras that ship (``.[calibrate,report,pandas,app,dask,parquet,png]``, with
 PyTorch's CPU build) and writes ``sbom.cdx.json`` beside it. It needs cyclonedx-bom (extra
 `release`). ``tests/product/test_release.py`` holds the file against pyproject.toml and what ships.
 """
@@ -27,10 +27,8 @@ NOT_OF_USE = ("test", "dev", "release")
 KEPT = ("type", "name", "version", "purl", "bom-ref", "licenses")
 """What is kept of a package; addresses of its makers and of registries are not."""
 
-LICENCES = {
-    # Its metadata names no licence; its source has that of Dask.
-    "partd": "BSD-3-Clause",
-}
+LICENCES = {"kaleido": "MIT", "logistro": "MIT", "partd": "BSD-3-Clause"}
+"""Licences of packages whose metadata names none: as their source states them."""
 
 VENDORED = {
     "perfsim/report/html/assets/plotly/plotly-basic.min.js": ("plotly.js-basic-dist-min", "MIT"),
@@ -147,5 +145,17 @@ def bill(python: str) -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    """Write the bill, once CycloneDX's schema allows it."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    text = json.dumps(bill(sys.argv[1]), indent=1, ensure_ascii=False) + "\n"
+    wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    if wrong is not None:
+        sys.exit(f"not CycloneDX: {wrong}")
+    BILL.write_text(text)
+
+
 if __name__ == "__main__":
-    BILL.write_text(json.dumps(bill(sys.argv[1]), indent=1, ensure_ascii=False) + "\n")
+    main()
