@@ -81,8 +81,9 @@ def copied(folder: Path, rights: int, date: int) -> Path:
 def built(work: Path) -> tuple[Path, Path, str]:
     """Build twice and return the wheel, the archive of sources and what is said of them."""
     found = []
-    for number, (rights, date) in enumerate(((0o644, 1_600_000_000), (0o600, 1_700_000_000))):
-        source = copied(work / f"checkout{number}", rights, date)
+    first = copied(work / "checkout0", 0o644, 1_600_000_000)
+    second = copied(work / "checkout1", 0o600, 1_700_000_000)
+    for number, source in enumerate((first, second)):
         dist = work / f"dist{number}"
         # By the archive of sources the first time, from the checkout itself the second.
         way = () if number == 0 else ("--sdist", "--wheel")
@@ -174,7 +175,7 @@ def line(name: str, check: Callable[[], str]) -> bool:
         told, passed = check(), True
     except FailedError as error:
         told, passed = str(error), False
-    print(f"{name:14}{'ok' if passed else 'FAILED':8}{told}", flush=True)
+    print(f"{name:16}{'ok' if passed else 'FAILED':8}{told}", flush=True)
     return passed
 
 
@@ -211,7 +212,7 @@ def main() -> None:
                 line(f"Python {version.strip()}", lambda: tried(python, wheel, sources, own))  # noqa: B023
             )
         for version in absent:
-            print(f"Python {version:7}absent  no python{version} on the PATH")
+            print(f"Python {version:9}absent  no python{version} on the PATH")
         if asked.keep and all(good):
             asked.keep.mkdir(parents=True, exist_ok=True)
             for path in (wheel, sources):
