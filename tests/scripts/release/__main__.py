@@ -114,6 +114,18 @@ def complete(wheel: Path, sources: Path) -> str:
     return f"wheel {count} files, {sizes[0]}; sdist {len(names)} files, {sizes[1]}"
 
 
+def schemas(work: Path) -> str:
+    """Check the citation and the workflows against their schemas."""
+    flows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    for schema, files in (
+        ("citation-file-format", [ROOT / "CITATION.cff"]),
+        ("github-workflows", flows),
+    ):
+        words = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}")
+        run(*words, *files, folder=work)
+    return f"CITATION.cff, {', '.join(path.name for path in flows)}"
+
+
 def refused_by_old(sources: Path, work: Path) -> str:
     """Check what is said where setuptools is too old to build."""
     python = environment(sys.executable, work / "old")
@@ -201,6 +213,7 @@ def main() -> None:
                 "metadata", lambda: f"twine check: {run(*check, folder=work).count('PASSED')} of 2"
             )
         )
+        good.append(line("schemas", lambda: schemas(work)))
         good.append(line("old setuptools", lambda: refused_by_old(sources, work)))
         for number, python in enumerate(pythons):
             version = run(
