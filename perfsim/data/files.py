@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import IO, BinaryIO, TypeVar
 
 from perfsim.errors import DataError, RequestError, nearest, shown
 
@@ -43,6 +43,7 @@ __all__ = [
     "too_large",
     "write_bytes",
     "write_text",
+    "writing",
 ]
 
 Stamp = tuple[int, int, int] | None
@@ -212,10 +213,18 @@ def write_text(path: Path, text: str, field: str = "out") -> None:
 
 
 def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
-    """Write ``data`` to ``path``: to a temporary file beside it first, then renamed.
+    """Write ``data`` to ``path`` as `writing` does."""
+    with writing(path, field) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing(path: Path, field: str = "out") -> Iterator[IO[bytes]]:
+    """Give a file to write: a temporary one beside ``path``, which takes its place at the end.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode. ``field`` is the one that named it.
+    existing file keeps its mode, and stays as it is if anything goes wrong meanwhile. ``field`` is
+    the one that named it.
 
     Raises
     ------
@@ -229,14 +238,15 @@ def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
     try:
         target = target_of(path)
         if target.exists() and not target.is_file():
-            target.write_bytes(data)
+            with target.open("wb") as file:
+                yield file
             return
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
         with tempfile.NamedTemporaryFile(
             "wb", dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # or a crash could leave the new name and nothing in it
         temporary.chmod(mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import nan
@@ -18,6 +18,7 @@ from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import DataError, PerfsimError, RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
+from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
     SWEEP_COLUMNS,
@@ -268,7 +269,7 @@ class SweepTable(Displayed):
     """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
 
     sweep: Sweep
-    rows: list[Any]
+    rows: Sequence[Any]
 
     def __repr__(self) -> str:
         """Return the question and, of tables that are read in a moment, the best row."""
@@ -487,7 +488,7 @@ def resumed(
     DataError
         If a line of it holds what is no row of this grid, or no prediction.
     """
-    rows: list[Any] = []
+    rows: Any = [] if sweep.objects else KeptRows()
     record = _record(out, sweep) if out is not None else None
     if record is not None:
         record.open(partial(_take, sweep, rows), fresh=fresh)
