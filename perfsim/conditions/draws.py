@@ -59,7 +59,8 @@ _SPREAD_VALUES = 2**12
 """Draws x ranks where a delay spreads: the mean is over all ranks, so that few draws do."""
 
 _VALUES_AT_ONCE = 2**21
-"""Factors that are drawn before those that matter are picked: 16 MiB."""
+"""Factors that are drawn before those that matter are picked: 16 MiB. Where one draw has more, they
+have seven digits."""
 
 
 def runs_on_gpu(task: Task, charge: TaskCost) -> bool:
@@ -313,6 +314,8 @@ def drawn_factors(
     import numpy as np
 
     slower = conditions.factors()
+    many = conditions.ranks * periods * len(repeats) > _VALUES_AT_ONCE
+    digits = np.float32 if many else np.float64
 
     def factors(count: int) -> Factors:
         """Draw how many times as long the mean of so many independent iterations takes."""
@@ -321,7 +324,7 @@ def drawn_factors(
             values = conditions.measured.draw(chance, shape, count)
             return slower * values.repeat(conditions.alike, axis=-1)
         each = (conditions.each,) if conditions.each > 1 else ()
-        values = chance.standard_normal((draws, conditions.ranks, *each))
+        values = chance.standard_normal((draws, conditions.ranks, *each), dtype=digits)
         if each:
             values = values.max(axis=-1)
         # It varies by the square root less.

@@ -201,14 +201,17 @@ def check_issue_order(rounds: Sequence[CostedGraph], method: Method) -> None:
         )
 
 
-_OF_DRAWS, _MIN_CHANGED = 8, 2
+_OF_DRAWS, _MIN_CHANGED = 8, 1
 """What-ifs take one of so many draws, and at least so many."""
 
-_MAX_VALUES = 2**21
-"""Tasks x lists of durations x draws x ranks that are run at once: some 50 MB."""
+_MAX_VALUES = 2**20
+"""Tasks x lists of durations x draws x ranks that are run at once: some 25 MB."""
 
 _SHOWN = 4
 """Draws whose time is divided among its causes; fewer of large graphs."""
+
+_SHOWN_PERIODS = 2
+"""Periods of each."""
 
 _SHOWN_TASKS = 1000
 """Tasks of a period in all of these."""
@@ -260,7 +263,7 @@ def drawn(
         # Periods after those that count only run to see the last tasks of these end.
         lambda period: [one[some] for one in chosen.periods[period % len(chosen.periods)]],
         warm_up=used.warm_up,
-        counted=used.counted,
+        counted=min(used.counted, _SHOWN_PERIODS),
         meetings=chosen.meetings,
     )
     return replace(whole, shown=tuple(shown.select(number) for number in range(len(some))))
