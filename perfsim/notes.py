@@ -152,7 +152,12 @@ def _network_notes(setup: Setup) -> list[str]:
     if intra:
         inside = setup.intra_network or setup.network
         in_use[inside.name] = inside
-    notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+    notes: list[str] = [
+        warning(f"{name}, when it was calibrated: {noticed.text}", f"{name}: {noticed.brief}")
+        for name, network in in_use.items()
+        for noticed in network.noticed
+    ]
+    notes += [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
     scenario = setup.scenario
     files = [name for name, network in in_use.items() if network.path]
     if files and cluster.library != cluster.fitted_on:

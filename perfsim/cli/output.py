@@ -108,13 +108,17 @@ def tell_written(*files: Path | None) -> None:
 
 
 def print_network(made: MadeNetwork, json: bool) -> None:
-    """Print a fitted network as JSON, or its report, its files and how to use it."""
+    """Print a fitted network as JSON, or its report, its files and how to use it.
+
+    What makes it doubtful goes to standard error too.
+    """
+    from perfsim.data.files import escaped
 
     def show() -> None:
-        from perfsim.data.files import escaped
-
         typer.echo(f"{made.report}\n")
         typer.echo(escaped(made.use))
 
+    for noticed in made.noticed:
+        typer.echo(escaped(f"perfsim: warning: {noticed.text}"), err=True)
     tell_written(made.network, made.curves)
     print_answer(made.to_dict(), None, json, show)

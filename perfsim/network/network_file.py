@@ -57,7 +57,15 @@ if TYPE_CHECKING:
     from perfsim.network.node_type import NodeType
     from perfsim.network.tuner_fit import TunedChoice
 
-__all__ = ["CUSTOM", "NETWORK_SCHEMA", "Network", "load_network", "read_network"]
+__all__ = [
+    "CUSTOM",
+    "NETWORK_SCHEMA",
+    "NOTICED",
+    "Network",
+    "Noticed",
+    "load_network",
+    "read_network",
+]
 
 NETWORK_SCHEMA = "perfsim/network/1"
 
@@ -297,6 +305,41 @@ def _check_links(values: object) -> dict[str, Link]:
     return links
 
 
+# [[noticed]]: what calibration noticed of the network while it measured it
+
+
+NOTICED = {
+    "change": "its times changed while it was measured",
+    "slow_host": "one host is slower than the others",
+    "unsteady": "repeats of one message differ widely",
+    "stalls": "calls stalled",
+    "poor_fit": "the fit misses what was measured",
+}
+"""What can be noticed, and what that is in a few words."""
+
+
+class Noticed(NamedTuple):
+    """Something that makes a calibrated network doubtful: a word of `NOTICED`, and a sentence."""
+
+    what: str
+    text: str
+
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        return NOTICED[self.what]
+
+
+_check_noticed_keys = table_check(
+    {"what": check_of(Annotated[Text, one_of(tuple(NOTICED))]), "text": check_of(Text)}
+)
+
+
+def _check_noticed(values: object) -> Noticed:
+    """Return one thing that calibration noticed."""
+    return Noticed(**_check_noticed_keys(values))
+
+
 # The whole file
 
 
@@ -311,13 +354,14 @@ _check_network = table_check(
         "node_type": check_of(Text),
         "library": check_of(Annotated[Text, one_of(CURVE_LIBRARIES)]),
         "notes": check_of(Texts),
+        "noticed": tables_check(_check_noticed, "noticed"),
         "link": _check_links,
         # Few files have the following tables: `fitted_curves` and `fabrics.tables` check them.
         **dict.fromkeys(("curve", "tuner", "fabric", "node"), lambda value: value),
     },
     optional=(
         *("gpus_per_node", "nics_per_node", "inside", "node_type", "library", "notes"),
-        *("curve", "tuner", "fabric", "node"),
+        *("noticed", "curve", "tuner", "fabric", "node"),
     ),
 )
 
@@ -342,6 +386,7 @@ class Network(NamedTuple):
     fabric, node : switches between the nodes; links inside one
     node_type : the data sheet of its nodes, where it was made of one
     stated_node : the name of the node type that its file says it has
+    noticed : what makes it doubtful, as calibration noticed it
     """
 
     name: str
@@ -359,6 +404,7 @@ class Network(NamedTuple):
     node: NodeFabric | None = None
     node_type: NodeType | None = None
     stated_node: str = ""
+    noticed: tuple[Noticed, ...] = ()
 
     def link(self, link_class: str, field: str) -> Link:
         """Return the link of a class, ``inter`` or ``intra``.
@@ -412,6 +458,7 @@ def read_network(path: Path) -> Network:
         fabric=fabric,
         node=node,
         stated_node=table.get("node_type", ""),
+        noticed=tuple(table.get("noticed", ())),
     )
 
 

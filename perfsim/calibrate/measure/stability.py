@@ -1,0 +1,281 @@
+"""Rules by which a sweep notices that its network was not one steady network.
+
+A message is compared with itself at another moment (`change_of`), the repeats of a message with
+each other (`unsteadiness`), hosts with hosts (`slow_hosts`), and a fit with what it was fitted to
+(`poor_fit`). Each rule knows numbers only; `network_sweep` and `host_pairs` measure them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+from typing import NamedTuple
+
+from perfsim.calibrate.measure.journals import NetworkPoint
+from perfsim.calibrate.measure.repeats import MIN_REPEATS
+from perfsim.network.network_file import Noticed
+from perfsim.units import format_bytes, format_seconds
+
+__all__ = [
+    "Change",
+    "allowed_factor",
+    "change_of",
+    "poor_fit",
+    "quartiles",
+    "slow_hosts",
+    "unsteadiness",
+]
+
+SMALLEST_CHANGE = 0.15
+"""A median that moves by less is no change, however alike the repeats are. No source: chosen; the
+medians of `calibration_faults.txt` without a fault moved by up to 9 %, beyond their quartiles."""
+SMALLEST_CHANGE_OF_FEW = 0.5
+"""The same where one side has too few repeats for quartiles (`MIN_REPEATS`). No source: chosen."""
+
+SLOW_HOST_FACTOR = 1.6
+"""A host, or a pair of hosts, is slow where its message takes so many times what is usual.
+No source: chosen; hosts of one kind on one switch differ by some percent in `calibration_faults`,
+and a host on a link of the next lower kind (10 for 25, 50 for 100 Gbit/s) by 2 and more."""
+
+STALL_S = 0.1
+"""A call that takes so much longer than the median of its point has stalled. TCP waits 200 ms and
+more for a lost segment (TCP_RTO_MIN of Linux's include/net/tcp.h); a scheduler's tick is 1 to
+10 ms."""
+STALLS_OF_MEDIAN = 0.5
+"""A stall is also this share of the median, where calls take long. No source: chosen."""
+FEWEST_STALLS = 3
+"""Stalls that are said; fewer may be the machine's own. No source: chosen."""
+
+UNSTEADY_FACTOR = 2.0
+"""Repeats of one message this far apart, from the 10 % to the 90 % point, are not of one network.
+No source: chosen."""
+UNSTEADY_MIN_S = 0.005
+"""Shorter messages are not looked at: a scheduler's ticks (1 to 10 ms) spread them anywhere."""
+FEWEST_UNSTEADY = 2
+"""Unsteady points that are said. No source: chosen."""
+
+POOR_RESIDUAL = 0.25
+"""A fit off by less is never refused. No source: chosen; 9 of 10 networks that ship, fitted to what
+others published, are below."""
+POOR_OVER_STATED = 3.0
+"""A residual is far above the stated error at so many times it. No source: chosen."""
+
+
+def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """Return the lower quartile, the median and the upper quartile of repeats [s].
+
+    Examples
+    --------
+    >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
+    (2.0, 3.0, 4.0)
+    """
+    if len(seconds) < 2:
+        return seconds[0], seconds[0], seconds[0]
+    low, middle, high = quantiles(seconds, n=4, method="inclusive")
+    return low, middle, high
+
+
+def allowed_factor(before: Sequence[float], now: Sequence[float]) -> float:
+    """Return by how much two medians of one message may differ, as a factor.
+
+    Each side may be off by half the distance of its quartiles, in log time, and both together by
+    `SMALLEST_CHANGE`. The quartiles' distance is taken whole, not over the root of the number of
+    repeats: those of a burst resemble each other more than those of another moment.
+
+    Examples
+    --------
+    >>> round(allowed_factor([1.0] * 9, [1.0] * 9), 2)
+    1.15
+    >>> round(allowed_factor([1.0, 1.0, 2.0, 4.0, 4.0], [1.0] * 9), 2)
+    2.3
+    """
+    few = min(len(before), len(now)) < MIN_REPEATS
+    factor = 1.0 + (SMALLEST_CHANGE_OF_FEW if few else SMALLEST_CHANGE)
+    for seconds in (before, now):
+        low, _, high = quartiles(seconds)
+        factor *= math.sqrt(high / low)
+    return factor
+
+
+class Change(NamedTuple):
+    """A message whose time is another one than before: medians [s] and what was allowed [s]."""
+
+    before_s: float
+    now_s: float
+    least_s: float
+    most_s: float
+
+    @property
+    def factor(self) -> float:
+        """How many times as long it takes, or took where that is more."""
+        return max(self.now_s / self.before_s, self.before_s / self.now_s)
+
+    @property
+    def allowed(self) -> str:
+        """The times that would have been no change, in words."""
+        return f"{format_seconds(self.least_s)} to {format_seconds(self.most_s)}"
+
+
+def change_of(before: Sequence[float], now: Sequence[float]) -> Change | None:
+    """Return how a message's time changed, None where its repeats explain it.
+
+    A change moves the median by more than `allowed_factor`, and the lower quartile the same way by
+    more than `SMALLEST_CHANGE`: what disturbs some calls leaves the quickest as they are, another
+    rate does not.
+
+    Parameters
+    ----------
+    before, now : repeats of one message at two moments [s]
+
+    Examples
+    --------
+    >>> change_of([1.0, 1.01, 1.02, 1.0, 1.0], [1.05, 1.04, 1.06, 1.05, 1.04]) is None
+    True
+    >>> round(change_of([1.0, 1.01, 1.02, 1.0, 1.0], [9.9, 10.0, 10.1, 10.0, 10.0]).factor, 2)
+    10.0
+    """
+    allowed = allowed_factor(before, now)
+    low, middle, _ = quartiles(before)
+    low_now, middle_now, _ = quartiles(now)
+    moved, quickest = math.log(middle_now / middle), math.log(low_now / low)
+    far = abs(moved) > math.log(allowed)
+    if not far or moved * quickest <= 0 or abs(quickest) <= math.log1p(SMALLEST_CHANGE):
+        return None
+    return Change(middle, middle_now, middle / allowed, middle * allowed)
+
+
+def unsteadiness(points: Sequence[NetworkPoint]) -> list[Noticed]:
+    """Return what the repeats of points say of the network: stalls, and times of two kinds.
+
+    Parameters
+    ----------
+    points : all that were measured, those that were replaced or only looked at included
+    """
+    return [*_stalls(points), *_two_kinds(points)]
+
+
+def _stalls(points: Sequence[NetworkPoint]) -> list[Noticed]:
+    calls = stalled = 0
+    longest, where = 0.0, ""
+    for point in points:
+        usual = point.median_s
+        limit = usual + max(STALL_S, STALLS_OF_MEDIAN * usual)
+        calls += len(point.seconds)
+        stalled += sum(one > limit for one in point.seconds)
+        if max(point.seconds) > limit and max(point.seconds) - usual > longest:
+            longest, where = max(point.seconds) - usual, point.name
+    if stalled < FEWEST_STALLS:
+        return []
+    return [
+        Noticed(
+            "stalls",
+            f"{stalled} of {calls:,} calls took over {format_seconds(STALL_S)} longer than their"
+            f" median, up to {format_seconds(longest)} ({where}); the network loses packets, a link"
+            " fails at times, or a host halts.",
+        )
+    ]
+
+
+def _two_kinds(points: Sequence[NetworkPoint]) -> list[Noticed]:
+    looked_at = unsteady = 0
+    worst, words = UNSTEADY_FACTOR, ""
+    for point in points:
+        if len(point.seconds) < MIN_REPEATS:
+            continue
+        tenths = quantiles(point.seconds, n=10, method="inclusive")
+        low, high = tenths[0], tenths[-1]
+        if low < UNSTEADY_MIN_S:
+            continue
+        looked_at += 1
+        if high <= UNSTEADY_FACTOR * low:
+            continue
+        unsteady += 1
+        if high / low > worst:
+            worst = high / low
+            words = f"{point.name}: {format_seconds(low)} to {format_seconds(high)}"
+    if unsteady < FEWEST_UNSTEADY:
+        return []
+    return [
+        Noticed(
+            "unsteady",
+            f"the repeats of {unsteady} of {looked_at} long messages differ by more than a factor"
+            f" {UNSTEADY_FACTOR:g} ({words}); a link flaps, or others use the network.",
+        )
+    ]
+
+
+def slow_hosts(
+    pair_s: Mapping[tuple[str, str], float], size_bytes: int, when: str
+) -> list[Noticed]:
+    """Return which hosts, or pairs of hosts, are slower than the others.
+
+    A host is slow where the best of its pairs is: its neighbours have another pair, which is not.
+    A pair is slow where both of its hosts do well in others. Two hosts tell nothing.
+
+    Parameters
+    ----------
+    pair_s : by the two hosts of a pair, the time of a message there and back [s]; the pairs form a
+        ring, or each host has some other ones
+    size_bytes : of the message
+    when : "at first" or "at last"
+
+    Examples
+    --------
+    >>> ring = {("a", "b"): 9.0, ("b", "c"): 9.1, ("c", "d"): 1.0, ("a", "d"): 1.0}
+    >>> slow_hosts(ring, 1024, "at first")[0].text
+    'b is slow: 1 KiB there and back take 9 s with each neighbour, 1 s among the others (at first).'
+    """
+    hosts = dict.fromkeys(host for pair in pair_s for host in pair)
+    if len(hosts) < 3:
+        return []
+    best = {host: min(time_s for pair, time_s in pair_s.items() if host in pair) for host in hosts}
+    usual = median(best.values())
+    message = format_bytes(size_bytes)
+    slow = [host for host in hosts if best[host] > SLOW_HOST_FACTOR * usual]
+    found = [
+        Noticed(
+            "slow_host",
+            f"{host} is slow: {message} there and back take {format_seconds(best[host])} with each"
+            f" neighbour, {format_seconds(usual)} among the others ({when}).",
+        )
+        for host in slow
+    ]
+    for (first, other), time_s in pair_s.items():
+        if time_s > SLOW_HOST_FACTOR * usual and first not in slow and other not in slow:
+            text = (
+                f"between {first} and {other} {message} there and back take"
+                f" {format_seconds(time_s)}, {format_seconds(usual)} between others ({when})."
+            )
+            found.append(Noticed("slow_host", text))
+    return found
+
+
+def poor_fit(
+    residual: float, stated: float, sizes: Sequence[float], residuals: Sequence[float]
+) -> str:
+    """Return in words how a fit misses what it was fitted to, "" where it does not.
+
+    A fit is poor where its residual is above `POOR_RESIDUAL` and `POOR_OVER_STATED` times the
+    stated error.
+
+    Parameters
+    ----------
+    residual : relative, 90 % of the points are nearer
+    stated : relative error that the file states
+    sizes, residuals : of each point [B], and how far off it is, relative
+
+    Examples
+    --------
+    >>> poor_fit(0.1, 0.01, [1.0], [0.1])
+    ''
+    >>> poor_fit(0.9, 0.01, [1024.0, 2048.0], [0.1, -0.9])
+    'residual 90%, stated error 1.0%, worst at 2 KiB (-90%)'
+    """
+    if residual <= max(POOR_RESIDUAL, POOR_OVER_STATED * stated):
+        return ""
+    worst = max(range(len(sizes)), key=lambda index: abs(residuals[index]))
+    return (
+        f"residual {residual:.0%}, stated error {stated:.1%}, worst at"
+        f" {format_bytes(sizes[worst])} ({residuals[worst]:+.0%})"
+    )
