@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +64,7 @@ __all__ = [
     "Network",
     "Noticed",
     "load_network",
+    "noticed_by_kind",
     "read_network",
 ]
 
@@ -328,6 +329,26 @@ class Noticed(NamedTuple):
     def brief(self) -> str:
         """The same in a few words."""
         return NOTICED[self.what]
+
+
+def noticed_by_kind(noticed: Iterable[Noticed]) -> list[Noticed]:
+    """Return one of each kind: the first, with how many more like it there are.
+
+    Examples
+    --------
+    >>> twice = [Noticed("stalls", "2 calls stalled."), Noticed("stalls", "3 calls stalled.")]
+    >>> [one.text for one in noticed_by_kind(twice)]
+    ['2 calls stalled (and 1 more like this).']
+    """
+    kinds: dict[str, list[str]] = {}
+    for one in noticed:
+        kinds.setdefault(one.what, []).append(one.text)
+    return [
+        Noticed(what, f"{texts[0].rstrip('.')} (and {len(texts) - 1} more like this).")
+        if len(texts) > 1
+        else Noticed(what, texts[0])
+        for what, texts in kinds.items()
+    ]
 
 
 _check_noticed_keys = table_check(

@@ -345,10 +345,15 @@ def _changed_since(journal: NetworkJournal, point: SweepPoint, now: Sequence[flo
 
 @dataclass
 class _Reference:
-    """The message of a curve that is measured again and again, with its first repeats."""
+    """The message of a curve that is measured again and again.
+
+    ``seconds`` are its repeats at first, or those since which it takes another time, and ``since``
+    says when they were.
+    """
 
     point: SweepPoint
     seconds: Sequence[float]
+    since: str = "at first"
     looked: float = field(default_factory=time.perf_counter)
 
 
@@ -484,19 +489,19 @@ def _look_again(
         return
     now = _look(wire, reference.point, rule, budget_s)
     reference.looked = time.perf_counter()
-    if journal is None:
-        return
-    look = _network_point(reference.point, now)
-    journal.add_look(look)
     change = change_of(reference.seconds, now)
+    look = _network_point(reference.point, now)
+    if journal is not None:
+        journal.add_look(look)
     if change is not None:
         longer = "as long" if change.now_s > change.before_s else "as fast"
         text = (
-            f"{look.name} took {format_seconds(change.before_s)} at first and"
+            f"{look.name} took {format_seconds(change.before_s)} {reference.since} and"
             f" {format_seconds(change.now_s)} {when}: {change.factor:.1f} times {longer} (allowed"
             f" by the repeats: {change.allowed})."
         )
         _note_all(journal, [Noticed("change", text)])
+        reference.seconds, reference.since = now, when
 
 
 def _note_all(journal: NetworkJournal | None, noticed: Sequence[Noticed]) -> None:
@@ -681,7 +686,11 @@ def _fit_and_write(
             profiles=profiles,
         )
     except DataError as error:
-        raise DataError(f"{error}; what was measured is kept in {journal.path}") from None
+        said = [
+            one.text.rstrip(".") for one in journal.noticed[:1] if one.text[:-1] not in str(error)
+        ]
+        why = "; ".join([str(error).rstrip("."), *said])
+        raise DataError(f"{why}; what was measured is kept in {journal.path}") from None
 
 
 def _note(wire: Backend, hosts: Sequence[str], rule: SweepRule, journal: NetworkJournal) -> str:

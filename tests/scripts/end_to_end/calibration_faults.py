@@ -97,7 +97,7 @@ class Bench:
     def end(self, job: Job) -> None:
         """Wait for a sweep and note what it said, and what predict says of its file."""
         codes = job.wait(PATIENCE_S)
-        warned = re.findall(r"^perfsim: (.*)", job.text(), re.MULTILINE)
+        warned = said_by(job)
         written = (self.folder / "ours.toml").exists()
         self.said.append(f"ends with {codes}; {'file written' if written else 'no file'}")
         self.said += [f"says: {line}" for line in warned]
@@ -121,6 +121,12 @@ class Bench:
         notes = json.loads(done.stdout)["notes"]
         found = [note for note in notes if "when it was calibrated:" in note]
         self.said += [f"predict warns: {note}" for note in found] or ["predict warns of nothing"]
+
+
+def said_by(job: Job, rank: int = 0) -> list[str]:
+    """Return what perfsim said on a rank, without its lines of progress."""
+    lines = re.findall(r"^perfsim: (.*)", job.text(rank), re.MULTILINE)
+    return [line for line in lines if not re.match(r"\d+ of \d+: ", line)]
 
 
 def steady(bench: Bench, rate: str = FAST, **options: Any) -> None:
@@ -232,8 +238,8 @@ def lost_rank(bench: Bench, how: signal.Signals) -> None:
             except subprocess.TimeoutExpired:
                 bench.said.append(f"rank {rank} still runs after 30 s")
             ended_s = time.monotonic() - begun
-            lines = re.findall(r"^perfsim: (.*)", job.text(rank), re.MULTILINE)
-            bench.said.append(f"rank {rank} ends after {ended_s:.1f} s: {' | '.join(lines)}")
+            lines = " | ".join(said_by(job, rank))
+            bench.said.append(f"rank {rank} ends after {ended_s:.1f} s: {lines}")
         job.kill()
         job.wait(5)
 
@@ -249,10 +255,7 @@ def mixed(bench: Bench, **versions: str) -> None:
     with Hosts(2, FAST, bench.folder) as hosts:
         job = bench.start(hosts, per_rank={1: versions})
         bench.end(job)
-        bench.said += [
-            f"rank 1 says: {line}"
-            for line in re.findall(r"^perfsim: (.*)", job.text(1), re.MULTILINE)
-        ]
+        bench.said += [f"rank 1 says: {line}" for line in said_by(job, 1)]
 
 
 CASES: dict[str, Callable[[Bench], None]] = {

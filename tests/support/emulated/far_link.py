@@ -4,9 +4,10 @@
 
 runs where both TAP devices are (root) until it gets SIGTERM; then it prints what it did as JSON.
 Rate and delay are as perfsim writes them ("50Mbit/s", "20ms"); LOSS is the share of frames lost
-either way, each by itself. A direction is a line of frames: each begins when the one before it has
-left, takes its bytes at the rate, and arrives the delay later. The share REORDER of the frames
-arrives `LATE_FRAMES` frames later than it should. Lines never overflow: losses are those asked for. A frame's bytes count as tc counts them, Ethernet's header but no preamble.
+either way, each by itself, REORDER that of frames which `LATE_FRAMES` others overtake. A direction
+is a line of frames: each begins when the one before it has left, takes its bytes at the rate, and
+arrives the delay later. Lines never overflow: losses are those asked for. A frame's bytes count as
+tc counts them, Ethernet's header but no preamble.
 """
 
 from __future__ import annotations
