@@ -376,6 +376,21 @@ def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
     assert sorted(point.median_s for point in again.points) == [1.0, 2.0, 4.0]
 
 
+def test_calls_that_wait_now_and_then_are_put_together_and_not_chosen_from(tmp_path: Path) -> None:
+    # Half of the calls at 2048 B wait: each batch has both kinds, none is a disturbance.
+    (alone,) = wires(1)
+    group = RankGroup((0,), 1, 1)
+    alone.run = lambda c, g, s, n: [  # type: ignore[method-assign]
+        2.0 if s == 2048 and call % 2 else s / 2**20 for call in range(n)
+    ]
+    journal = NetworkJournal(tmp_path / "net.part", {"library": "x"})
+    points = [SweepPoint("all_reduce", group, size) for size in (1024, 2048, 4096)]
+    run_sweep(alone, points, SweepRule(budget_s=100.0, most=20), journal, quiet)
+    (waits,) = (one for one in journal.points if one.size_bytes == 2048)
+    assert len(waits.seconds) > 20 and set(waits.seconds) == {2.0, 2048 / 2**20}
+    assert 0.7 < waits.mean_s < 1.1
+
+
 def test_time_that_early_points_leave_goes_to_later_ones() -> None:
     rule = SweepRule(budget_s=2.0, whole_s=20.0)
     assert rule.share(4.0, 2).budget_s == 8.0

@@ -188,16 +188,24 @@ def far(bench: Bench, **fault: str) -> None:
         bench.end(bench.start(hosts))
 
 
-def again_and_again(job: Job, *acts: tuple[float, Callable[[], None]]) -> None:
-    """Do things in turn, each followed by its pause [s], until rank 0 has ended."""
+@contextmanager
+def again_and_again(*acts: tuple[float, Callable[[], None]]) -> Iterator[None]:
+    """Do things in turn beside what else is done, each followed by its pause [s]."""
+    over = threading.Event()
 
     def run() -> None:
-        while job.processes[0].poll() is None:
+        while not over.is_set():
             for pause_s, act in acts:
                 act()
-                time.sleep(pause_s)
+                over.wait(pause_s)
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def flapping_rate(bench: Bench) -> None:
@@ -205,10 +213,9 @@ def flapping_rate(bench: Bench) -> None:
     with Hosts(2, FAST, bench.folder) as hosts:
         job = bench.start(hosts)
         bench.wait_for_points(job, 1)
-        again_and_again(
-            job, (0.25, lambda: hosts.reshape(SLOW)), (0.25, lambda: hosts.reshape(FAST))
-        )
-        bench.end(job)
+        acts = (0.25, lambda: hosts.reshape(SLOW)), (0.25, lambda: hosts.reshape(FAST))
+        with again_and_again(*acts):
+            bench.end(job)
 
 
 def flapping_link(bench: Bench) -> None:
@@ -221,8 +228,8 @@ def flapping_link(bench: Bench) -> None:
 
         job = bench.start(hosts)
         bench.wait_for_points(job, 1)
-        again_and_again(job, (0.1, lambda: put("down")), (1.4, lambda: put("up")))
-        bench.end(job)
+        with again_and_again((0.1, lambda: put("down")), (1.4, lambda: put("up"))):
+            bench.end(job)
 
 
 def lost_rank(bench: Bench, how: signal.Signals) -> None:
