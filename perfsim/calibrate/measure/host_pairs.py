@@ -7,19 +7,19 @@ ring, and every neighbouring pair exchanges two messages there and back, which o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from perfsim.calibrate.measure.job import Backend
-from perfsim.calibrate.measure.stability import quartiles, slow_hosts
+from perfsim.calibrate.measure.stability import quartiles, slow_hosts, smallest_difference_s
 from perfsim.network.network_file import Noticed
 
 __all__ = ["host_ring", "measure_pairs"]
 
 SMALL_PAIR_BYTES, LARGE_PAIR_BYTES = 1024, 256 * 2**10
-"""A message whose latency shows, and one whose rate does on links of up to some 10 Gbit/s.
-No source: chosen."""
-MIN_SMALL_DIFFERENCE_S = 20e-6
-"""Small messages that differ by less than this say nothing of a host: switches of a data centre
-differ by some microseconds. No source: chosen."""
+"""A message whose latency shows, and one whose rate does on slow links. No source: chosen."""
+LARGER, SHORT_S = 16, 0.005
+"""Where the large message takes less than `SHORT_S` there and back, one `LARGER` times as large is
+tried too: on fast links the rate shows there. No source: chosen."""
 
 _Pair = tuple[int, int]
 
@@ -78,33 +78,41 @@ def measure_pairs(
     moments = host_ring(hosts)
     if not moments:
         return []
-    for size in (min(LARGE_PAIR_BYTES, largest_bytes), SMALL_PAIR_BYTES):
-        own: dict[_Pair, float] = {}
-        for pairs in moments:
-            wire.wait_for_all()
-            for pair in pairs:
-                if wire.rank in pair:
-                    trips = wire.round_trips(sum(pair) - wire.rank, size, budget_s)
-                    if trips:
-                        # The lower quartile: what disturbs a message only makes it longer.
-                        own[pair] = quartiles(trips)[0]
-        times = {pair: time_s for word in wire.gather(own) for pair, time_s in word.items()}
-        noticed = _slow(times, hosts, size, when)
-        if noticed:
-            return noticed  # a host that is slow with one message need not be named twice
-    return []
+    least_s = smallest_difference_s(wire.device)
+
+    def slow(size: int) -> tuple[list[Noticed], float]:
+        times = _pair_times(wire, hosts, moments, size, budget_s)
+        return slow_hosts(times, size, when, least_s), median(times.values())
+
+    size = min(LARGE_PAIR_BYTES, largest_bytes)
+    noticed, usual_s = slow(size)
+    while not noticed and usual_s < SHORT_S and size * LARGER <= largest_bytes:
+        size *= LARGER
+        noticed, usual_s = slow(size)
+    # A host that is slow with large messages need not be named twice.
+    return noticed or slow(SMALL_PAIR_BYTES)[0]
 
 
-def _slow(
-    times: dict[_Pair, float], hosts: Sequence[str], size_bytes: int, when: str
-) -> list[Noticed]:
-    """Return the slow hosts by times of ranks; two hosts are as slow as their slowest two ranks."""
-    by_hosts: dict[tuple[str, str], float] = {}
-    for (first, other), time_s in times.items():
-        pair = hosts[first], hosts[other]
-        by_hosts[pair] = max(by_hosts.get(pair, 0.0), time_s)
-    if size_bytes <= SMALL_PAIR_BYTES:
-        spread = max(by_hosts.values()) - min(by_hosts.values())
-        if spread < MIN_SMALL_DIFFERENCE_S:
-            return []
-    return slow_hosts(by_hosts, size_bytes, when)
+def _pair_times(
+    wire: Backend,
+    hosts: Sequence[str],
+    moments: Sequence[Sequence[_Pair]],
+    size_bytes: int,
+    budget_s: float,
+) -> dict[tuple[str, str], float]:
+    """Return the time of a message there and back by the two hosts, of their slowest ranks [s]."""
+    own: dict[_Pair, float] = {}
+    for pairs in moments:
+        wire.wait_for_all()
+        for pair in pairs:
+            if wire.rank in pair:
+                trips = wire.round_trips(sum(pair) - wire.rank, size_bytes, budget_s)
+                if trips:
+                    # The lower quartile: what disturbs a message only makes it longer.
+                    own[pair] = quartiles(trips)[0]
+    times: dict[tuple[str, str], float] = {}
+    for word in wire.gather(own):
+        for (first, other), time_s in word.items():
+            between = hosts[first], hosts[other]
+            times[between] = max(times.get(between, 0.0), time_s)
+    return times

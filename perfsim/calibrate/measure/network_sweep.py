@@ -23,7 +23,12 @@ from perfsim.calibrate.measure.journals import NetworkJournal, NetworkPoint
 from perfsim.calibrate.measure.launch import Launch, find_launch
 from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
 from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, half_width, settled
-from perfsim.calibrate.measure.stability import change_of, quartiles, unsteadiness
+from perfsim.calibrate.measure.stability import (
+    change_of,
+    quartiles,
+    smallest_difference_s,
+    unsteadiness,
+)
 from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
@@ -310,7 +315,7 @@ def check_kept_points(
     RequestError
         On all ranks if a time is not the one that was kept.
     """
-    curves = list(_by_curve(kept))
+    curves, least_s = list(_by_curve(kept)), smallest_difference_s(wire.device)
     changed = ""
     for group in groups:
         again = [curve for curve in curves if curve[0].group == group]
@@ -324,16 +329,18 @@ def check_kept_points(
             for index in sorted({0, len(curve) // 2, len(curve) - 1}):
                 now = _look(wire, curve[index], rule, rule.budget_s / 2)
                 if journal is not None and not changed:
-                    changed = _changed_since(journal, curve[index], now)
+                    changed = _changed_since(journal, curve[index], now, least_s)
     changed = wire.gather(changed)[0]
     if changed:
         raise RequestError("out", changed)
 
 
-def _changed_since(journal: NetworkJournal, point: SweepPoint, now: Sequence[float]) -> str:
+def _changed_since(
+    journal: NetworkJournal, point: SweepPoint, now: Sequence[float], least_s: float
+) -> str:
     """Return in words how a point differs from the one that a journal keeps, "" if it does not."""
     kept = next(one for one in journal.points if one.key == point.key)
-    change = change_of(kept.seconds, now)
+    change = change_of(kept.seconds, now, least_s)
     if change is None:
         return ""
     return (
@@ -489,7 +496,7 @@ def _look_again(
         return
     now = _look(wire, reference.point, rule, budget_s)
     reference.looked = time.perf_counter()
-    change = change_of(reference.seconds, now)
+    change = change_of(reference.seconds, now, smallest_difference_s(wire.device))
     look = _network_point(reference.point, now)
     if journal is not None:
         journal.add_look(look)

@@ -134,6 +134,11 @@ def ring(collective: str, size_bytes: int) -> float:
     return steps * (50e-6 + share * size_bytes / 1e9)
 
 
+def slower_ring(collective: str, size_bytes: int) -> float:
+    """As `ring` over 50 MB/s."""
+    return ring(collective, 20 * size_bytes)
+
+
 def measured(
     monkeypatch: pytest.MonkeyPatch,
     wanted: NetworkRequest,
@@ -194,7 +199,12 @@ def test_an_interrupted_sweep_measures_only_the_rest(
     assert "; begun " in note and "; gone on " in note
 
 
-def begun(out: Path, sizes: Sequence[int], factor: float = 1.0) -> None:
+def begun(
+    out: Path,
+    sizes: Sequence[int],
+    factor: float = 1.0,
+    law: Callable[[str, int], float] = ring,
+) -> None:
     """Leave what an interrupted sweep of the same job leaves, ``factor`` times as slow."""
     alone = wires(2)[0]
     alone.gather = lambda told: [told]  # type: ignore[method-assign]
@@ -202,7 +212,7 @@ def begun(out: Path, sizes: Sequence[int], factor: float = 1.0) -> None:
     assert journal is not None
     journal.add_run("begun yesterday")
     for size in sizes:
-        journal.add_point(point(size, *[factor * ring("all_reduce", size)] * 5))
+        journal.add_point(point(size, *[factor * law("all_reduce", size)] * 5))
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.8, 1.25, 10.0])
@@ -210,14 +220,14 @@ def test_a_sweep_does_not_go_on_where_kept_points_no_longer_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
     wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**24)
-    begun(wanted.out, message_sizes(1024, 2**20), factor)
-    both, _ = measured(monkeypatch, wanted)
+    begun(wanted.out, message_sizes(1024, 2**20), factor, slower_ring)
+    both, _ = measured(monkeypatch, wanted, law=slower_ring)
     for error in both:
         assert isinstance(error, RequestError)
-        assert "all_reduce on 2 ranks (2 x 1) at 1.024 kB took" in str(error)
+        assert "all_reduce on 2 ranks (2 x 1) at " in str(error)
         assert str(error).endswith("so the network is another one; fresh begins anew.")
     assert not wanted.out.exists()
-    (made, _), _ = measured(monkeypatch, replace(wanted, fresh=True))
+    (made, _), _ = measured(monkeypatch, replace(wanted, fresh=True), law=slower_ring)
     assert made.network == wanted.out and made.noticed == ()
 
 
@@ -232,7 +242,7 @@ def changes(
         calls = seen.setdefault(size, [0])
         calls[0] += 1
         done = sum(count[0] > 2 for count in seen.values())
-        return ring(collective, int(size * (factor if done > after else 1.0)))
+        return slower_ring(collective, int(size * (factor if done > after else 1.0)))
 
     return measured(monkeypatch, wanted, law=law)[0]
 

@@ -15,6 +15,7 @@ from perfsim.calibrate.measure.stability import (
     change_of,
     poor_fit,
     slow_hosts,
+    smallest_difference_s,
     unsteadiness,
 )
 from support.sweep_points import point
@@ -57,6 +58,12 @@ def test_disturbed_calls_are_no_other_rate() -> None:
     # Six of ten calls wait a tick of the scheduler: the median moves, the quickest do not.
     calm, disturbed = [2e-4] * 10, [2e-4] * 4 + [4e-3] * 6
     assert change_of(calm, disturbed) is None
+
+
+def test_differences_of_less_than_a_wait_for_a_core_tell_nothing() -> None:
+    assert change_of([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("cpu")) is None
+    assert change_of([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("NVIDIA H200")) is not None
+    assert slow_hosts(ring({"h1": 1.3e-3}, 4), 1024, "at first", 5e-4) == []
 
 
 def test_a_single_call_tells_only_a_large_change() -> None:
