@@ -27,7 +27,7 @@ from perfsim.calibrate.network_report import network_report, network_toml
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.measured import CollectiveCurve, write_curves
-from perfsim.network.network_file import _BARE_NUMBER, _CURVES_SUFFIX, Noticed, read_network
+from perfsim.network.network_file import _BARE_NUMBER, CURVES_SUFFIX, Noticed, read_network
 from perfsim.network.node_type import load_node_type
 
 __all__ = ["MadeNetwork", "check_name", "make_network", "poor_fits"]
@@ -294,7 +294,7 @@ def _write_both(
         If what would be written could not be read.
     """
     name = about["network"]
-    paths = folder / f"{name}.toml", folder / f"{name}{_CURVES_SUFFIX}"
+    paths = folder / f"{name}.toml", folder / f"{name}{CURVES_SUFFIX}"
     for path in paths:
         if path.exists() and not path.is_file():
             raise RequestError("out", f"{str(path)!r} is there and is no file.", value=path)

@@ -58,8 +58,10 @@ if TYPE_CHECKING:
     from perfsim.network.tuner_fit import TunedChoice
 
 __all__ = [
+    "CURVES_SUFFIX",
     "CUSTOM",
     "NETWORK_SCHEMA",
+    "NETWORK_SUFFIX",
     "NOTICED",
     "Network",
     "Noticed",
@@ -70,8 +72,8 @@ __all__ = [
 
 NETWORK_SCHEMA = "perfsim/network/1"
 
-_SUFFIX = ".toml"
-_CURVES_SUFFIX = ".curves.csv"
+NETWORK_SUFFIX = ".toml"
+CURVES_SUFFIX = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
 
 _LINK_CLASSES = ("inter", "intra")
@@ -485,7 +487,7 @@ def read_network(path: Path) -> Network:
 
 def _measured(table: Mapping[str, Any], path: Path, text: str) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
-    beside = path.with_name(f"{table['name']}{_CURVES_SUFFIX}")
+    beside = path.with_name(f"{table['name']}{CURVES_SUFFIX}")
     curves: list[CollectiveCurve] = []
     choice: TunedChoice | None = None
     if "curve" in table or "tuner" in table:
@@ -524,9 +526,9 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     >>> load_network("10Gbit/s,50us", Catalog(), "net").transport
     'custom'
     """
-    if text.endswith(_SUFFIX):
+    if text.endswith(NETWORK_SUFFIX):
         if not is_there(text):
-            near = near_file(Path(text), (_SUFFIX,))
+            near = near_file(Path(text), (NETWORK_SUFFIX,))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
             raise RequestError(field, why, value=text)
         return read_network(Path(text))

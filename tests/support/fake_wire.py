@@ -106,6 +106,10 @@ class Wire:
         """Return what the clock of the test says."""
         return self._shared["clock"](self.calls)
 
+    def waited_s(self, group: RankGroup) -> float:
+        """Return what the test says."""
+        return float(self._shared["waited_s"])
+
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Note the call and return what the law says."""
         assert self.rank in group.ranks and group.ranks in self.joined
@@ -134,7 +138,13 @@ def spent(calls: Sequence[tuple[str, tuple[int, ...], int, int]]) -> float:
 
 
 def wires(ranks: int, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
-    shared = {"ranks": ranks, "words": {}, "barrier": Barrier(ranks), "clock": spent}
+    shared = {
+        "ranks": ranks,
+        "words": {},
+        "barrier": Barrier(ranks),
+        "clock": spent,
+        "waited_s": 0.0,
+    }
     shared["pair_law"] = lambda first, other, size: 1e-3
     return [Wire(rank, law, shared) for rank in range(ranks)]
 

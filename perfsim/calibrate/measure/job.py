@@ -137,6 +137,13 @@ class Backend(Protocol):
         """Return the greatest of the group's values, so that all ranks decide alike."""
         ...
 
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long a process has been ready without a core since the last call [s].
+
+        It is that of the group's rank that waited most; all ranks of the group call it.
+        """
+        ...
+
     def store(self) -> Any:
         """Return a separate connection to the job's key-value store, None without a store."""
         ...

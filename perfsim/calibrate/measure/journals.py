@@ -103,7 +103,11 @@ class KernelJournal(Journal):
 
 @dataclass(frozen=True, slots=True)
 class NetworkPoint(Repeats):
-    """One collective, group and size [B], with the slowest rank's seconds of each repeat."""
+    """One collective, group and size [B], with the slowest rank's seconds of each repeat.
+
+    ``waited_s`` is how long a rank's process was ready to run meanwhile and had no core, of the
+    rank that waited most.
+    """
 
     collective: str
     ranks: int
@@ -111,6 +115,7 @@ class NetworkPoint(Repeats):
     gpus_per_node: int
     size_bytes: int
     seconds: tuple[float, ...]
+    waited_s: float = 0.0
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -209,4 +214,7 @@ def _point_of(line: Mapping[str, Any]) -> NetworkPoint:
     seconds = tuple(map(float, line["seconds"]))
     if not seconds or not all(0.0 < one < math.inf for one in seconds):
         raise ValueError("no times")
-    return NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds)
+    waited_s = float(line["waited_s"])
+    if not 0.0 <= waited_s < math.inf:
+        raise ValueError("no time of waiting")
+    return NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds, waited_s)

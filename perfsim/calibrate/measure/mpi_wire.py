@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.measure.device import process_waited_s
 from perfsim.calibrate.measure.job import RankGroup
 from perfsim.calibrate.measure.rendezvous import check_same_software, identity
 from perfsim.calibrate.measure.torch_wire import FIRST_PAUSE_S, LONGEST_PAUSE_S, goes_on
@@ -60,6 +61,7 @@ class MpiWire:
         self.software = f"mpi4py {mpi4py.__version__}"
         self.forced_algorithm = FORCED_ALGORITHMS.get(os.environ.get(ALGORITHM_VARIABLE, "0"), "")
         self._groups: dict[tuple[int, ...], Any] = {}
+        self._waited_s = process_waited_s()
         self.ranks = self.gather(identity(self, os.environ.get(INTERFACE_VARIABLE, ""), local_rank))
         check_same_software(self.ranks)
 
@@ -88,6 +90,11 @@ class MpiWire:
     def greatest(self, group: RankGroup, seconds: float) -> float:
         """Return the greatest of the group's values."""
         return float(self._groups[group.ranks].allreduce(seconds, op=self._mpi.MAX))
+
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long the rank that waited most has had no core since the last call [s]."""
+        before, self._waited_s = self._waited_s, process_waited_s()
+        return self.greatest(group, max(0.0, self._waited_s - before))
 
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Return the slowest rank's seconds of each repeat."""

@@ -329,18 +329,16 @@ def check_kept_points(
             for index in sorted({0, len(curve) // 2, len(curve) - 1}):
                 now = _look(wire, curve[index], rule, rule.budget_s / 2)
                 if journal is not None and not changed:
-                    changed = _changed_since(journal, curve[index], now, least_s)
+                    changed = _changed_since(journal, now, least_s)
     changed = wire.gather(changed)[0]
     if changed:
         raise RequestError("out", changed)
 
 
-def _changed_since(
-    journal: NetworkJournal, point: SweepPoint, now: Sequence[float], least_s: float
-) -> str:
+def _changed_since(journal: NetworkJournal, now: NetworkPoint, least_s: float) -> str:
     """Return in words how a point differs from the one that a journal keeps, "" if it does not."""
-    kept = next(one for one in journal.points if one.key == point.key)
-    change = change_of(kept.seconds, now, least_s)
+    kept = next(one for one in journal.points if one.key == now.key)
+    change = change_of(kept, now, least_s)
     if change is None:
         return ""
     return (
@@ -354,12 +352,12 @@ def _changed_since(
 class _Reference:
     """The message of a curve that is measured again and again.
 
-    ``seconds`` are its repeats at first, or those since which it takes another time, and ``since``
-    says when they were.
+    ``measured`` are its repeats at first, or those since which it takes another time, and
+    ``since`` says when they were.
     """
 
     point: SweepPoint
-    seconds: Sequence[float]
+    measured: NetworkPoint
     since: str = "at first"
     looked: float = field(default_factory=time.perf_counter)
 
@@ -402,25 +400,26 @@ def run_sweep(
         first = _reference_index(wire, curve, rule)
         order = [first, *(index for index in _out_of_order(len(curve)) if index != first)]
         looks = {-(-len(curve) * look // LOOKS_PER_CURVE) for look in range(1, LOOKS_PER_CURVE + 1)}
-        seconds: list[list[float]] = [[] for _ in curve]
+        measured: dict[int, NetworkPoint] = {}
         for count, index in enumerate(order, 1):
             point = curve[index]
             done = len(points) - left
             if journal is not None:
                 report_progress(done, len(points), _words(point))
             spent_s = wire.greatest(group, time.perf_counter() - begun)
-            seconds[index] = _measure(wire, point, rule.share(spent_s, left))
+            measured[index] = _measure(wire, point, rule.share(spent_s, left))
             left -= 1
             if journal is not None:
-                measured = _record(journal, point, seconds[index])
-                words = f"{_words(point)}: {format_seconds(measured.median_s)}"
+                journal.add_point(measured[index])
+                words = f"{_words(point)}: {format_seconds(measured[index].median_s)}"
                 report_progress(done + 1, len(points), words)
             if count == 1:
-                references.append(_Reference(point, seconds[index]))
+                references.append(_Reference(point, measured[index]))
             elif count in looks:
                 when = f"after {count} of {len(curve)} sizes"
                 _look_again(wire, references[-1], rule, when, journal, last=count == len(curve))
-        _measure_doubtful_again(wire, curve, seconds, rule, journal)
+        in_order = [measured[index] for index in range(len(curve))]
+        _measure_doubtful_again(wire, curve, in_order, rule, journal)
     for reference in references[:-1]:
         _look_again(wire, reference, rule, "at the end of the sweep", journal, last=True)
     wire.wait_for_all()
@@ -459,14 +458,15 @@ def _reference_index(wire: Backend, curve: Sequence[SweepPoint], rule: SweepRule
     return chosen
 
 
-def _look(wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float) -> list[float]:
+def _look(wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float) -> NetworkPoint:
     """Repeat a point only to compare: a few times, after a call that does not count."""
     what = point.collective, point.group, point.size_bytes
-    (first_s,) = wire.run(*what, 1)
-    if first_s > rule.budget_s:
-        return [first_s]
-    most = int(budget_s / max(first_s, 1e-9))
-    return wire.run(*what, max(MIN_REPEATS, min(MOST_LOOK_REPEATS, most)))
+    wire.waited_s(point.group)
+    seconds = wire.run(*what, 1)
+    if seconds[0] <= rule.budget_s:
+        most = int(budget_s / max(seconds[0], 1e-9))
+        seconds = wire.run(*what, max(MIN_REPEATS, min(MOST_LOOK_REPEATS, most)))
+    return _network_point(point, seconds, wire.waited_s(point.group))
 
 
 def _look_again(
@@ -492,23 +492,22 @@ def _look_again(
         return
     spent_s = wire.greatest(group, time.perf_counter() - reference.looked)
     budget_s = LOOK_SHARE * spent_s
-    if not last and (MIN_REPEATS + 1) * median(reference.seconds) > 2 * budget_s:
+    if not last and (MIN_REPEATS + 1) * reference.measured.median_s > 2 * budget_s:
         return
     now = _look(wire, reference.point, rule, budget_s)
     reference.looked = time.perf_counter()
-    change = change_of(reference.seconds, now, smallest_difference_s(wire.device))
-    look = _network_point(reference.point, now)
+    change = change_of(reference.measured, now, smallest_difference_s(wire.device))
     if journal is not None:
-        journal.add_look(look)
+        journal.add_look(now)
     if change is not None:
         longer = "as long" if change.now_s > change.before_s else "as fast"
         text = (
-            f"{look.name} took {format_seconds(change.before_s)} {reference.since} and"
+            f"{now.name} took {format_seconds(change.before_s)} {reference.since} and"
             f" {format_seconds(change.now_s)} {when}: {change.factor:.1f} times {longer} (allowed"
             f" by the repeats: {change.allowed})."
         )
         _note_all(journal, [Noticed("change", text)])
-        reference.seconds, reference.since = now, when
+        reference.measured, reference.since = now, when
 
 
 def _note_all(journal: NetworkJournal | None, noticed: Sequence[Noticed]) -> None:
@@ -536,10 +535,11 @@ def _words(point: SweepPoint) -> str:
     return f"{point.collective}, {point.group.name}, {format_bytes(point.size_bytes)}"
 
 
-def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
+def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> NetworkPoint:
     """Repeat one point in growing batches; all ranks see the same times and decide alike."""
     what = point.collective, point.group, point.size_bytes
     begun = time.perf_counter()
+    wire.waited_s(point.group)
     warm_up = wire.run(*what, 1)
     # A call longer than the whole budget is its own sample: it needs no warm-up.
     seconds = warm_up if warm_up[0] > rule.budget_s else wire.run(*what, 1)
@@ -548,28 +548,21 @@ def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
         spent_s = wire.greatest(point.group, time.perf_counter() - begun)
         enough = len(seconds) >= rule.most
         if settled(seconds, rule.tolerance) or spent_s >= rule.budget_s or enough:
-            return seconds
+            return _network_point(point, seconds, wire.waited_s(point.group))
         seconds = seconds + wire.run(*what, min(batch, rule.most - len(seconds)))
 
 
-def _record(journal: NetworkJournal, point: SweepPoint, seconds: Sequence[float]) -> NetworkPoint:
-    """Append a point to the journal and return it."""
-    measured = _network_point(point, seconds)
-    journal.add_point(measured)
-    return measured
-
-
-def _network_point(point: SweepPoint, seconds: Sequence[float]) -> NetworkPoint:
+def _network_point(point: SweepPoint, seconds: Sequence[float], waited_s: float) -> NetworkPoint:
     """Return a point as the journal holds it."""
     group = point.group
     shape = (len(group.ranks), group.nodes, group.gpus_per_node)
-    return NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds))
+    return NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds), waited_s)
 
 
 def _measure_doubtful_again(
     wire: Backend,
     curve: Sequence[SweepPoint],
-    seconds: list[list[float]],
+    measured: list[NetworkPoint],
     rule: SweepRule,
     journal: NetworkJournal | None,
 ) -> None:
@@ -581,22 +574,27 @@ def _measure_doubtful_again(
     sizes = [point.size_bytes for point in curve]
     for _ in range(MAX_SECOND_ROUNDS):
         mended = False
-        for index in doubtful_indices(sizes, seconds):
+        for index in doubtful_indices(sizes, [point.seconds for point in measured]):
             again = _measure(wire, curve[index], rule)
-            before = seconds[index]
+            before = measured[index]
+            quick, usual = quartiles(again.seconds), quartiles(before.seconds)
             # What disturbs a message only ever makes it longer.
             if all(
                 now * BUMP_RATIO < then
-                for now, then in zip(quartiles(again), quartiles(before), strict=True)
+                for now, then in zip(
+                    quartiles(again.seconds), quartiles(before.seconds), strict=True
+                )
             ):
                 mended = True
-                seconds[index] = again
-            elif quartiles(again)[0] <= quartiles(before)[0] * BUMP_RATIO:
-                seconds[index] = [*before, *again]
+                measured[index] = again
+            elif quick[0] <= usual[0] * BUMP_RATIO:
+                both = (*before.seconds, *again.seconds)
+                waited_s = before.waited_s + again.waited_s
+                measured[index] = replace(before, seconds=both, waited_s=waited_s)
             else:
                 continue
             if journal is not None:
-                _record(journal, curve[index], seconds[index])
+                journal.add_point(measured[index])
         if not mended:
             return
 

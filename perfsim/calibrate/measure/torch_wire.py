@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.measure.device import process_waited_s
 from perfsim.calibrate.measure.job import FEWEST_ROUND_TRIPS, MOST_ROUND_TRIPS, RankGroup
 from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.rendezvous import (
@@ -115,7 +116,7 @@ class TorchWire:
         self._connect(interface)
         self._groups: dict[tuple[int, ...], Any] = {}
         self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
-        self._meetings = 0
+        self._meetings, self._waited_s = 0, process_waited_s()
 
     def _take_gpu(self) -> None:
         """Take this rank's GPU of its node."""
@@ -186,6 +187,11 @@ class TorchWire:
     def greatest(self, group: RankGroup, seconds: float) -> float:
         """Return the greatest of the group's values."""
         return self._slowest(group, [seconds])[0]
+
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long the rank that waited most has had no core since the last call [s]."""
+        before, self._waited_s = self._waited_s, process_waited_s()
+        return self.greatest(group, max(0.0, self._waited_s - before))
 
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Return the slowest rank's seconds of each repeat."""

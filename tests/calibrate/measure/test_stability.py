@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from perfsim.calibrate.measure.stability import (
     FEWEST_STALLS,
     SMALLEST_CHANGE,
+    Change,
     allowed_factor,
     change_of,
     poor_fit,
@@ -28,47 +30,56 @@ def noisy(middle_s: float, seed: int, count: int = 20, share: float = 0.03) -> l
     return [middle_s * (1 + draw.uniform(-share, share)) for _ in range(count)]
 
 
-@pytest.mark.parametrize("factor", [1.3, 2.0, 10.0])
+def change_between(
+    before: list[float], now: list[float], least_s: float = 0.0, waited_s: float = 0.0
+) -> Change | None:
+    later = replace(point(2**20, *now), waited_s=waited_s)
+    return change_of(point(2**20, *before), later, least_s)
+
+
+@pytest.mark.parametrize("factor", [1.4, 2.0, 10.0])
 def test_a_changed_rate_is_noticed_up_and_down(factor: float) -> None:
     before, now = noisy(1e-2, 1), noisy(1e-2 * factor, 2)
     for first, second in ((before, now), (now, before)):
-        change = change_of(first, second)
+        change = change_between(first, second)
         assert change is not None and change.factor == pytest.approx(factor, rel=0.05)
         assert change.least_s < change.before_s < change.most_s
 
 
 @given(st.integers(0, 10_000))
 def test_repeats_of_one_network_are_no_change(seed: int) -> None:
-    assert change_of(noisy(1e-2, seed), noisy(1e-2, seed + 1)) is None
+    assert change_between(noisy(1e-2, seed), noisy(1e-2, seed + 1)) is None
 
 
 @given(TIMES)
 def test_nothing_changes_against_itself(seconds: list[float]) -> None:
-    assert change_of(seconds, seconds) is None
+    assert change_between(seconds, seconds) is None
     assert allowed_factor(seconds, seconds) >= 1 + SMALLEST_CHANGE
 
 
 @given(TIMES, TIMES)
 def test_a_change_is_one_in_both_directions(before: list[float], now: list[float]) -> None:
-    there, back = change_of(before, now), change_of(now, before)
+    there, back = change_between(before, now), change_between(now, before)
     assert (there is None) == (back is None)
 
 
 def test_disturbed_calls_are_no_other_rate() -> None:
     # Six of ten calls wait a tick of the scheduler: the median moves, the quickest do not.
     calm, disturbed = [2e-4] * 10, [2e-4] * 4 + [4e-3] * 6
-    assert change_of(calm, disturbed) is None
+    assert change_between(calm, disturbed) is None
 
 
 def test_differences_of_less_than_a_wait_for_a_core_tell_nothing() -> None:
-    assert change_of([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("cpu")) is None
-    assert change_of([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("NVIDIA H200")) is not None
+    assert change_between([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("cpu")) is None
+    assert (
+        change_between([1.2e-4] * 9, [3.2e-4] * 9, smallest_difference_s("NVIDIA H200")) is not None
+    )
     assert slow_hosts(ring({"h1": 1.3e-3}, 4), 1024, "at first", 5e-4) == []
 
 
 def test_a_single_call_tells_only_a_large_change() -> None:
-    assert change_of([1.0], [1.4]) is None
-    assert change_of([1.0], [1.6]) is not None
+    assert change_between([1.0], [1.4]) is None
+    assert change_between([1.0], [1.6]) is not None
 
 
 def test_stalls_are_counted_and_the_longest_named() -> None:
@@ -83,6 +94,18 @@ def test_stalls_are_counted_and_the_longest_named() -> None:
     )
     few = point(2**20, *[1e-2] * 18, *[0.21] * (FEWEST_STALLS - 1))
     assert unsteadiness([*fine, few]) == []
+
+
+def test_a_busy_host_is_no_fault_of_the_network() -> None:
+    before, now = [1e-2] * 10, [2e-2] * 10
+    assert change_between(before, now, waited_s=0.09) is None
+    assert change_between(before, now, waited_s=0.01) is not None
+    stalled = point(2**20, *[1e-2] * 17, *[0.21] * 3)
+    assert unsteadiness([replace(stalled, waited_s=0.4)]) == []
+    assert len(unsteadiness([replace(stalled, waited_s=0.1)])) == 1
+    two = [point(2**size, *[1e-2] * 6, *[5e-2] * 6) for size in (20, 21)]
+    assert len(unsteadiness(two)) == 1
+    assert unsteadiness([replace(one, waited_s=0.2) for one in two]) == []
 
 
 def test_long_calls_stall_only_by_half_their_time() -> None:
