@@ -29,6 +29,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from perfsim.network.measured import read_curves
+from perfsim.units import format_bytes, format_seconds
 from support.emulated.hosts import Hosts, Job, why_not
 
 FAST, SLOW = "200mbit", "20mbit"
@@ -99,10 +101,19 @@ class Bench:
         codes = job.wait(PATIENCE_S)
         warned = said_by(job)
         written = (self.folder / "ours.toml").exists()
-        self.said.append(f"ends with {codes}; {'file written' if written else 'no file'}")
+        ends = f"file written, {self.largest()}" if written else "no file"
+        self.said.append(f"ends with {codes}; {ends}")
         self.said += [f"says: {line}" for line in warned]
         if written:
             self.predict(len(job.processes))
+
+    def largest(self) -> str:
+        """Return the time of the largest message in the file that was written, in words."""
+        last = max(
+            read_curves(self.folder / "ours.curves.csv"),
+            key=lambda curve: curve.ranks,
+        )
+        return f"{format_bytes(last.size_bytes[-1])} in {format_seconds(last.seconds[-1])}"
 
     def predict(self, gpus: int) -> None:
         """Note the warnings of a prediction on the network that was written."""
