@@ -587,6 +587,8 @@ def _measure_doubtful_again(
             ):
                 mended = True
                 measured[index] = again
+            elif again.spread <= WIDE_INTERVAL < before.spread:
+                measured[index] = again  # it can be measured steadily: the first was disturbed
             elif quick[0] <= usual[0] * BUMP_RATIO:
                 both = (*before.seconds, *again.seconds)
                 waited_s = before.waited_s + again.waited_s

@@ -24,7 +24,7 @@ ReportProgress = Callable[[int, int, str], None]
 CONFIDENCE = 0.90
 """Probability with which the interval of a median holds it: DESIGN.md section 6."""
 LONGEST_SHARE = 0.1
-"""Share of the longest repeats that count in a mean as long as the shortest of them: one stall
+"""Share of the longest repeats that count in a mean as long as the longest of the others: one stall
 among few repeats would else outweigh all others. No source: chosen; a winsorized mean."""
 MIN_REPEATS = 5
 """The extremes of 5 samples enclose the median with 1 - 2 / 2^5 = 94 %, those of 4 with 88 %."""
@@ -54,18 +54,18 @@ class Repeats:
 
 
 def mean_of(samples: Sequence[float]) -> float:
-    """Return the mean of repeats, in which the longest tenth is as long as its shortest.
+    """Return the mean of repeats, in which the longest tenth is as long as the next one.
 
     A sequence of messages takes the sum of their times, which the median does not tell where some
     calls wait for a core or a segment and others do not.
 
     Examples
     --------
-    >>> mean_of([1.0] * 6 + [3.0] * 3 + [200.0])
-    1.8
+    >>> mean_of([1.0] * 7 + [3.0] * 2 + [200.0])
+    1.6
     """
     ordered = sorted(samples)
-    kept = max(1, len(ordered) - int(LONGEST_SHARE * len(ordered)))
+    kept = max(1, len(ordered) - math.ceil(LONGEST_SHARE * len(ordered)))
     return (sum(ordered[:kept]) + (len(ordered) - kept) * ordered[kept - 1]) / len(ordered)
 
 
