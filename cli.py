@@ -1,4 +1,4 @@
-from perfsim.cli.main import run
+from perfsim.__main__ import run
 
 if __name__ == "__main__":
     run()

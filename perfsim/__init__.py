@@ -30,7 +30,7 @@ __all__ = [
     "tune",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 HOME = {
     "DataError": "perfsim.errors",

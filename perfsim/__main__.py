@@ -1,8 +1,24 @@
-"""``python -m perfsim`` is the command ``perfsim``."""
+"""``python -m perfsim`` is the command ``perfsim``, which begins here."""
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from perfsim.cli.main import run
+import sys
 
+__all__ = ["run"]
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ends: 128 and the signal's number."""
+
+
+def run() -> None:
+    """Run the command line; Ctrl-C while it is still being imported is one line too."""
+    try:
+        from perfsim.cli.main import run as run_line
+    except KeyboardInterrupt:
+        sys.stderr.write("perfsim: stopped.\n")
+        sys.exit(INTERRUPTED)
+    run_line()
+
+
+if __name__ == "__main__":
     run()

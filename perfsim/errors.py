@@ -18,6 +18,7 @@ __all__ = [
     "DataError",
     "PerfsimError",
     "RequestError",
+    "StoppedError",
     "nearest",
     "newer",
     "rule",
@@ -58,6 +59,12 @@ class PerfsimError(Exception):
     """An error that perfsim raises on purpose; ``exit_code`` is what the command line returns."""
 
     exit_code = 1
+
+
+class StoppedError(PerfsimError):
+    """The user stopped a run; the sentence says what is kept of it."""
+
+    exit_code = 130
 
 
 class RequestError(PerfsimError):

@@ -18,7 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from perfsim.compute.profile import PROFILE_SCHEMA, own_profile
-from perfsim.data.files import check_writable, is_there, missing_file, write_bytes
+from perfsim.data.files import (
+    check_writable,
+    is_there,
+    missing_file,
+    read_bytes,
+    reading,
+    write_bytes,
+)
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.machine import Found, gpu_named
 from perfsim.methods import AUTO_METHOD
@@ -69,13 +76,13 @@ def file_kind(path: Path) -> str:
 
     if path.is_dir() and (path / "config.json").is_file():
         return "config"
-    if not path.is_file():
-        if path.is_dir():
-            raise _none_of(path)
+    if path.is_dir():
+        raise _none_of(path)
+    if not path.exists():
         raise missing_file(path, (path.suffix or ".log",))
     if is_trace(path):
         return "trace"
-    with path.open("rb") as file:
+    with reading(path) as file:
         head = file.read(_MAX_BYTES)
     text = head.decode("utf-8-sig", errors="replace").lstrip()
     schema = _schema(text)
@@ -446,7 +453,7 @@ def write_draft(draft: Draft, force: bool = False) -> Written:
         for name, found in draft.fields.items()
     }
     text = scenario_text(draft.out, fields, setup)
-    contents = {folder / name: path.read_bytes() for name, path in draft.files.items()}
+    contents = {folder / name: read_bytes(path) for name, path in draft.files.items()}
     for path, data in (contents | {draft.out: text.encode()}).items():
         write_bytes(path, data)
     command = _command("predict", draft.out)

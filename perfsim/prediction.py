@@ -54,6 +54,7 @@ __all__ = [
     "PREDICTION_SCHEMA",
     "PredictedIteration",
     "Prediction",
+    "baseline_s_of",
     "communication_of",
     "memory_of",
     "predict",
@@ -229,9 +230,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     cause, worth = bottleneck(ran.pinned, ran.pinned_s)
     iteration = _iteration(ran, worth)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
-    baseline_s = (
-        ran.iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, ran.cache))
-    )
+    baseline_s = baseline_s_of(setup, ran.iteration_s, catalog)
     gathered, terms = gathered_bytes(setup, rounds), terms_of(rounds)
     memory = memory_use(setup, gathered)
     unfit = memory_note(setup, memory, gathered, catalog)
@@ -255,6 +254,35 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         outer_state=outer_state(setup),
         memory_usable_bytes=memory.usable if math.isfinite(memory.usable) else None,
     )
+
+
+_METHOD_FIELDS = (
+    "method",
+    "options",
+    "fusion",
+    "fusion_options",
+    "bucket",
+    "overlap",
+    "single_gpu_kernels",
+)
+"""Fields of a scenario on which its S-SGD baseline does not depend."""
+
+_BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
+
+
+def baseline_s_of(setup: Setup, iteration_s: float, catalog: Catalog) -> float:
+    """Return the S-SGD baseline's iteration [s], simulated once for all methods.
+
+    Parameters
+    ----------
+    iteration_s : of the setup itself [s], which may be the baseline
+    """
+    if is_baseline(setup):
+        return iteration_s
+    key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
+    # A single-GPU time of the user's own makes a profile that is seldom asked for again.
+    cache = None if setup.scenario.single_gpu else job_cache(catalog)
+    return catalog.once(key, lambda: steady_s(baseline_rounds(setup, cache)))
 
 
 def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | None:

@@ -41,6 +41,7 @@ from perfsim.compute.transfer import (
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
 from perfsim.errors import DataError, RequestError, shown, unknown, unknown_option
+from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.methods.base import Method
 from perfsim.models import (
@@ -1292,11 +1293,18 @@ def _own_notes(
         (name, catalog.once(("shadowed", kind, name), partial(catalog.shadowed, kind, name)))
         for kind, name in used.items()
     )
-    return [
+    notes: list[str] = [
         warning(f"{name} is read from {own}, in place of the shipped one.")
         for name, own in owned
         if own is not None
     ]
+    record = catalog.once(
+        ("own record", UNCERTAINTY_FILE),
+        partial(catalog.own_record, "measurements", UNCERTAINTY_FILE),
+    )
+    if record is not None:
+        notes.append(warning(f"The interval is made of {record}, in place of the shipped record."))
+    return notes
 
 
 def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:

@@ -413,13 +413,17 @@ class SessionWithNetworks(Session):
         """Look at the session as it is now, with no platform kept."""
         session = self._session
         self.given, self.folders = session.given, session.folders
+        self.record_folders = session.record_folders
         self.without, self.without_kernels = session.without, session.without_kernels
         self.jobs, self._files, self._stamps = session.jobs, session._files, session._stamps
         self._kept = {}
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return a network that is given, a platform of the view's own, or what the session has."""
-        if key[0] == "platform":
+        """Return a network that is given, what the view has of its own, or what the session has.
+
+        Its own are platforms, and baselines on them.
+        """
+        if key[0] in ("platform", "baseline"):
             return super().once(key, make)
         if key[0] == "network":
             _, field, name = key

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import fsum, hypot, log, log2, sqrt
 
 from perfsim.compute.kernel import Kernel
+from perfsim.conditions.ranks import drawn_means
 from perfsim.quantity import Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
-from perfsim.schedule.run import mean_s, run
+from perfsim.schedule.run import mean_s, run, varies
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [
     "BOTTLENECKS",
     "bottleneck",
     "changed_durations",
+    "changed_s",
     "era_move",
     "faster",
     "halved",
@@ -52,6 +55,52 @@ def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) ->
     return mean_s(rounds, timelines)
 
 
+def changed_s(
+    rounds: Sequence[CostedGraph], iteration_s: float, changes: Sequence[CostChange]
+) -> list[float]:
+    """Return the mean iteration of all rounds with each of several changes [s].
+
+    Where ranks vary by chance, all changes meet the same few draws, and each is scaled by what
+    these give without a change.
+
+    Parameters
+    ----------
+    iteration_s : the mean iteration without a change [s]
+    """
+    return _each_s(rounds, iteration_s, [partial(_changed_to, change=change) for change in changes])
+
+
+def _each_s(
+    rounds: Sequence[CostedGraph],
+    iteration_s: float,
+    changes: Sequence[Callable[[CostedGraph], tuple[CostedGraph, list[float]]]],
+) -> list[float]:
+    """Return the mean iteration with each change: what to run of a round, and its durations [s]."""
+    if not changes:
+        return []
+    if any(varies(costed) for costed in rounds):
+        return _drawn_each_s(rounds, iteration_s, changes)
+    found = []
+    for change in changes:
+        timelines = [run(*change(costed), brief=True) for costed in rounds]
+        found.append(mean_s(rounds, timelines))
+    return found
+
+
+def _drawn_each_s(
+    rounds: Sequence[CostedGraph],
+    iteration_s: float,
+    changes: Sequence[Callable[[CostedGraph], tuple[CostedGraph, list[float]]]],
+) -> list[float]:
+    total_s = [0.0] * (1 + len(changes))
+    for costed in rounds:
+        unchanged = [float(task.duration_s) for task in costed.graph.tasks]
+        lists = [unchanged, *(change(costed)[1] for change in changes)]
+        for number, mean in enumerate(drawn_means(costed, lists)):
+            total_s[number] += costed.count * mean
+    return [iteration_s * changed / total_s[0] for changed in total_s[1:]]
+
+
 def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
     """Return the durations of a round's tasks, each as ``change`` makes it [s]."""
     return [
@@ -61,6 +110,11 @@ def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
 
 
 def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
+    return run(*_changed_to(costed, change), brief=True)
+
+
+def _changed_to(costed: CostedGraph, change: CostChange) -> tuple[CostedGraph, list[float]]:
+    """Return a round to run with changed durations [s], and these."""
     if costed.mixed is not None:
         costed = replace(costed, mixed=costed.mixed.changed(change))
     if costed.graph.contended:
@@ -70,7 +124,7 @@ def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
             for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
         ]
         costed = replace(costed, graph=replace(costed.graph, tasks=tasks))
-    return run(costed, changed_durations(costed, change), brief=True)
+    return costed, changed_durations(costed, change)
 
 
 def halved(cause: str) -> CostChange:
@@ -107,12 +161,11 @@ def bottleneck(rounds: Sequence[CostedGraph], iteration_s: float) -> tuple[str, 
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
-    worth = {
-        cause: 1.0 - steady_s(rounds, halved(cause)) / iteration_s
-        if _charged(rounds, cause)
-        else 0.0
-        for cause in BOTTLENECKS
-    }
+    charged = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
+    halved_s = changed_s(rounds, iteration_s, [halved(cause) for cause in charged])
+    worth = dict.fromkeys(BOTTLENECKS, 0.0)
+    for cause, seconds in zip(charged, halved_s, strict=True):
+        worth[cause] = 1.0 - seconds / iteration_s
     return max(worth, key=lambda cause: worth[cause]), worth
 
 
@@ -138,14 +191,18 @@ def spread_interval(
     together. The deviations add in quadrature, each side by itself.
     """
     below = above = 0.0
-    for cause in ("compute", "network", "compression", "second_order"):
-        if not any(
+    causes = [
+        cause
+        for cause in _PART_OF_CAUSE
+        if any(
             charge.cause == cause and _spread(charge, compute_spread)
             for costed in rounds
             for charge in costed.charges
-        ):
-            continue
-        ends = [steady_s(rounds, _moved(cause, sign, compute_spread)) for sign in (-1.0, 1.0)]
+        )
+    ]
+    moved = [_moved(cause, sign, compute_spread) for cause in causes for sign in (-1.0, 1.0)]
+    ends_s = changed_s(rounds, iteration_s, moved)
+    for ends in zip(ends_s[::2], ends_s[1::2], strict=True):
         below = hypot(below, max(0.0, iteration_s - min(ends)))
         above = hypot(above, max(0.0, max(ends) - iteration_s))
     return max(0.0, iteration_s - below), iteration_s + above
@@ -167,16 +224,22 @@ def moves(
     worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
     compute : the grade of evidence for computation
     """
+    by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
+    causes = [cause for cause, parts in by_cause.items() if sum(parts.values())]
+    host = _charged(rounds, "host")
+    asked = [(cause, 2.0) for cause in causes]
+    asked += [
+        (cause, 0.5) for cause in causes if cause not in worth or (cause == "compute" and host)
+    ]
+    stretched_s = changed_s(rounds, iteration_s, [_stretched(*one) for one in asked])
+    changed = dict(zip(asked, stretched_s, strict=True))
     found: dict[str, tuple[float, float]] = {}
-    for cause, name in _PART_OF_CAUSE.items():
-        parts = seconds_by_grade(rounds, cause, compute)
+    for cause in causes:
+        name, parts = _PART_OF_CAUSE[cause], by_cause[cause]
         total_s = sum(parts.values())
-        if not total_s:
-            continue
-        saved = worth.get(cause)
-        if saved is None or (cause == "compute" and _charged(rounds, "host")):
-            saved = 1.0 - steady_s(rounds, _stretched(cause, 0.5)) / iteration_s
-        longer = steady_s(rounds, _stretched(cause, 2.0)) / iteration_s
+        half_s = changed.get((cause, 0.5))
+        saved = worth[cause] if half_s is None else 1.0 - half_s / iteration_s
+        longer = changed[cause, 2.0] / iteration_s
         for grade, part_s in parts.items():
             share = sqrt(part_s / total_s)
             faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
@@ -203,15 +266,17 @@ def era_move(
     eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
         slowest
     """
-    faster_s = slower_s = iteration_s
-    for longer_s in eras:
-        timelines = [
-            run(_with_other_types(costed, longer_s), _era_s(costed, longer_s), brief=True)
-            for costed in rounds
-        ]
-        era_s = mean_s(rounds, timelines)
-        faster_s, slower_s = min(faster_s, era_s), max(slower_s, era_s)
+    in_era = [partial(_in_era, longer_s=longer_s) for longer_s in eras]
+    times_s = [iteration_s, *_each_s(rounds, iteration_s, in_era)]
+    faster_s, slower_s = min(times_s), max(times_s)
     return log(iteration_s / faster_s), log(slower_s / iteration_s)
+
+
+def _in_era(
+    costed: CostedGraph, longer_s: Mapping[Kernel, float]
+) -> tuple[CostedGraph, list[float]]:
+    """Return a round to run with another era's kernels, and its durations [s]."""
+    return _with_other_types(costed, longer_s), _era_s(costed, longer_s)
 
 
 def _with_other_types(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> CostedGraph:

@@ -167,7 +167,9 @@ def fields_of(texts: Texts) -> dict[str, Any]:
             continue
         group, dot, option = key.partition(".")
         if dot and group in OPTION_GROUPS:
-            fields.setdefault(group, {})[option] = value
+            options = fields.setdefault(group, {})
+            if isinstance(options, dict):  # no text of its own, which a scenario refuses
+                options[option] = value
         elif key in SCENARIO_FIELDS and SCENARIO_FIELDS[key].repeated:
             fields[key] = [part for one in value.split(";") if (part := one.strip())]
         else:

@@ -93,7 +93,10 @@ def _ask(flask: Flask, where: str, answer: Callable[[dict[str, Any]], Any]) -> N
     from flask import request
 
     def asked() -> Any:
-        given = request.get_json(silent=True) if request.is_json else None
+        try:
+            given = request.get_json(silent=True) if request.is_json else None
+        except RecursionError:  # tables in tables in tables
+            given = None
         if not isinstance(given, dict):
             return {"field": "", "sentence": "The page sent no JSON."}, 400
         try:

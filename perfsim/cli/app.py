@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfsim.cli.flags import ProfilesFlag
+from perfsim.cli.output import tell_own_files
 
 __all__ = ["app_command"]
 
@@ -47,7 +48,7 @@ def app_command(
     from perfsim.app.controls import texts_of
     from perfsim.app.security import is_loopback
     from perfsim.cli.scenario_flags import naming, scenario_fields
-    from perfsim.data.catalog import Catalog
+    from perfsim.data.catalog import Catalog, read_elsewhere
     from perfsim.scenario import make_scenario
 
     fields, _ = scenario_fields(Catalog(profiles), scenario, {}, [])
@@ -60,5 +61,8 @@ def app_command(
         if not is_loopback(host):
             typer.echo(f"perfsim: {_NOT_ALONE}", err=True)
 
+    own = read_elsewhere()  # each answer reads them in a thread of its own
+    if own is not None:
+        tell_own_files(own)
     serve(texts_of(fields), host=host, port=port, browser=browser, tell=tell, profiles=profiles)
     typer.echo("", err=True)

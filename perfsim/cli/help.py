@@ -214,7 +214,8 @@ Files and environment:
                   those that ship
   PERFSIM_PATH    more such folders, separated by colons; searched before
                   ./profiles
-  --profiles DIR  one such folder, searched first
+  --profiles DIR  one such folder, searched first; the only one whose records
+                  (measurements/, learning/, methods/) count
   PERFSIM_DEBUG   when set, an internal error shows where it happened
 
 \b
@@ -225,10 +226,11 @@ Units (a bare number is refused where one is needed):
 \b
 Exit codes:
   0  done
-  1  anything else: stopped, output cannot be written, internal error
+  1  anything else: output cannot be written, internal error
   2  the request is wrong; one sentence says what is allowed
   3  a file is missing or damaged
   4  `validate` found a group of errors outside its limit
+  130  stopped by Ctrl-C
 
 Results go to standard output, progress and warnings to standard error. Every command takes
 --json, and --plain (or PERFSIM_PLAIN=1) for screen readers and logs: a line a fact, no bars,

@@ -16,6 +16,7 @@ import typer
 
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
+from perfsim.data.catalog import own_files_noted
 from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 from perfsim.report.plain import plain_output
 
@@ -44,8 +45,11 @@ _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PLAIN = "--plain"
 """What every command takes, wherever it stands: it is about the printing, not the answer."""
 
+_WORSE = 4
+"""What `validate` leaves with where predictions are worse than stored: there is an answer too."""
+
 _INTERRUPTED = 130
-"""What Typer makes of Ctrl-C."""
+"""What Typer makes of Ctrl-C, and what perfsim leaves with."""
 
 
 def application(only: str = "", overview: bool = False) -> typer.Typer:
@@ -103,7 +107,8 @@ def __getattr__(name: str) -> Any:
 def run() -> None:
     """Run the command line and leave with its exit code.
 
-    0 done; 2 the request is wrong; 3 a file is missing or damaged; 1 anything else.
+    0 done; 2 the request is wrong; 3 a file is missing or damaged; 4 `validate` found predictions
+    worse than stored; 130 stopped by Ctrl-C; 1 anything else.
     """
     # perfsim uses no plug-ins of pydantic: do not look for them in all installed packages.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -118,7 +123,7 @@ def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     line = _Line(sys.argv[1:] if arguments is None else arguments)
     brief = brief_help("-h" in line.arguments)
-    with spelling(line.spell), brief, plain_output(line.plain):
+    with spelling(line.spell), brief, plain_output(line.plain), own_files_noted() as own:
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "it is closed")
@@ -133,6 +138,10 @@ def code(arguments: list[str] | None = None) -> int:
             sentence, left = _verdict(error)
             if sentence:
                 _complain(sentence)
+        if own.folders and left in (0, _WORSE):
+            from perfsim.cli.output import tell_own_files
+
+            tell_own_files(own)
     return left
 
 
@@ -167,7 +176,7 @@ def _verdict(error: BaseException) -> tuple[str, int]:
     if isinstance(error, PerfsimError):
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return "stopped.", 1
+        return "stopped.", 1 if isinstance(error, typer.Abort) else _INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.calibrate.write_network import MadeNetwork
+    from perfsim.data.catalog import OwnFiles
 
-__all__ = ["Content", "Outputs", "print_answer", "print_network", "tell_written"]
+__all__ = ["Content", "Outputs", "print_answer", "print_network", "tell_own_files", "tell_written"]
 
 Content = Callable[[], str | bytes]
 """Makes the content of a file."""
@@ -67,18 +69,18 @@ class Outputs:
             If two flags name one file, a file could not be written, or Kaleido is missing where
             it is needed.
         """
-        from perfsim.data.files import check_writable
+        from perfsim.data.files import check_writable, target_of
 
+        for name, path in self.paths.items():
+            check_writable(path, name)
         seen: dict[Path, str] = {}
         for name, path in self.paths.items():
-            whole = path.resolve()
+            whole = target_of(path)
             if whole in seen and not (whole.exists() and not whole.is_file()):
                 raise RequestError(
                     name, f"{str(path)!r} is the file of `{seen[whole]}` already.", value=str(path)
                 )
             seen[whole] = name
-        for name, path in self.paths.items():
-            check_writable(path, name)
         if "png" in self:
             from perfsim.report.html.figure import need_kaleido
 
@@ -105,6 +107,33 @@ def tell_written(*files: Path | None) -> None:
     for file in files:
         if file is not None:
             typer.echo(escaped(f"wrote {file}"), err=True)
+
+
+def tell_own_files(own: OwnFiles) -> None:
+    """Say in a line on standard error which files of the user's take part in the answer.
+
+    Copies of what ships are passed over in silence. Said once for each `OwnFiles`.
+    """
+    from perfsim.data.files import escaped
+
+    files, passed_over = own.differing(), own.records_passed_over()
+    said = [f"{_some(files)} of your own {_verb(files)} read"] if files else []
+    if passed_over:
+        why = "records and maps count where --profiles names their folder"
+        said.append(f"{_some(passed_over)} {_verb(passed_over)} not read: {why}")
+    if said and not own.told:
+        own.told = True
+        with suppress(OSError):  # a reader that went away
+            typer.echo(escaped(f"perfsim: {'; '.join(said)}."), err=True)
+
+
+def _some(paths: Sequence[Path]) -> str:
+    """Name the first of some files, and count the others."""
+    return f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
+
+
+def _verb(paths: Sequence[Path]) -> str:
+    return "was" if len(paths) == 1 else "were"
 
 
 def print_network(made: MadeNetwork, json: bool) -> None:

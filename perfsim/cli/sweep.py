@@ -12,7 +12,7 @@ from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.output import Outputs, tell_written
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
-from perfsim.errors import PerfsimError, RequestError
+from perfsim.errors import RequestError, StoppedError
 
 if TYPE_CHECKING:
     from perfsim.planning.grid import SweepGrid
@@ -143,15 +143,16 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
             table = resumed(sweep, engine, out, lambda done: show(done, count), fresh=fresh)
     except KeyboardInterrupt:
         if out is None:
-            raise PerfsimError("stopped; with --out, the rows so far would be kept.") from None
+            raise StoppedError("stopped; with --out, the rows so far would be kept.") from None
         kept = (
             f"the rows so far are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
         )
-        raise PerfsimError(f"stopped; {kept}.") from None
-    if table.refusal():
+        raise StoppedError(f"stopped; {kept}.") from None
+    refused = table.refusal_error()
+    if refused is not None:
         if out is not None:
             finished(out)
-        raise RequestError("", table.refusal())
+        raise refused
     return table
 
 

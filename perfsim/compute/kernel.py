@@ -7,12 +7,17 @@ operations over the matrix rate, and its launches.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias, overload
 
 __all__ = [
     "Kernel",
+    "KernelLoop",
+    "Kernels",
     "cholesky",
     "cholesky_inverse",
+    "count_kernels",
     "eigh",
     "elementwise",
     "factor_product",
@@ -55,6 +60,84 @@ class Kernel(NamedTuple):
     width: int = 0
     parts: tuple[Kernel, ...] = ()
     outer: bool = False
+
+
+class KernelLoop(Sequence[Kernel]):
+    """Kernels of which some run many times in a row, such as once for each rank.
+
+    It reads as the tuple of all of them and takes no more memory for more times.
+
+    Parameters
+    ----------
+    runs : kernels, and how many times they run, one after another
+
+    Examples
+    --------
+    >>> copy, add = moved(1000, 8e3), moved(500, 4e3)
+    >>> loop = KernelLoop([((copy, add), 3)]).then(copy)
+    >>> len(loop), loop[-1] == copy, count_kernels(loop) == {copy: 4, add: 3}
+    (7, True, True)
+    >>> loop == (copy, add, copy, add, copy, add, copy)
+    True
+    """
+
+    __slots__ = ("runs",)
+
+    def __init__(self, runs: Sequence[tuple[tuple[Kernel, ...], int]]) -> None:
+        self.runs = tuple((kernels, times) for kernels, times in runs if kernels and times)
+
+    def __len__(self) -> int:
+        """Return how many kernels run."""
+        return sum(len(kernels) * times for kernels, times in self.runs)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        """Yield the kernels as they run."""
+        for kernels, times in self.runs:
+            for _ in range(times):
+                yield from kernels
+
+    @overload
+    def __getitem__(self, index: int) -> Kernel: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Kernel, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Kernel | tuple[Kernel, ...]:
+        """Return one kernel, or a tuple of some."""
+        return tuple(self)[index]
+
+    def then(self, *others: Kernel) -> KernelLoop:
+        """Return these kernels and others after them."""
+        return KernelLoop((*self.runs, (others, 1)))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the same kernels run in the same order."""
+        if isinstance(other, KernelLoop) and self.runs == other.runs:
+            return True
+        return isinstance(other, KernelLoop | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return the hash of all kernels."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Return the runs."""
+        return f"KernelLoop({self.runs!r})"
+
+
+Kernels: TypeAlias = tuple[Kernel, ...] | KernelLoop
+"""Kernels that run one after the other."""
+
+
+def count_kernels(kernels: Kernels) -> dict[Kernel, int]:
+    """Return how many times each kernel runs, in the order in which they first do."""
+    if not isinstance(kernels, KernelLoop):
+        return Counter(kernels)
+    found: dict[Kernel, int] = {}
+    for some, times in kernels.runs:
+        for kernel in some:
+            found[kernel] = found.get(kernel, 0) + times
+    return found
 
 
 def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:

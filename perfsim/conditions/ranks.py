@@ -7,19 +7,18 @@ it. Where chance decides who is slow (jitter), all ranks are run, over many draw
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from itertools import islice
-from math import floor, sqrt
+from math import floor
 from typing import TYPE_CHECKING, NamedTuple
 
+from perfsim.conditions.draws import drawn_ranks, runs_on_gpu, sample
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
 from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
-from perfsim.schedule.costed_graph import CostedGraph, TaskCost
-from perfsim.simulate.array import NO_FACTOR, meets_all, simulate_draws
-from perfsim.simulate.task import Task
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.simulate.array import NO_FACTOR, drawn_closes, simulate_draws
+from perfsim.simulate.task import Duration, Task
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -31,12 +30,13 @@ __all__ = [
     "Joined",
     "check_issue_order",
     "drawn",
+    "drawn_means",
     "exchanges",
+    "factor_numbers",
     "joined_rounds",
     "merge_rounds",
     "over_draws",
     "rounds_under",
-    "sample",
     "shown_draws",
     "slowed",
     "under",
@@ -201,30 +201,16 @@ def check_issue_order(rounds: Sequence[CostedGraph], method: Method) -> None:
         )
 
 
-_ON_GPU = ("compute", "compression", "second_order")
-"""Causes of tasks that run on a GPU: a slow one takes longer for all of them."""
+_OF_DRAWS, _MIN_CHANGED = 8, 2
+"""What-ifs take one of so many draws, and at least so many."""
 
-OTHER_RANK = "rank "
-"""Prefix of the streams of ranks other than the one shown; these run at normal speed."""
+_MAX_VALUES = 2**21
+"""Tasks x lists of durations x draws x ranks that are run at once: some 50 MB."""
 
-_MAX_DRAWS = 128
-_MAX_VALUES = 2**14
-"""Draws x ranks: 128 KiB an array."""
-
-_MAX_KEPT_FACTORS = 2**21
-"""Factors that are drawn once for all runs of a prediction: 16 MiB."""
-
-_COUNTED = 256
-"""Periods counted, over all draws, where all ranks wait for each other in each period; each draw
-has 4 to 16 of them."""
-
-_SPREADING = 32
-"""Periods counted, and as many before them, where a delay spreads from neighbour to neighbour."""
-
-_SHOWN = 16
+_SHOWN = 4
 """Draws whose time is divided among its causes; fewer of large graphs."""
 
-_SHOWN_TASKS = 4000
+_SHOWN_TASKS = 1000
 """Tasks of a period in all of these."""
 
 
@@ -239,7 +225,7 @@ def slowed(costed: CostedGraph, durations: Sequence[float] | None = None) -> lis
     if factor == 1.0:
         return spent
     return [
-        seconds * factor if _own(task, charge) else seconds
+        seconds * factor if runs_on_gpu(task, charge) else seconds
         for seconds, task, charge in zip(spent, costed.graph.tasks, costed.charges, strict=True)
     ]
 
@@ -251,32 +237,95 @@ def drawn(
 
     ``durations`` [s] are taken in place of the tasks' own.
     """
+    spent_s = _seconds(costed, durations)
+    closes: list[Duration] = list(_closes(costed, [spent_s])[:, 0])
+    used = sample(costed)
+    whole = Timeline(
+        graph=costed.graph,
+        starts=[],
+        ends=[],
+        closes=closes,
+        averaged=used.counted,
+        steady=True,
+        shape=(used.draws,),
+    )
+    if brief:
+        return whole
+    some = _nearest_first(whole)
+    chosen = drawn_ranks(costed)
+    shown = simulate_draws(
+        costed.graph,
+        spent_s,
+        factor_numbers(costed),
+        # Periods after those that count only run to see the last tasks of these end.
+        lambda period: [one[some] for one in chosen.periods[period % len(chosen.periods)]],
+        warm_up=used.warm_up,
+        counted=used.counted,
+        meetings=chosen.meetings,
+    )
+    return replace(whole, shown=tuple(shown.select(number) for number in range(len(some))))
+
+
+def _closes(
+    costed: CostedGraph, durations: Sequence[Sequence[float]], draws: int | None = None
+) -> NDArray[np.float64]:
+    """Return when periods close [s], over (period, list of durations, draw).
+
+    Parameters
+    ----------
+    durations : lists of what tasks take [s]
+    draws : run the first of so many; None for all
+    """
+    import numpy as np
+
+    used, chosen, numbers = sample(costed), drawn_ranks(costed), factor_numbers(costed)
+    count = draws or used.draws
+    room = _MAX_VALUES // (len(costed.graph.tasks) * chosen.periods[0][0].shape[-1])
+    some_lists = max(1, min(len(durations), room // count))
+    some_draws = max(1, min(count, room // some_lists))
+
+    def part(first_list: int, first_draw: int) -> NDArray[np.float64]:
+        span = slice(first_draw, min(count, first_draw + some_draws))
+        closes = drawn_closes(
+            costed.graph,
+            np.transpose(durations[first_list : first_list + some_lists]),
+            numbers,
+            lambda period: [one[span] for one in chosen.periods[period]],
+            warm_up=used.warm_up,
+            counted=used.counted,
+            meetings=chosen.meetings,
+        )
+        return np.stack(closes)
+
+    rows = [
+        np.concatenate([part(first, draw) for draw in range(0, count, some_draws)], axis=-1)
+        for first in range(0, len(durations), some_lists)
+    ]
+    return np.concatenate(rows, axis=1)
+
+
+def drawn_means(costed: CostedGraph, durations: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean period with each of several lists of durations [s].
+
+    Some of the draws are run: what differs between the lists varies less than a period does.
+    """
+    used = sample(costed)
+    closes = _closes(costed, durations, max(_MIN_CHANGED, used.draws // _OF_DRAWS))
+    lengths = (closes[-1] - closes[used.warm_up - 1]) / used.counted
+    return [float(one) for one in lengths.mean(axis=-1)]
+
+
+def factor_numbers(costed: CostedGraph) -> list[int]:
+    """Return by which of a period's factors the duration of each task is multiplied."""
     conditions = costed.conditions
     assert conditions is not None
-    draws, warm_up, counted = sample(costed)
-    repeats = costed.repeats or (1,) * len(costed.begins)
-    periods = warm_up + counted + costed.graph.depth + 1
-    drawn_once = periods * len(repeats) * draws * conditions.ranks <= _MAX_KEPT_FACTORS
-    factors = (
-        iter(_kept_factors(conditions, draws, repeats, periods))
-        if drawn_once
-        else _factors(conditions, draws, repeats)
-    )
-    which = [
-        _factor_of(task, bisect_right(costed.begins, index) - 1, len(repeats), conditions)
-        if _own(task, charge)
+    iterations = len(costed.begins)
+    return [
+        _factor_of(task, bisect_right(costed.begins, index) - 1, iterations, conditions)
+        if runs_on_gpu(task, charge)
         else NO_FACTOR
         for index, (task, charge) in enumerate(zip(costed.graph.tasks, costed.charges, strict=True))
     ]
-    return simulate_draws(
-        costed.graph,
-        _seconds(costed, durations),
-        which,
-        lambda period: next(factors),
-        warm_up=warm_up,
-        counted=counted,
-        brief=brief,
-    )
 
 
 _SAMPLES = ("forward", "backward", "other")
@@ -285,60 +334,10 @@ those that a measured distribution is of."""
 
 
 def _factor_of(task: Task, iteration: int, iterations: int, conditions: Conditions) -> int:
-    """Return which of a period's factors (see `_factors`) holds for what a GPU runs itself."""
+    """Return which of a period's factors (see `DrawnRanks`) holds for what a GPU runs itself."""
     if conditions.measured is None or task.kind in _SAMPLES:
         return iteration
     return iterations
-
-
-def _factors(
-    conditions: Conditions, draws: int, repeats: tuple[int, ...]
-) -> Iterator[list[NDArray[np.float64]]]:
-    """Yield, period by period, how many times as long each iteration's computation takes.
-
-    Of a measured distribution, there is one more: of what takes as long in all of them.
-    """
-    import numpy as np
-
-    slower = conditions.factors()
-    chance = np.random.default_rng(conditions.seed)
-
-    def drawn_once() -> NDArray[np.float64]:
-        if conditions.each == 1:
-            return chance.standard_normal((draws, conditions.ranks))
-        values = chance.standard_normal((draws, conditions.ranks, conditions.each))
-        slowest: NDArray[np.float64] = values.max(axis=-1)
-        return slowest
-
-    def factors(count: int) -> NDArray[np.float64]:
-        """Draw how many times as long the mean of so many independent iterations takes."""
-        if conditions.measured is None:
-            # It varies by the square root less.
-            return np.maximum(0.0, 1.0 + conditions.jitter / sqrt(count) * drawn_once())
-        shape = draws, conditions.ranks // conditions.alike
-        values = conditions.measured.draw(chance, shape, count)
-        return values.repeat(conditions.alike, axis=-1)
-
-    always = [] if conditions.measured is None else [slower * np.ones((draws, 1))]
-    while True:
-        yield [*(slower * factors(count) for count in repeats), *always]
-
-
-@lru_cache(maxsize=1)  # random numbers of a seed: they cannot go stale
-def _kept_factors(
-    conditions: Conditions, draws: int, repeats: tuple[int, ...], periods: int
-) -> list[list[NDArray[np.float64]]]:
-    """Return the factors of all runs of a prediction: its what-ifs meet the same chance."""
-    return list(islice(_factors(conditions, draws, repeats), periods))
-
-
-def sample(costed: CostedGraph) -> tuple[int, int, int]:
-    """Return how many draws are run, and how many periods of each are left out and counted."""
-    ranks = costed.conditions.ranks if costed.conditions else 1
-    draws = max(4, min(_MAX_DRAWS, _MAX_VALUES // ranks))
-    if meets_all(costed.graph, ranks):
-        return draws, costed.graph.depth + 1, max(4, min(16, _COUNTED // draws))
-    return min(draws, _SPREADING), _SPREADING, _SPREADING
 
 
 def shown_draws(timeline: Timeline) -> list[Timeline]:
@@ -348,13 +347,19 @@ def shown_draws(timeline: Timeline) -> list[Timeline]:
     """
     if not timeline.shape:
         return [timeline]
+    if timeline.shown:
+        return list(timeline.shown)
+    return [timeline.select(int(draw)) for draw in _nearest_first(timeline)]
+
+
+def _nearest_first(timeline: Timeline) -> NDArray[np.intp]:
+    """Return the draws whose time is divided."""
     import numpy as np
 
-    away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
     count = max(2, min(_SHOWN, _SHOWN_TASKS // len(timeline.graph.tasks)))
-    nearest = int(away.argmin())
-    others = [draw for draw in range(min(count, timeline.shape[0])) if draw != nearest]
-    return [timeline.select(draw) for draw in (nearest, *others)]
+    away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
+    nearest, order = int(away.argmin()), np.arange(min(count, timeline.shape[0]))
+    return np.concatenate(([nearest], order[order != nearest]))
 
 
 def over_draws(
@@ -372,8 +377,3 @@ def _seconds(costed: CostedGraph, durations: Sequence[float] | None) -> list[flo
     if durations is not None:
         return list(durations)
     return [float(task.duration_s) for task in costed.graph.tasks]
-
-
-def _own(task: Task, charge: TaskCost) -> bool:
-    """Tell whether a task is what the GPU of the rank itself runs."""
-    return charge.cause in _ON_GPU and not task.stream.startswith(OTHER_RANK)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.ranks import MAX_APART, OTHER_RANK, sample
+from perfsim.conditions.draws import OTHER_RANK, sample
+from perfsim.conditions.ranks import MAX_APART
 from perfsim.conditions.spec import Conditions, label, parse_straggler
 from perfsim.note import warning
 from perfsim.schedule.costed_graph import CostedGraph
@@ -224,7 +225,7 @@ def _jitter_notes(
             " grows with the root of their number, and comes out that much too short."
         )
     elif some:
-        warm_up = sample(some[0])[1]
+        warm_up = sample(some[0]).warm_up
         notes.append(
             "A GPU waits for those that it exchanges with only: the mean over all GPUs, after"
             f" {warm_up} periods from a common start."

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.data.files import forbidden, near_file
-from perfsim.errors import RequestError, shown, unknown
+from perfsim.data.files import Stamp, forbidden, is_there, near_file, noting
+from perfsim.errors import DataError, RequestError, shown, unknown
 
-__all__ = ["Catalog", "is_own", "owner_of", "owners_of", "shipped"]
+__all__ = [
+    "RECORDS",
+    "Catalog",
+    "OwnFiles",
+    "is_own",
+    "own_files_noted",
+    "owner_of",
+    "owners_of",
+    "read_elsewhere",
+    "shipped",
+]
 
 Made = TypeVar("Made")
 
@@ -36,6 +49,100 @@ _BESIDE_SUFFIXES = {
     ),
 }
 """Endings of files that belong to another file of their folder and are no data set themselves."""
+
+
+RECORDS = ("measurements", "learning", "methods")
+"""Folders of records: how wrong predictions have been, what tables' words mean, how methods learn.
+
+They decide intervals and verdicts of every answer, so a folder of these counts only where the user
+names it (``profiles``), not where it is found."""
+
+
+@dataclass(slots=True)
+class OwnFiles:
+    """What was read of the user's folders in a block of `own_files_noted`.
+
+    ``passed_over`` are records that no one asked for: they lie in a folder that was only found.
+    ``elsewhere`` says that other processes, or an earlier run, read files of the folders as well;
+    ``told`` that the user knows.
+    """
+
+    read: dict[str, Stamp] = field(default_factory=dict)
+    folders: dict[Path, None] = field(default_factory=dict)
+    passed_over: dict[Path, None] = field(default_factory=dict)
+    elsewhere: bool = False
+    told: bool = False
+
+    def differing(self) -> list[Path]:
+        """Return the files of the user's folders that were read and are no copy of what ships."""
+        paths = list(map(Path, self.read))
+        if self.elsewhere:
+            paths += [path for folder in self.folders for path in _files_in(folder)]
+        folders = [(folder, folder.resolve()) for folder in self.folders]
+        found: dict[Path, None] = {}
+        for path in paths:
+            whole = path.resolve()
+            for _, folder in folders:
+                if whole.is_relative_to(folder) and not _is_copy(
+                    path, shipped() / whole.relative_to(folder)
+                ):
+                    found[path] = None
+        return list(found)
+
+    def records_passed_over(self) -> list[Path]:
+        """Return the records that were looked for, and lie in a folder that was only found."""
+        return [
+            path
+            for path in self.passed_over
+            if not _is_copy(path, shipped() / path.parent.name / path.name)
+        ]
+
+
+_OWN: ContextVar[OwnFiles | None] = ContextVar("_OWN", default=None)
+
+
+@contextmanager
+def own_files_noted() -> Iterator[OwnFiles]:
+    """Note which files of the user's folders are read meanwhile.
+
+    Examples
+    --------
+    >>> with own_files_noted() as own:
+    ...     folders = Catalog().folders
+    >>> own.differing()
+    []
+    """
+    own = OwnFiles()
+    token = _OWN.set(own)
+    try:
+        with noting(own.read):
+            yield own
+    finally:
+        _OWN.reset(token)
+
+
+def read_elsewhere() -> OwnFiles | None:
+    """Note that other processes read the user's files, or an earlier run did: all of them count.
+
+    Returns what is noted, None outside of `own_files_noted`.
+    """
+    own = _OWN.get()
+    if own is not None:
+        own.elsewhere = True
+    return own
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Go through the data files of a user's folder."""
+    for kind, suffix in FILE_SUFFIXES.items():
+        yield from sorted((folder / kind).glob(f"*{suffix}"))
+
+
+def _is_copy(path: Path, ships: Path) -> bool:
+    try:
+        return cmp(path, ships, shallow=False)
+    except OSError:
+        return False
 
 
 def shipped(folder: str = "profiles") -> Path:
@@ -76,7 +183,7 @@ class Catalog:
     """Finds data files by kind and name; the first folder that has a name wins.
 
     The folders are ``profiles``, those of the environment variable PERFSIM_PATH, ./profiles, and
-    the shipped one.
+    the shipped one. Records (`RECORDS`) are taken from ``profiles`` and the shipped folder alone.
 
     Parameters
     ----------
@@ -89,9 +196,13 @@ class Catalog:
     ------
     RequestError
         If ``profiles`` or an entry of PERFSIM_PATH is not a folder, or one without data.
+    DataError
+        If perfsim's own data are in no folder.
     """
 
     given: str | Path | None = None
+    folders: list[Path]
+    record_folders: list[Path]
     without: frozenset[str] = frozenset()
     without_kernels: frozenset[str] = frozenset()
 
@@ -114,8 +225,23 @@ class Catalog:
         given = [_folder(field, Path(name)) for field, name in named]
         local = Path("profiles")
         folders = given + ([local] if local.is_dir() else [])
+        if not shipped().is_dir():
+            why = "is no folder; perfsim needs its data files there, and runs from no zip file"
+            raise DataError(why, path=shipped())
         folders.append(shipped())
         self.folders = list({folder.resolve(): folder for folder in folders}.values())
+        asked = {folder.resolve() for folder in (*given[: profiles is not None], shipped())}
+        self.record_folders = [one for one in self.folders if one.resolve() in asked]
+        own = _OWN.get()
+        if own is not None:
+            own.folders |= dict.fromkeys(folder for folder in self.folders if is_own(folder))
+
+    def folders_of(self, kind: str) -> list[Path]:
+        """Return the folders in which files of one kind count; records only where they are named.
+
+        Records are what `RECORDS` lists.
+        """
+        return self.record_folders if kind in RECORDS else self.folders
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
         """Return what ``make`` makes of this catalog's files; a `Session` keeps it by its key."""
@@ -125,7 +251,7 @@ class Catalog:
         """Return file stem -> path for one kind (models, devices, networks)."""
         suffix = FILE_SUFFIXES[kind]
         paths: dict[str, Path] = {}
-        for folder in self.folders:
+        for folder in self.folders_of(kind):
             for path in sorted((folder / kind).glob(f"*{suffix}")):
                 hidden = path.name.startswith(".") or forbidden(path.name)
                 if not hidden and not path.name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
@@ -152,9 +278,26 @@ class Catalog:
                     return path
         return None
 
+    def own_record(self, kind: str, name: str) -> Path | None:
+        """Return the user's record that takes the place of a shipped one; None where it is a copy.
+
+        It lies in the folder that the user names.
+        """
+        path = self.beside(kind, "", name)
+        if path is None or not is_own(path) or _is_copy(path, shipped() / kind / name):
+            return None
+        return path
+
     def beside(self, kind: str, name: str, suffix: str) -> Path | None:
         """Return the first file ``name`` + ``suffix`` of one kind, None where no folder has it."""
-        paths = (folder / kind / f"{name}{suffix}" for folder in self.folders)
+        folders = self.folders_of(kind)
+        own = _OWN.get()
+        if own is not None:
+            for folder in self.folders:
+                path = folder / kind / f"{name}{suffix}"
+                if folder not in folders and path.is_file():
+                    own.passed_over[path] = None
+        paths = (folder / kind / f"{name}{suffix}" for folder in folders)
         return next((path for path in paths if path.is_file()), None)
 
     def path(self, kind: str, name: str, field: str, listing: str) -> Path:
@@ -184,7 +327,7 @@ class Catalog:
         """
         path = Path(name)
         names = self.scenarios()
-        if _there(path.is_file):
+        if is_there(name):
             return path
         if name in names:
             return names[name]

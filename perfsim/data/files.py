@@ -6,6 +6,7 @@ whole or not at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -13,13 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, BinaryIO, TypeVar
 
 from perfsim.errors import DataError, RequestError, nearest, shown
 
 __all__ = [
+    "MAX_LINES",
     "Stamp",
     "cell",
+    "check_lines",
     "check_writable",
     "decoded",
     "escaped",
@@ -32,16 +35,21 @@ __all__ = [
     "note",
     "noting",
     "printable",
+    "read_bytes",
     "read_text",
+    "reading",
     "stamp",
+    "target_of",
+    "too_large",
     "write_bytes",
     "write_text",
+    "writing",
 ]
 
 Stamp = tuple[int, int, int] | None
 """When a file or folder was written, its size and its inode; None where there is none."""
 
-_NOTED: ContextVar[dict[str, Stamp] | None] = ContextVar("_NOTED", default=None)
+_NOTED: ContextVar[tuple[dict[str, Stamp], ...]] = ContextVar("_NOTED", default=())
 
 
 def stamp(path: str) -> Stamp:
@@ -60,8 +68,11 @@ def files_changed(noted: Mapping[str, Stamp]) -> bool:
 
 @contextmanager
 def noting(into: dict[str, Stamp]) -> Iterator[None]:
-    """Note the data files that are read meanwhile, with their stamps before that."""
-    token = _NOTED.set(into)
+    """Note the data files that are read meanwhile, with their stamps before that.
+
+    Blocks may stand in one another: each notes what is read inside it.
+    """
+    token = _NOTED.set((*_NOTED.get(), into))
     try:
         yield
     finally:
@@ -70,14 +81,18 @@ def noting(into: dict[str, Stamp]) -> Iterator[None]:
 
 def note(path: Path) -> None:
     """Note a data file that is about to be read, inside `noting`."""
-    noted = _NOTED.get()
-    if noted is not None:
-        noted.setdefault(str(path), stamp(str(path)))
+    name = str(path)
+    for noted in _NOTED.get():
+        if name not in noted:
+            noted[name] = stamp(name)
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _MAX_BYTES = 32 * 2**20
 """Bytes of a data file. No source: chosen, a hundred times the largest that ships."""
+
+MAX_LINES = 1_000_000
+"""Lines of a table or a log. No source: chosen, three hundred times the longest that ships."""
 
 
 def read_text(path: Path, most: int | None = None) -> str:
@@ -89,17 +104,88 @@ def read_text(path: Path, most: int | None = None) -> str:
         If it cannot be read, is no text or has more than ``most`` bytes (None: any data file's).
     """
     note(path)
-    most = _MAX_BYTES if most is None else most
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise DataError(f"is larger than {most >> 20} MiB", path=path)
-    except (OSError, ValueError) as error:  # also a name with a zero byte
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {reason}", path=path) from None
-    text = decoded(data, path)
+    text = decoded(read_bytes(path, most), path)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """Return the bytes of a file that has no more than ``most`` (None: any data file's).
+
+    A larger file is refused before it is read.
+
+    Raises
+    ------
+    DataError
+        If it is larger, cannot be read, or is a device, a pipe or a socket.
+    """
+    most = _MAX_BYTES if most is None else most
+    with reading(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise too_large(path, most)
+        data = file.read(most + 1)  # a file may grow meanwhile, and those of /proc have no size
+    if len(data) > most:
+        raise too_large(path, most)
+    return data
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read its bytes; what goes wrong meanwhile is an error that names it.
+
+    A pipe without a writer would be waited for, and a device may never end: both are refused
+    unopened, as are sockets.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or is no regular file.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        raise _unreadable(path, error) from None
+    _check_regular(mode, path)
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            _check_regular(os.fstat(file.fileno()).st_mode, path)
+            yield file
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or error
+    return DataError(f"cannot be read: {reason}", path=path)
+
+
+def too_large(path: Path, most: int) -> DataError:
+    """Return the error for a file of more than ``most`` bytes."""
+    return DataError(f"is larger than {most >> 20} MiB", path=path)
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Open a file, without waiting for a writer if it has become a pipe since it was looked at."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(mode: int, path: Path) -> None:
+    """Refuse what is no regular file; a folder is left to the system's own refusal."""
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        names = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        what = names.get(stat.S_IFMT(mode), "a device")
+        raise DataError(f"is {what}, not a file", path=path)
+
+
+def check_lines(text: str, path: Path) -> None:
+    """Refuse a text of more lines than a table or a log has: each takes a hundred bytes and more.
+
+    Raises
+    ------
+    DataError
+        If it has more than `MAX_LINES`.
+    """
+    if text.count("\n") > MAX_LINES:
+        raise DataError(f"has more than {MAX_LINES:,} lines", path=path)
 
 
 def decoded(data: bytes, path: Path, then: str = "") -> str:
@@ -127,10 +213,18 @@ def write_text(path: Path, text: str, field: str = "out") -> None:
 
 
 def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
-    """Write ``data`` to ``path``: to a temporary file beside it first, then renamed.
+    """Write ``data`` to ``path`` as `writing` does."""
+    with writing(path, field) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing(path: Path, field: str = "out") -> Iterator[IO[bytes]]:
+    """Give a file to write: a temporary one beside ``path``, which takes its place at the end.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode. ``field`` is the one that named it.
+    existing file keeps its mode, and stays as it is if anything goes wrong meanwhile. ``field`` is
+    the one that named it.
 
     Raises
     ------
@@ -142,16 +236,17 @@ def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
 
     temporary = None
     try:
-        target = path.resolve()
+        target = target_of(path)
         if target.exists() and not target.is_file():
-            target.write_bytes(data)
+            with target.open("wb") as file:
+                yield file
             return
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
         with tempfile.NamedTemporaryFile(
             "wb", dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # or a crash could leave the new name and nothing in it
         temporary.chmod(mode)
@@ -192,11 +287,28 @@ def check_writable(path: Path, field: str = "out") -> None:
         If its folder does not exist or may not be written, or it is a folder.
     """
     try:
-        reason = _unwritable(path.resolve())
+        reason = _unwritable(target_of(path))
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
         reason = str(getattr(error, "strerror", None) or error)
     if reason:
         raise RequestError(field, f"{str(path)!r} cannot be written: {reason}.")
+
+
+def target_of(path: Path) -> Path:
+    """Return the file that a path leads to, through all links.
+
+    Raises
+    ------
+    OSError
+        If the links lead in a circle.
+    """
+    try:
+        target = path.resolve()
+    except RuntimeError:  # Python 3.12 and before
+        target = path
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def _unwritable(target: Path) -> str:
@@ -276,7 +388,7 @@ def escaped(text: str) -> str:
 
 
 def is_there(text: str) -> bool:
-    """Tell whether a text is the path of a file.
+    """Tell whether a text is the path of a file, or of what no reader takes, such as a device.
 
     Examples
     --------
@@ -284,7 +396,7 @@ def is_there(text: str) -> bool:
     (False, False)
     """
     try:
-        return Path(text).is_file()
+        return Path(text).exists() and not Path(text).is_dir()
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
 

@@ -6,16 +6,24 @@ A run that is killed resumes from it.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.data.files import decoded
-from perfsim.errors import DataError, RequestError, shown, spelled
+from perfsim.data.files import decoded, reading
+from perfsim.errors import DataError, RequestError, newer, shown, spelled
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "WrongLineError"]
+
+MAX_LINE_BYTES = 64 * 2**20
+"""Bytes of a line. No source: chosen, tens of times those of a sweep's longest."""
+
+
+class WrongLineError(ValueError):
+    """A line that no run can have written; its text says what was found."""
 
 
 class Journal:
@@ -67,12 +75,12 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def _begun(self) -> bool:
-        try:
-            return b"\n" in self.path.read_bytes()
-        except FileNotFoundError:
+        """Say whether there is a first line; a file that cannot be read has one, and is refused."""
+        if not os.path.exists(self.path):
             return False
-        except OSError:
-            return True  # a file that cannot be read is refused, not overwritten
+        with reading(self.path) as file:
+            line = file.readline(MAX_LINE_BYTES)
+        return line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
 
     def _begin(self) -> None:
         """Write the setting, and overwrite whatever the file holds."""
@@ -80,25 +88,41 @@ class Journal:
 
     def _resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
         """Give every whole line to ``take``, and cut off the half line that a killed run left."""
-        try:
-            text = decoded(self.path.read_bytes(), self.path, f"; {spelled(self._anew)}.")
-            head, *lines = text.splitlines()
-            setting = json.loads(head)
-            if setting.get("schema") != self._schema:
-                raise ValueError
-            whole = lines if text.endswith("\n") else lines[:-1]
-            for line in whole:
-                take(json.loads(line))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            why = f"is no record of {self._what} that can be gone on with; {self._anew}."
-            raise DataError(spelled(why), path=self.path) from None
+        number, size, kept = 1, os.path.getsize(self.path), 0
+        with reading(self.path) as file:
+            try:
+                self._check_setting(_read_line(file.readline(MAX_LINE_BYTES)))
+                kept = file.tell()
+                while line := file.readline(MAX_LINE_BYTES):
+                    if not line.endswith(b"\n") and file.tell() == size:
+                        break
+                    number += 1
+                    take(_read_line(line))
+                    kept = file.tell()
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                file.seek(0)
+                decoded(file.read(MAX_LINE_BYTES), self.path, f"; {spelled(self._anew)}.")
+                why = f"is no record of {self._what} that can be gone on with"
+                if isinstance(error, WrongLineError):
+                    why = str(error)
+                why = spelled(f"{why}; {self._anew}.")
+                raise DataError(why, path=self.path, row=number) from None
+        if kept < size:
+            # Shortened in place, as writing it anew could lose everything on a full disk.
+            os.truncate(self.path, kept)
+
+    def _check_setting(self, setting: Mapping[str, Any]) -> None:
+        """Refuse the journal of another run."""
+        later = newer(setting.get("schema"), self._schema)
+        if later:
+            found = f"schema: found {shown(setting['schema'])}, this perfsim reads"
+            raise DataError(f"{found} {self._schema!r}{later}", path=self.path, row=1)
+        if setting.get("schema") != self._schema or not setting.keys() >= self._setting.keys():
+            raise ValueError
         for name, given in self._setting.items():
             if setting.get(name) != given:
                 differs = _difference(name, setting.get(name), given)
                 raise RequestError("out", f"{self.path} was begun with {differs}; {self._anew}.")
-        if whole is not lines:
-            # Shortened in place, as writing it anew could lose everything on a full disk.
-            os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
 
     def _write(self, line: str, mode: str) -> None:
         try:
@@ -133,3 +157,23 @@ def _difference(name: str, before: object, now: object) -> str:
                 return f"{name} {shown(old)} at rank {rank}, now it is {shown(new)}"
         return f"{name} of {len(before)} ranks, now of {len(now)}"
     return f"{name} {before}, now it is {now}"
+
+
+def _read_line(line: bytes) -> Any:
+    """Return a line's values.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON, or holds a number that is not finite.
+    """
+    return json.loads(line.decode(), parse_constant=_not_finite, parse_float=_finite)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _not_finite(digits)
+
+
+def _not_finite(word: str) -> float:
+    raise WrongLineError(f"holds {shown(word)[1:-1]}, which is no finite number")

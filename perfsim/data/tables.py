@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfsim.data.files import cell, forbidden, read_text
+from perfsim.data.files import cell, check_lines, forbidden, read_text
 from perfsim.errors import DataError, PerfsimError, newer, shown
 from perfsim.quantity import KINDS, Kind, NumberLimit
 
@@ -86,6 +86,7 @@ def read_table(
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file; refuse one that is no text or holds control characters."""
     text = read_text(path)
+    check_lines(text, path)
     control = forbidden(text)
     if control:
         raise DataError(

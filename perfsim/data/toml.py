@@ -93,10 +93,19 @@ __all__ = [
 TomlKey = str | int
 """A key of a table, or the index of an entry of a list, from 0."""
 
-_MAX_DOTS = 1000
-"""In one line: tomllib takes a key of so many parts in the square of their number.
+MAX_TOML_BYTES = 4 * 2**20
+"""Bytes of a TOML file. No source: chosen, a hundred times the largest that ships.
 
-No source: chosen, far above what a person writes."""
+tomllib takes up to a second for a megabyte."""
+
+_MAX_PARTS = 32
+"""Parts of a key: tomllib takes one of so many in the square of their number.
+
+No source: chosen, eight times the longest that ships."""
+
+_KEY_PART = r"(?:[\w-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')[ \t]*\.[ \t]*"
+_LONG_KEY = rf"(?<![\w.\"'-])(?:{_KEY_PART}){{{_MAX_PARTS}}}"
+"""Compiled where a file has that many dots in a line."""
 
 _MAX_SCANNED = 2**20
 """Characters of a file in which the line of a wrong key is looked for. No source: chosen."""
@@ -474,12 +483,9 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
     DataError
         If it cannot be read, is not TOML or holds control characters.
     """
-    text = read_text(path)
-    if (
-        text.count(".") > _MAX_DOTS
-        and max(line.count(".") for line in text.split("\n")) > _MAX_DOTS
-    ):
-        raise DataError(f"is not TOML: a line with more than {_MAX_DOTS:,} dots", path=path)
+    text = read_text(path, MAX_TOML_BYTES)
+    if text.count(".") >= _MAX_PARTS:
+        _check_keys(text, path)
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
@@ -491,6 +497,14 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
                 why = f"found {shown(words)}, which holds a control character"
                 raise toml_refusal(why, at, path, text)
     return values, text
+
+
+def _check_keys(text: str, path: Path) -> None:
+    """Refuse a text with a key of more parts than tomllib reads in a moment."""
+    for row, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= _MAX_PARTS and re.search(_LONG_KEY, line):
+            why = f"is not TOML that is read: a key of more than {_MAX_PARTS} parts"
+            raise DataError(why, path=path, row=row)
 
 
 def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[TomlKey, ...], str]]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, Kernels
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.compute.software import NEWEST
 from perfsim.fusion.buckets import Bucket
@@ -103,7 +103,7 @@ class Compute(NamedTuple):
         after the backward pass
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: Kernels
     kind: Literal["compress", "decompress", "second_order"]
     stream: str = "compute"
     earliest: Moment = "ready"

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import (
     FLOAT,
     INDEX,
     Kernel,
+    Kernels,
     elementwise,
     method_code,
     moved,
@@ -106,7 +107,7 @@ class Dragonn(Method):
             return elementwise(elements, 7, 3), encode, *rest
         return elementwise(elements, 5, 2), encode, elementwise(count, 1)
 
-    def _decoded(self, elements: int, ranks: int) -> tuple[Kernel, ...]:
+    def _decoded(self, elements: int, ranks: int) -> Kernels:
         if self.decoding == "dense":
             return decoded([elements], self._count(elements), ranks, "one_by_one")
         return elementwise(elements, 1), scatter_add(self._count(elements) * ranks)

@@ -102,8 +102,8 @@ class Efsignsgd(Method):
         again = sign_encode(piece, self.packing, scaled=True)
         # The server's residual: added, signs made floats and scaled (in 7 launches), subtracted.
         server = elementwise(piece, 3 + 12.5 + 3, 9)
-        middle = [decode, elementwise(n, 1 + 1 / ranks), again, server]
-        return two_step(encode, self.parts(n)[:1], FLOAT, middle, [decode], ranks)
+        middle = (decode, elementwise(n, 1 + 1 / ranks), again, server)
+        return two_step(encode, self.parts(n)[:1], FLOAT, middle, (decode,), ranks)
 
     def parts(self, elements: int) -> list[float]:
         """Return the bytes of signs and scale."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.kernel import FLOAT, KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
@@ -79,7 +79,7 @@ class Eightbit(Method):
             largest, encode = elementwise(n, 3, 3), elementwise(n, 1.25)
             decode = elementwise(n, 4.25, 2)
             stages = gathered_from_all([largest, encode], [FLOAT, float(n)], [], ranks)[:-1]
-            others = (decode,) * max(ranks - 1, 1)
+            others = KernelLoop([((decode,), max(ranks - 1, 1))])
             return [*stages, Compute(others, "decompress", earliest="backward")]
         if not self.hierarchical or world.gpus_per_node == 1:
             return self.pieces(n, ranks, "all")

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import elementwise
+from perfsim.compute.kernel import KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
@@ -62,9 +62,12 @@ class Natural(Method):
             add = elementwise(n, *added)
             return gathered_from_all([first], [float(n)], [add], ranks, [mean])
         piece = -(-n // ranks)
-        middle = [elementwise(piece, *added)] * ranks + [elementwise(piece, *encode)]
+        middle = KernelLoop(
+            [((elementwise(piece, *added),), ranks), ((elementwise(piece, *encode),), 1)]
+        )
         # The pieces that come back are decoded and joined (2 passes), not added up.
-        last = [elementwise(piece, *decode)] * ranks + [elementwise(n, 2), mean]
+        joined = (elementwise(n, 2), mean)
+        last = KernelLoop([((elementwise(piece, *decode),), ranks), (joined, 1)])
         return two_step([first], [float(n)], 0.0, middle, last, ranks)
 
     def code_base(self) -> CodeBase:

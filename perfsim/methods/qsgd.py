@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.kernel import FLOAT, KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
@@ -115,9 +115,10 @@ class Qsgd(Method):
             decode = elementwise(piece, share + DECODE_PASSES, DECODE_LAUNCHES)
             add = elementwise(piece, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
             again = elementwise(piece, 1 + QUANTISE_PASSES, 2 + QUANTISE_LAUNCHES)
-            middle = [add] * world.ranks + [again]
+            middle = KernelLoop([((add,), world.ranks), ((again,), 1)])
             # The pieces that come back are decoded and joined (2 passes), not added up.
-            last = [decode] * world.ranks + [elementwise(n, 2), elementwise(n, 2)]
+            joined = (elementwise(n, 2), elementwise(n, 2))
+            last = KernelLoop([((decode,), world.ranks), (joined, 1)])
             return two_step([norms, quantise], parts, 0.0, middle, last, world.ranks)
         add = elementwise(n, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
         encode, mean = [norms, quantise], [elementwise(n, 2)]

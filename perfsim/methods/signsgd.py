@@ -75,7 +75,7 @@ class Signsgd(Voting):
             stages.append(Compute((encode,), "compress", earliest="backward"))
             one = Send("send_recv", sent, earliest="backward", group="leaders")
             stages += [one] * (votes - 1)
-            counted = (*in_turn([decode], votes), summed(n, votes), encode)
+            counted = in_turn([decode], votes).then(summed(n, votes), encode)
             stages.append(Compute(counted, "compress", earliest="backward"))
             stages.append(Send("broadcast", sent, earliest="backward", group="leaders"))
             if inside > 1:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, Kernel, KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
@@ -71,10 +71,10 @@ class Terngrad(Method):
         if self.exchange == "all_gather":
             return gathered_from_all([encode], [sent, FLOAT], [add], ranks, [mean])
         piece = -(-n // ranks)
-        middle = [self.added(piece)] * ranks + [self.drawn(piece)]
+        middle = KernelLoop([((self.added(piece),), ranks), ((self.drawn(piece),), 1)])
         # The pieces that come back are decoded and joined, not added up.
         decode = elementwise(piece, *_DECODE[self.packing])
-        last = [decode] * ranks + [elementwise(n, 2), mean]
+        last = KernelLoop([((decode,), ranks), ((elementwise(n, 2), mean), 1)])
         return two_step([encode], [sent], FLOAT, middle, last, ranks)
 
     def drawn(self, elements: int) -> Kernel:

@@ -78,11 +78,6 @@ class Architecture(NamedTuple):
     groups: int = 0
     topk_groups: int = 0
 
-    @property
-    def active_share(self) -> float:
-        """The share of a layer's routed experts that work for a token; 1 without experts."""
-        return self.topk / self.experts if self.experts else 1.0
-
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
     """Return the layers of a transformer in forward order.

@@ -17,7 +17,7 @@ from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, shown
 
 __all__ = ["AXES", "DEFAULT_LAYOUT", "GRADIENTS", "GroupPlaces", "ParallelLayout", "parse_layout"]
 
@@ -170,7 +170,9 @@ def parse_layout(text: str, field: str = "layout") -> tuple[str, ...]:
     words = [word.strip() for word in text.split("-")]
     wrong = [word for word in words if word not in AXES]
     if wrong or len(set(words)) < len(words):
-        what = f"{wrong[0]!r} is no kind of parallelism" if wrong else "a kind stands there twice"
+        what = (
+            f"{shown(wrong[0])} is no kind of parallelism" if wrong else "a kind stands there twice"
+        )
         raise RequestError(
             field,
             f"{what}; write the kinds nearest first, such as {DEFAULT_LAYOUT} (tp: tensor, cp:"

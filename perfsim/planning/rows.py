@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING, Any
 from perfsim.conditions.ranks import shown_draws
 from perfsim.errors import PerfsimError, spelling
 from perfsim.memory import UNFIT
-from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
+from perfsim.prediction import (
+    PREDICTION_SCHEMA,
+    baseline_s_of,
+    communication_of,
+    memory_of,
+    predict,
+    spent,
+)
 from perfsim.resolve import ResolvedScenario, Setup, resolve
-from perfsim.scenario import Scenario, make_scenario
+from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
-from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import setup_throughput
-from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
     from perfsim.schedule.run import ContentionResult
@@ -72,20 +78,6 @@ FULL_SWEEP_COLUMNS = (
 )
 """Columns after the values of the axes where rows are whole predictions; ``fits`` says whether the
 GPU has as much memory."""
-
-_METHOD_FIELDS = (
-    "method",
-    "options",
-    "fusion",
-    "fusion_options",
-    "bucket",
-    "overlap",
-    "single_gpu_kernels",
-)
-"""Fields of a scenario on which its S-SGD baseline does not depend."""
-
-_BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
-"""The fields on which the S-SGD baseline of a row depends."""
 
 SweepRow = tuple[Any, ...]
 """The columns of a row after the values of the axes.
@@ -144,7 +136,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         plans = build_rounds(setup, session.jobs)
         timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
-        baseline_s = _baseline_s(setup, iteration_s, session)
+        baseline_s = baseline_s_of(setup, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown_draws(timeline) for timeline in timelines]
@@ -201,14 +193,6 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
         "reason": "",
     }
     return tuple(every[name] for name in columns)
-
-
-def _baseline_s(setup: Setup, iteration_s: float, session: Session) -> float:
-    """Return the S-SGD baseline's iteration [s], simulated once for all methods."""
-    if is_baseline(setup):
-        return iteration_s
-    key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
-    return session.once(key, lambda: steady_s(baseline_rounds(setup, session.jobs)))
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
-from perfsim.data.catalog import FILE_SUFFIXES, Catalog
+from perfsim.data.catalog import FILE_SUFFIXES, Catalog, read_elsewhere
+from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
-from perfsim.errors import RequestError, spelled
+from perfsim.errors import DataError, PerfsimError, RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
+from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
     SWEEP_COLUMNS,
@@ -26,6 +29,9 @@ from perfsim.planning.rows import (
     timing_only_row,
     whole_object,
 )
+from perfsim.planning.sweep_journal import journal_rows
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.units import format_seconds
 
@@ -74,6 +80,9 @@ _MAX_ROWS_READ = 10_000
 
 _MAX_VALUES_NAMED = 8
 """Values of a field that a refusal names."""
+
+_FILE_ENDINGS = (".csv", ".json", ".toml", ".graphml")
+"""Of values that name files: the rows depend on what these hold."""
 
 Chunk = tuple[int, int]
 """Rows from the first number up to the second."""
@@ -141,6 +150,13 @@ class Sweep:
             for folder in Catalog(self.profiles).folders
             for kind in FILE_SUFFIXES
             for path in sorted((folder / kind).glob("*"))
+        ]
+        varied = (value for axis in self.grid.axes for value in axis.values)
+        named = [*self.grid.base.values(), *varied]
+        files += [
+            [value, *(stamp(value) or ())]
+            for value in named
+            if isinstance(value, str) and Path(value).suffix in _FILE_ENDINGS
         ]
         text = json.dumps([question, files], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -253,7 +269,7 @@ class SweepTable(Displayed):
     """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
 
     sweep: Sweep
-    rows: list[Any]
+    rows: Sequence[Any]
 
     def __repr__(self) -> str:
         """Return the question and, of tables that are read in a moment, the best row."""
@@ -395,6 +411,19 @@ class SweepTable(Displayed):
             else f"none of {len(reasons):,} rows can be predicted; the first: {first}"
         )
 
+    def refusal_error(self) -> PerfsimError | None:
+        """Return the error where no row could be predicted: that of a file, if the first is one."""
+        why = self.refusal()
+        if not why:
+            return None
+        try:
+            resolve(make_scenario(self.sweep.grid.fields(0)), Session(self.sweep.profiles))
+        except DataError:
+            return DataError(why)
+        except PerfsimError:
+            pass
+        return RequestError("", why)
+
     def _reason(self, row: Any) -> str:
         reason: str = row.get("error", "") if self.sweep.objects else row[-1]
         return reason
@@ -423,6 +452,8 @@ def sweep(
     ------
     RequestError
         If a field is unknown, has no value, or no row can be predicted.
+    DataError
+        If no row can be predicted as a file is missing or damaged.
 
     Examples
     --------
@@ -437,8 +468,9 @@ def sweep(
     asked = Sweep(SweepGrid(dict(base), axes_of(vary)), where, full, objects)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)
-    if table.refusal():
-        raise RequestError("", table.refusal())
+    refused = table.refusal_error()
+    if refused is not None:
+        raise refused
     return table
 
 
@@ -453,11 +485,15 @@ def resumed(
     ------
     RequestError
         If there is a journal of another grid or of other data.
+    DataError
+        If a line of it holds what is no row of this grid, or no prediction.
     """
-    rows: list[Any] = []
+    rows: Any = [] if sweep.objects else KeptRows()
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        record.open(lambda line: _take(sweep, rows, line), fresh=fresh)
+        record.open(partial(_take, sweep, rows), fresh=fresh)
+    if rows or engine is not serial:
+        read_elsewhere()
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
@@ -504,6 +540,5 @@ def _span(axis: Axis) -> str:
 
 
 def _take(sweep: Sweep, rows: list[Any], line: Mapping[str, Any]) -> None:
-    if line["start"] != len(rows):
-        raise ValueError("rows are missing")
-    rows += line["rows"] if sweep.objects else map(tuple, line["rows"])
+    """Add the rows of a line of the journal, once they are checked."""
+    rows += journal_rows(sweep.grid, line, len(rows), full=sweep.full, objects=sweep.objects)

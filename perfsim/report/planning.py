@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import groupby, islice
 from math import isfinite, log
 from textwrap import wrap
 
@@ -26,7 +27,7 @@ from perfsim.planning.explain import (
     PathStep,
     WaitingTime,
 )
-from perfsim.planning.sweep import SweepResult, SweepTable, most_of, shortest_of
+from perfsim.planning.sweep import SweepResult, SweepTable
 from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning, value_words
 from perfsim.report.parallelism import print_parallelism
 from perfsim.report.plain import is_plain
@@ -570,18 +571,40 @@ def _bits(bytes_per_s: float) -> str:
     return f"{bits / factor:.4g} {unit}"
 
 
+@dataclass
+class _Best:
+    """How many rows there are, and the first of those with the best figures."""
+
+    rows: int = 0
+    shortest: SweepResult | None = None
+    most: SweepResult | None = None
+
+    def take(self, row: SweepResult) -> None:
+        """Count a row, and keep it if its figures are better."""
+        self.rows += 1
+        if self.shortest is None or row.iteration_s < self.shortest.iteration_s:
+            self.shortest = row
+        if self.most is None or row.samples_per_s > self.most.samples_per_s:
+            self.most = row
+
+
 def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     """Print rows as a person reads them, and which is fastest; only that where not ``rows``.
 
     At least one row has a prediction (see ``SweepTable.refusal``).
     """
-    results = list(table.results())
     if rows:
-        shown = [sweep_cells(result, full=table.sweep.full) for result in results[:_MAX_ROWS]]
-        print_table(shown, wide=True)
-        if len(results) > _MAX_ROWS:
-            print_lines([f"... {len(results) - _MAX_ROWS:,} rows more; `out` FILE has all."])
-    reasons = Counter(result.reason for result in results if result.reason)
+        first = islice(table.results(), _MAX_ROWS)
+        print_table([sweep_cells(result, full=table.sweep.full) for result in first], wide=True)
+        if len(table) > _MAX_ROWS:
+            print_lines([f"... {len(table) - _MAX_ROWS:,} rows more; `out` FILE has all."])
+    reasons: Counter[str] = Counter()
+    fitting, others = _Best(), _Best()
+    for result in table.results():  # one at a time: there may be millions
+        if result.reason:
+            reasons[result.reason] += 1
+        else:
+            (fitting if result.fits else others).take(result)
     if reasons:
         print_lines(["", "Without a prediction"])
         print_lines(
@@ -589,17 +612,17 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
         )
     if len(reasons) > _MAX_REASONS:
         print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
-    done = [result for result in results if not result.reason]
-    large, missing = sum(not result.fits for result in done), len(results) - len(done)
+    large, missing = others.rows, reasons.total()
     without = f", {missing:,} of them without a prediction" if missing else ""
-    fastest, most = shortest_of(done), most_of(done)
+    best = fitting if fitting.rows else others
+    fastest, most = best.shortest, best.most
     assert fastest is not None and most is not None
     unfit = f"! {_rows(large)} of a model that does not fit into the GPU's memory"
     print_lines(
         [
             "",
-            f"{_rows(len(results))}{without}.",
-            *([f"{unfit}{', left out below' if large < len(done) else ''}."] if large else []),
+            f"{_rows(len(table))}{without}.",
+            *([f"{unfit}{', left out below' if fitting.rows else ''}."] if large else []),
             f"Shortest iteration: {format_seconds(fastest.iteration_s)} with {fastest.words}.",
             f"Most samples a second: {rate_words(most.samples_per_s)} with {most.words}.",
         ]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from perfsim.data.files import cell, write_text
+from perfsim.data.files import cell, write_text, writing
 from perfsim.data.tables import as_numbers
 from perfsim.errors import RequestError
 from perfsim.planning.sweep import SweepTable
@@ -29,10 +27,22 @@ def sweep_csv(table: SweepTable) -> str:
     gpus,iteration_s,samples_per_s,scaling_efficiency,sent_bytes_per_gpu,reason
     """
     text = io.StringIO()
+    _write_csv(table, text)
+    return text.getvalue()
+
+
+def _write_csv(table: SweepTable, text: TextIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
     writer.writerows(map(cell, line) for line in table.lines())
-    return text.getvalue()
+
+
+def _csv(table: SweepTable, path: Path) -> None:
+    """Write the table as CSV row by row: the whole text of a million rows would take 100 MB."""
+    with writing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        _write_csv(table, text)
+        text.detach()
 
 
 def sweep_jsonl(table: SweepTable) -> str:
@@ -45,23 +55,8 @@ def _parquet(table: SweepTable, path: Path) -> None:
     pyarrow, parquet = _arrow()
     arrays = [_array(pyarrow, values) for values in zip(*table.lines(), strict=True)]
     arrow_table = pyarrow.table(arrays, names=list(table.columns))
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.resolve().parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-        parquet.write_table(arrow_table, temporary)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path.resolve())
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise RequestError(
-            "out", f"{str(path)!r} cannot be written: {error.strerror}.", value=str(path)
-        ) from None
+    with writing(path) as file:
+        parquet.write_table(arrow_table, file)
 
 
 def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
@@ -89,7 +84,7 @@ def _arrow() -> tuple[Any, Any]:
 
 
 TABLE_FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
-    ".csv": lambda table, path: write_text(path, sweep_csv(table)),
+    ".csv": _csv,
     ".jsonl": lambda table, path: write_text(path, sweep_jsonl(table)),
     ".parquet": _parquet,
 }

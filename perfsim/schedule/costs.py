@@ -6,12 +6,11 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perfsim.compute.device import Device
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, count_kernels
 from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
@@ -69,8 +68,12 @@ class Costs:
         """
         first = [job for job in jobs if job.repeats != "later"]
         parts = [part for job in first for part in (*job.stages, *job.after)]
-        kernels = [one for part in parts if isinstance(part, Compute) for one in part.kernels]
-        modelled_s = sum(self.kernel(kernel).seconds for kernel in kernels)
+        each = [count_kernels(part.kernels) for part in parts if isinstance(part, Compute)]
+        modelled_s = sum(
+            count * self.kernel(kernel).seconds
+            for kernels in each
+            for kernel, count in kernels.items()
+        )
         if modelled_s <= 0:
             raise RequestError(
                 "single_gpu_kernels", "the method runs no kernels of its own here; leave it out."
@@ -141,7 +144,7 @@ def work_of(stage: Send | Compute) -> Work:
     kernels = stage.kernels
     if len(kernels) == 1:  # as most are, and counting takes a while
         return Work(stage, ((kernels[0], 1),))
-    return Work(stage, tuple(Counter(kernels).items()))
+    return Work(stage, tuple(count_kernels(kernels).items()))
 
 
 def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCost]:

@@ -27,6 +27,7 @@ __all__ = [
     "pin_messages",
     "run",
     "run_all",
+    "varies",
 ]
 
 
@@ -71,9 +72,9 @@ def run(
         from perfsim.conditions.mixed_gpus import run_mixed
 
         return run_mixed(costed, durations)
+    if varies(costed):
+        return drawn(costed, durations, brief=brief)
     if costed.conditions is not None:
-        if costed.conditions.varies:
-            return drawn(costed, durations, brief=brief)
         durations = slowed(costed, durations)
     if costed.graph.contended:
         from perfsim.simulate.events import simulate_events
@@ -86,6 +87,13 @@ def run(
     from perfsim.simulate.array import simulate
 
     return simulate(costed.graph, durations, brief=brief)
+
+
+def varies(costed: CostedGraph) -> bool:
+    """Tell whether a round is run over draws, as chance decides which rank is waited for."""
+    conditions = costed.conditions
+    plain = not costed.beside and costed.mixed is None
+    return plain and conditions is not None and conditions.varies
 
 
 def mean_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:

@@ -6,7 +6,7 @@ same pass evaluates every scenario, draw and rank at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["NO_FACTOR", "ArrayRun", "meets_all", "simulate", "simulate_draws"]
+__all__ = ["NO_FACTOR", "ArrayRun", "drawn_closes", "meets_all", "simulate", "simulate_draws"]
 
 
 def simulate(
@@ -97,8 +97,15 @@ def simulate(
 class ArrayRun:
     """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` positions back."""
 
-    def __init__(self, graph: TaskGraph, durations: list[Duration], ranks: bool) -> None:
+    def __init__(
+        self,
+        graph: TaskGraph,
+        durations: list[Duration],
+        ranks: bool,
+        meetings: Mapping[SyncScope, SyncScope] | None = None,
+    ) -> None:
         self._order = order = graph.order()
+        self._meeting = _replaced(order.meeting, meetings) if meetings else order.meeting
         self.starts: list[list[Duration]] = []
         self.ends: list[list[Duration]] = []
         self.shape: tuple[int, ...] = ()
@@ -127,7 +134,7 @@ class ArrayRun:
         return [
             _together(value, meeting) if collective and isinstance(value, np.ndarray) else value
             for value, collective, meeting in zip(
-                arrays, self._order.collective, self._order.meeting, strict=True
+                arrays, self._order.collective, self._meeting, strict=True
             )
         ]
 
@@ -186,7 +193,7 @@ class ArrayRun:
             order.reaches,
             durations or self._durations,
             order.collective,
-            order.meeting,
+            self._meeting,
             strict=True,
         ):
             if together and self.ranks and meeting is None:
@@ -219,6 +226,20 @@ class ArrayRun:
             if ahead > 0.0 if isinstance(ahead, float) else (ahead > 0.0).any():
                 return False
         return True
+
+
+def _replaced(
+    named: Sequence[SyncScope | None], meetings: Mapping[SyncScope, SyncScope]
+) -> list[SyncScope | None]:
+    """Return whom each task waits for in place of those that it names."""
+    found: list[SyncScope | None] = []
+    before: SyncScope | None = None
+    now: SyncScope | None = None
+    for one in named:
+        if one is not None and one is not before:  # many in a row are the same, and slow to hash
+            before, now = one, meetings.get(one, one)
+        found.append(None if one is None else now)
+    return found
 
 
 def _together(seconds: NDArray[np.float64], meeting: SyncScope | None) -> NDArray[np.float64]:
@@ -258,14 +279,21 @@ NO_FACTOR = -1
 """In place of a factor's number: the task takes the same time on every rank in every period."""
 
 
-def meets_all(graph: TaskGraph, ranks: int) -> bool:
-    """Tell whether all ranks wait for each other in every period."""
+def meets_all(
+    graph: TaskGraph, ranks: int, meetings: Mapping[SyncScope, SyncScope] | None = None
+) -> bool:
+    """Tell whether all ranks wait for each other in every period.
+
+    Parameters
+    ----------
+    meetings : whom ranks wait for in place of those that the graph names
+    """
     if ranks == 1:
         return True
-    meetings = {
-        graph.tasks[index].meeting for index in graph.ancestors() if graph.tasks[index].collective
-    }
-    return None in meetings or joins_all(frozenset(one for one in meetings if one), ranks)
+    met = graph.scopes()
+    named = [one for one in met if one]
+    scopes = [meetings.get(one, one) for one in named] if meetings else named
+    return None in met or joins_all(frozenset(scopes), ranks)
 
 
 def simulate_draws(
@@ -276,7 +304,7 @@ def simulate_draws(
     *,
     warm_up: int,
     counted: int,
-    brief: bool = False,
+    meetings: Mapping[SyncScope, SyncScope] | None = None,
 ) -> Timeline:
     """Run the graph with durations drawn anew in every period, and return when tasks ran.
 
@@ -287,7 +315,7 @@ def simulate_draws(
     factors : period to factors, each over (draw, rank)
     warm_up : periods before those that count
     counted : periods over which means are taken
-    brief : keep no starts and ends: only the length of periods can be asked for
+    meetings : whom ranks wait for in place of those that the graph names
 
     Returns
     -------
@@ -313,11 +341,6 @@ def simulate_draws(
     """
     import numpy as np
 
-    if warm_up < 1 or counted < 1:
-        raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
-    run = ArrayRun(graph, checked_durations(graph, list(durations)), ranks=True)
-    run.ranks = True
-    everyone = False
     work_s = [
         sum(second for second, one in zip(durations, which, strict=True) if one == number)
         for number in range(1 + max(which))
@@ -326,21 +349,18 @@ def simulate_draws(
     ends: list[list[Duration]] = []
     closes: list[Duration] = []
     draws = 0
-    for period in range(warm_up + counted + (0 if brief else graph.depth + 1)):
-        drawn = factors(period)
-        shape = drawn[0].shape
-        draws = shape[0]
-        everyone = everyone or (period == 0 and meets_all(graph, shape[-1]))
-        run.step(_multiplied(durations, which, drawn))
-        last = np.broadcast_to(run.ends[-1][graph.closing], shape)
+    given = checked_durations(graph, list(durations))
+    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, graph.depth + 1))
+    for period, (drawn, run, close) in enumerate(chance.run()):
+        draws, ranks = drawn[0].shape
         if period < warm_up + counted:
-            closes.append(last.max(axis=-1) if everyone else last.mean(axis=-1))
-        if not brief:
+            closes.append(close)
+        shown = 0
+        if chance.everyone:
             busy = [work * factor for work, factor in zip(work_s, drawn, strict=False)]
-            shown = np.sum(busy, axis=0).argmax(axis=-1) if everyone else np.zeros(draws, int)
-            starts.append([_of_rank(value, shape, shown) for value in run.starts[-1]])
-            ends.append([_of_rank(value, shape, shown) for value in run.ends[-1]])
-        run.forget()
+            shown = ranks * np.arange(draws) + np.sum(busy, axis=0).argmax(axis=-1)
+        starts.append([_of_rank(value, (draws, ranks), shown) for value in run.starts[-1]])
+        ends.append([_of_rank(value, (draws, ranks), shown) for value in run.ends[-1]])
     return Timeline(
         graph=graph,
         starts=starts,
@@ -352,8 +372,69 @@ def simulate_draws(
     )
 
 
+def drawn_closes(
+    graph: TaskGraph,
+    durations: NDArray[np.float64],
+    which: Sequence[int],
+    factors: Callable[[int], Sequence[NDArray[np.float64]]],
+    *,
+    warm_up: int,
+    counted: int,
+    meetings: Mapping[SyncScope, SyncScope] | None = None,
+) -> list[NDArray[np.float64]]:
+    """Return when each period closed, with several lists of durations at once [s].
+
+    The parameters are those of `simulate_draws`, but ``durations`` is an array over (task, list);
+    each array returned is over (list, draw).
+    """
+    given: list[Duration] = list(durations[:, :, None, None])
+    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, 0))
+    return [close for _, _, close in chance.run()]
+
+
+class _Chance:
+    """A run whose durations are drawn anew in every period, and which yields each of them.
+
+    ``spans`` are the periods to leave out, to count and to run after these. A period ends with the
+    last rank; where not all ranks wait for each other, at the mean over ranks.
+    """
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        durations: list[Duration],
+        which: Sequence[int],
+        factors: Callable[[int], Sequence[NDArray[np.float64]]],
+        meetings: Mapping[SyncScope, SyncScope] | None,
+        spans: tuple[int, int, int],
+    ) -> None:
+        warm_up, counted, after = spans
+        if warm_up < 1 or counted < 1:
+            raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
+        self._graph, self._durations, self._which = graph, durations, which
+        self._factors, self._meetings, self._periods = factors, meetings, warm_up + counted + after
+        self.everyone = False
+
+    def run(self) -> Iterator[tuple[Sequence[NDArray[np.float64]], ArrayRun, NDArray[np.float64]]]:
+        """Yield, period by period, the factors, the run, and when the period closed."""
+        import numpy as np
+
+        graph = self._graph
+        run = ArrayRun(graph, self._durations, True, self._meetings)
+        run.ranks = True
+        for period in range(self._periods):
+            drawn = self._factors(period)
+            shape = np.broadcast_shapes(drawn[0].shape, np.shape(self._durations[0]))
+            if period == 0:
+                self.everyone = meets_all(graph, shape[-1], self._meetings)
+            run.step(_multiplied(self._durations, self._which, drawn))
+            last = np.broadcast_to(run.ends[-1][graph.closing], shape)
+            yield drawn, run, last.max(axis=-1) if self.everyone else last.mean(axis=-1)
+            run.forget()
+
+
 def _multiplied(
-    durations: Sequence[float], which: Sequence[int], factors: Sequence[NDArray[np.float64]]
+    durations: Sequence[Duration], which: Sequence[int], factors: Sequence[NDArray[np.float64]]
 ) -> list[Duration]:
     """Return how long each task takes in a period."""
     return [
@@ -362,15 +443,11 @@ def _multiplied(
     ]
 
 
-def _of_rank(value: Duration, shape: tuple[int, ...], ranks: NDArray[np.intp]) -> Duration:
-    """Return a moment of one rank in each draw."""
-    import numpy as np
-
+def _of_rank(value: Duration, shape: tuple[int, ...], places: NDArray[np.intp] | int) -> Duration:
+    """Return a moment of one rank in each draw, by its place among all; 0 for the first rank."""
     if isinstance(value, float):
         return value
-    moments: NDArray[np.float64]
-    if value.shape == (shape[0], 1):
-        moments = value[:, 0]
-    else:
-        moments = np.broadcast_to(value, shape)[np.arange(shape[0]), ranks]
-    return moments
+    if value.shape[-1] == 1 or isinstance(places, int):
+        moments: NDArray[np.float64] = value[:, 0]
+        return moments
+    return value.take(places) if value.shape == shape else value[0].take(places % shape[1])

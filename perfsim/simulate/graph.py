@@ -43,6 +43,7 @@ class ServiceOrder:
     def __init__(self, tasks: tuple[Task, ...]) -> None:
         self.tasks = tasks
         self._ancestors: dict[int, frozenset[int]] = {}
+        self._scopes: dict[int, frozenset[SyncScope | None]] = {}
 
     @cached_property
     def depth(self) -> int:
@@ -148,6 +149,15 @@ class ServiceOrder:
                     seen.add(other)
                     todo.append(other)
         return frozenset(seen)
+
+    def scopes(self, closing: int) -> frozenset[SyncScope | None]:
+        """Return by whom ranks wait for each other on the way to a closing; None: by all."""
+        known = self._scopes.get(closing)
+        if known is None:
+            tasks = [self.tasks[index] for index in self.ancestors(closing)]
+            known = frozenset(task.meeting for task in tasks if task.collective)
+            self._scopes[closing] = known
+        return known
 
     def working(self, works: Sequence[object]) -> list[int]:
         """Return the last task of every stream that has a task with work to do."""
@@ -339,6 +349,10 @@ class TaskGraph:
     def ancestors(self) -> frozenset[int]:
         """Return the tasks that can delay the end of a period, in this period or a later one."""
         return self.order().ancestors(self.closing)
+
+    def scopes(self) -> frozenset[SyncScope | None]:
+        """Return by whom ranks wait for each other in a period; None stands for all ranks."""
+        return self.order().scopes(self.closing)
 
 
 def _holds(duration_s: Duration) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -55,6 +55,17 @@ class Groups(SyncGroups):
     placement: tuple[int, ...]
     which: Literal["node", "across"] = "node"
 
+    def meet(self, moments: Moments, period: int) -> Moments:
+        """Return for each rank (the last axis) the latest moment of its group."""
+        return self.together(moments)
+
+    def together(self, seconds: Moments) -> Moments:
+        """Return how long a collective takes on each rank: as on the slowest of its group."""
+        nodes, size = len(self.placement), self.placement[0]
+        if self.placement.count(size) < nodes:
+            return _latest(self, seconds)
+        return _latest_of_block(seconds, *((size, 1) if self.which == "node" else (nodes, size)))
+
     def labels(self, ranks: int) -> Sequence[int]:
         """Return the group of each rank."""
         if self.which == "node":
@@ -79,6 +90,16 @@ class Blocks(SyncGroups):
         """Return the group of each rank."""
         block = self.count * self.stride
         return [rank // block * block + rank % self.stride for rank in range(ranks)]
+
+    def meet(self, moments: Moments, period: int) -> Moments:
+        """Return for each rank (the last axis) the latest moment of its group."""
+        return self.together(moments)
+
+    def together(self, seconds: Moments) -> Moments:
+        """Return how long a collective takes on each rank: as on the slowest of its group."""
+        if seconds.shape[-1] % (self.count * self.stride):
+            return _latest(self, seconds)
+        return _latest_of_block(seconds, self.count, self.stride)
 
 
 class Neighbours(NamedTuple):
@@ -203,3 +224,19 @@ def _latest(groups: SyncGroups, moments: Moments) -> Moments:
     order, begins, group = _sorted(groups, moments.shape[-1])
     latest: Moments = np.maximum.reduceat(moments[..., order], begins, axis=-1)
     return latest[..., group]
+
+
+def _latest_of_block(moments: Moments, count: int, stride: int) -> Moments:
+    """Return the latest moment of each group, of which all are alike."""
+    import numpy as np
+
+    table = moments.reshape(*moments.shape[:-1], -1, count, stride)
+    if count > _FEW:
+        latest: Moments = table.max(axis=-2)
+    else:  # one member after the other: numpy is slow to reduce a short axis
+        latest = reduce(np.maximum, [table[..., at, :] for at in range(count)])
+    return np.repeat(latest[..., None, :], count, axis=-2).reshape(moments.shape)
+
+
+_FEW = 16
+"""Members of a group up to which they are taken one after the other."""

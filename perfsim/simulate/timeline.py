@@ -273,6 +273,8 @@ class Timeline:
     steady : whether the run had settled, so that its mean holds for all later periods
     shape : the axes (scenario, draw) of the arrays; () for floats
     ranks : whether the last axis of ``starts`` and ``ends`` is ranks
+    shown : of many draws, those whose tasks are known, the one nearest to the mean first; then
+        ``starts`` and ``ends`` have none
     """
 
     graph: TaskGraph
@@ -283,6 +285,7 @@ class Timeline:
     steady: bool
     shape: tuple[int, ...] = ()
     ranks: bool = False
+    shown: tuple[Timeline, ...] = ()
 
     @property
     def periods(self) -> int:

@@ -7,7 +7,8 @@ Three steps, in the order of this file:
    each must have; every rule that fits applies, later ones over earlier ones. ``set`` gives fields
    of the scenario as a newcomer knows them ("options.x" the method's, "fusion_options.x" the
    policy's). ``rated`` and ``calibrated`` give fields that only these ways of asking add; the
-   value "" takes a field away. ``number`` takes one from a column by a pattern with one group.
+   value "" takes a field away. ``number`` takes one from a column by a pattern with one group
+   (`perfsim.validate.cell_pattern`).
    ``exclude`` begins with the criterion by which a case is not judged
    (`perfsim.validate.criteria`), ``missing`` says what perfsim lacks to predict it, ``calibrates``
    what it was used to fit; an empty text lifts an earlier one.
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +42,7 @@ from perfsim.prediction import predict_iteration
 from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
+from perfsim.validate.cell_pattern import MAX_CELL_CHARACTERS, cell_pattern
 from perfsim.validate.criteria import (
     EXCLUSION_CRITERIA,
     NO_BATCH,
@@ -143,7 +144,7 @@ class MappingRule:
         for name in [name for name, value in self.fields.items() if value == ""]:
             del fields[name]
         for name, (column, pattern) in self.numbers.items():
-            match = pattern.search(getattr(case, column))
+            match = pattern.search(getattr(case, column), 0, MAX_CELL_CHARACTERS)
             if match:
                 fields[name] = match[1]
 
@@ -174,6 +175,7 @@ def read_rules(path: Path) -> list[MappingRule]:
 def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
     """Return the rules of every folder of measurements, those that ship first, then ``more``.
 
+    A folder of the user's counts where it is named (`Catalog.folders_of`).
     Later rules come over earlier ones, so that a user's map adds to the shipped one: an exclusion
     is lifted by a rule that fits the case and has ``exclude = ""``.
 
@@ -186,7 +188,7 @@ def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
     """
     paths = [
         path
-        for folder in reversed(catalog.folders)
+        for folder in reversed(catalog.folders_of("measurements"))
         for path in sorted((folder / "measurements").glob(f"*{RULES_FILE}"))
     ]
     if not paths:
@@ -230,12 +232,7 @@ def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
     numbers = {}
     for name, pair in _rule_fields(value).items():
         column, _, text = str(pair).partition(":")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                pattern = re.compile(text.strip())
-        except (re.error, ArithmeticError, RecursionError, Warning) as error:
-            raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
+        pattern = cell_pattern(text.strip())
         if column not in CASE_COLUMNS or pattern.groups != 1:
             raise WrongValue(f"{shown(pair)} is not 'column: pattern with one group'")
         numbers[name] = (column, pattern)

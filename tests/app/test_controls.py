@@ -16,6 +16,7 @@ from perfsim.app.controls import (
     texts_of,
 )
 from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, make_scenario
 from perfsim.scenario_file import read_fields
@@ -87,3 +88,12 @@ def test_a_control_offers_what_may_be_typed_into_it() -> None:
             for word in choices_of(name, CATALOG):
                 fields = {"model": "resnet50", "gpus": 8, "accumulate": 2, name: word}
                 assert getattr(make_scenario(fields), name) is not None
+
+
+def test_a_text_in_place_of_options_is_refused_and_no_error() -> None:
+    for texts in (
+        {"options": "x", "options.density": "0.01"},
+        {"options.density": "0.01", "options": "x"},
+    ):
+        with pytest.raises(RequestError, match="options"):
+            make_scenario({"model": "resnet50", "gpus": 8, **fields_of(texts)})

@@ -233,3 +233,15 @@ def test_it_serves_a_scenario_and_ctrl_c_ends_it(running: subprocess.Popen[str])
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=30) == 0
     assert running.stderr.read().strip() == ""
+
+
+def test_json_that_is_nested_too_deep_is_no_error_of_the_server(client: Any) -> None:
+    for text in ("[" * 100_000, '{"texts":' * 100_000):
+        found = client.post(
+            "/answer",
+            data=text,
+            content_type="application/json",
+            headers={"Host": "127.0.0.1:8050"},
+        )
+        assert found.status_code == 400
+        assert found.json == {"field": "", "sentence": "The page sent no JSON."}

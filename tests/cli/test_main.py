@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perfsim import __version__
 from perfsim.data.catalog import shipped
 from perfsim.fusion import policy_names
 from perfsim.inventory import DESCRIBED_KINDS, LISTED_KINDS
@@ -240,9 +241,9 @@ def test_ctrl_c_is_one_word(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perfsim.cli.show.list_rows", pressed)
-    assert run("list models", capsys) == (1, "", "perfsim: stopped.\n")
+    assert run("list models", capsys) == (130, "", "perfsim: stopped.\n")
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
 def test_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(flag, capsys)[:2] == (0, "perfsim 0.1.0\n")
+    assert run(flag, capsys)[:2] == (0, f"perfsim {__version__}\n")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfsim.conditions.draws import drawn_factors
 from perfsim.conditions.measured import (
     JITTER_FILE,
     MAX_SCALE,
@@ -21,7 +22,6 @@ from perfsim.conditions.measured import (
     measured_names,
     traces,
 )
-from perfsim.conditions.ranks import _factors
 from perfsim.conditions.spec import Conditions
 from perfsim.conditions.words import condition_words
 from perfsim.errors import RequestError
@@ -200,7 +200,7 @@ def test_one_replica_waits_for_nobody() -> None:
 
 def test_context_ranks_are_as_slow_as_each_other() -> None:
     conditions = Conditions(6, (), 0.1, 3, 1, measured_jitter(LENGTHS), alike=2)
-    factors, always = next(_factors(conditions, 5, (1,)))
+    ((factors, always),) = drawn_factors(conditions, np.random.default_rng(3), 5, (1,), 1)
     assert factors.shape == always.shape == (5, 6)
     assert (factors[:, ::2] == factors[:, 1::2]).all() and (always == 1.0).all()
     assert len(np.unique(factors)) == 15
@@ -211,7 +211,7 @@ def test_context_ranks_are_as_slow_as_each_other() -> None:
 
 def test_a_slow_gpu_updates_slowly_too() -> None:
     conditions = Conditions(3, ((1, 2.0),), 0.1, 0, 1, measured_jitter(STEADY))
-    factors, always = next(_factors(conditions, 4, (1,)))
+    ((factors, always),) = drawn_factors(conditions, np.random.default_rng(0), 4, (1,), 1)
     assert (always == [2.0, 1.0, 1.0]).all()
     assert (factors[:, 0] > 1.9).all() and (factors[:, 1:] < 1.1).all()
 
@@ -220,10 +220,12 @@ def test_a_slow_gpu_updates_slowly_too() -> None:
 @pytest.mark.parametrize("count", [1, 9])
 def test_shares_are_drawn_as_ever(each: int, count: int) -> None:
     """To the last digit: normal numbers of the seed, the largest of a rank's GPUs."""
-    (factors,) = next(_factors(Conditions(6, ((2, 1.5),), 0.05, 7, each), 5, (count,)))
+    conditions = Conditions(6, ((2, 1.5),), 0.05, 7, each)
+    ((factors,),) = drawn_factors(conditions, np.random.default_rng(7), 5, (count,), 1)
     numbers = np.random.default_rng(7).standard_normal((5, 6, each)).max(axis=-1)
     slower = np.array([1.5, 1.5, 1.0, 1.0, 1.0, 1.0])
-    assert (factors == slower * np.maximum(0.0, 1.0 + 0.05 / sqrt(count) * numbers)).all()
+    expected = slower * np.maximum(0.0, 1.0 + 0.05 / sqrt(count) * numbers)
+    assert factors == pytest.approx(expected, rel=1e-15)
 
 
 def test_a_seed_repeats_measured_draws_and_another_one_does_not() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.conditions.ranks import merge_rounds, sample
+from perfsim.conditions.draws import DrawnRanks, drawn_ranks, sample
+from perfsim.conditions.ranks import drawn_means, factor_numbers, merge_rounds
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL_ITERATION, Round
@@ -225,10 +226,66 @@ def test_merged_rounds_are_the_same_without_chance() -> None:
             assert still.communication[part] == pytest.approx(alone.communication[part], rel=1e-6)
 
 
-def test_draws_become_fewer_as_ranks_become_many() -> None:
-    for gpus, draws in ((8, 128), (1024, 16)):
-        (plan,) = build_rounds(gpus=gpus, jitter=0.05)
-        assert sample(plan)[0] == draws
+def test_so_many_periods_are_drawn_that_the_mean_is_known_to_a_thousandth() -> None:
+    """The largest of P normal numbers varies by pi / sqrt(12 ln P) standard deviations or less."""
+    for gpus, jitter in ((8, 0.05), (1024, 0.05), (1024, 0.1), (64, 0.01)):
+        (plan,) = build_rounds(gpus=gpus, jitter=jitter)
+        used, computed = sample(plan), plan_computed_s(plan)
+        assert error_s([plan]) < 0.0015 * computed
+        assert used.draws * used.counted <= 512
+    few, many = (sample(build_rounds(gpus=gpus, jitter=0.05)[0]).draws for gpus in (8, 1024))
+    assert many < few
+
+
+def plan_computed_s(plan: CostedGraph) -> float:
+    """Return what a GPU computes in a round [s]."""
+    pairs = zip(plan.graph.tasks, plan.charges, strict=True)
+    return sum(float(task.duration_s) for task, charge in pairs if charge.cause == "compute")
+
+
+def test_the_ranks_that_are_run_decide_as_all_do() -> None:
+    """For every method the mean period of few ranks is that of all, with the same chance."""
+    gpus, jitter = 32, 0.05
+    for method in FOLLOWED:
+        if method in UNLIKE_THE_OTHERS:
+            continue
+        for plan in build_rounds(method=method, model="resnet20-cifar", gpus=gpus, jitter=jitter):
+            some, every = drawn_ranks(plan), drawn_ranks(plan, every=True)
+            few = some.periods[0][0].shape[-1]
+            if few == gpus:
+                continue
+            few_s, all_s = (mean_period_s(plan, one) for one in (some, every))
+            # Of groups that never meet one is run, with draws of its own.
+            limit = 0.02 * jitter if few > plan.conditions.ranks // 8 else 0.1 * jitter
+            assert few_s == pytest.approx(all_s, rel=limit), method
+
+
+UNLIKE_THE_OTHERS = ("intsgd", "thc")
+"""Methods that refuse so many GPUs."""
+
+
+def mean_period_s(plan: CostedGraph, ranks: DrawnRanks) -> float:
+    """Return the mean period of some drawn ranks [s]."""
+    used = sample(plan)
+    timeline = simulate_draws(
+        plan.graph,
+        [float(task.duration_s) for task in plan.graph.tasks],
+        factor_numbers(plan),
+        lambda period: ranks.periods[period % len(ranks.periods)],
+        warm_up=used.warm_up,
+        counted=used.counted,
+        meetings=ranks.meetings,
+    )
+    return timeline.mean_period_s
+
+
+def test_what_ifs_of_one_draw_are_the_runs_by_themselves() -> None:
+    (plan,) = build_rounds(method="powersgd", model="resnet20-cifar", gpus=16, jitter=0.05)
+    durations = [float(task.duration_s) for task in plan.graph.tasks]
+    lists = [durations, [2.0 * one for one in durations], durations[::-1]]
+    together = drawn_means(plan, lists)
+    assert together[1] == pytest.approx(2.0 * together[0], rel=1e-12)
+    assert together == pytest.approx([drawn_means(plan, [one])[0] for one in lists], rel=1e-12)
 
 
 @pytest.mark.parametrize("factor", [1.25, 1.5, 3.0])

@@ -102,3 +102,25 @@ def test_an_address_without_a_scheduler_is_refused(capsys: pytest.CaptureFixture
     asked = ["sweep", "--model", "resnet50", "--vary", "gpus=8", "--dask", "nowhere"]
     assert code(asked) == 2
     assert "--dask: 'nowhere' cannot be used" in capsys.readouterr().err
+
+
+LISTENERS = """
+from perfsim.planning.dask import DaskEngine
+if __name__ == "__main__":
+    with DaskEngine(workers=1)._client() as client:
+        told = client.scheduler_info()
+        nannies = [one["nanny"] for one in told["workers"].values()]
+        print(told["address"], *told["workers"], *nannies)
+"""
+
+
+@pytest.mark.slow
+def test_processes_here_listen_on_this_computer_alone(tmp_path: Path) -> None:
+    script = tmp_path / "listeners.py"
+    script.write_text(LISTENERS)
+    done = subprocess.run(
+        [sys.executable, script], env=ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    addresses = done.stdout.split()
+    assert len(addresses) == 3
+    assert [one for one in addresses if not one.startswith("tcp://127.0.0.1:")] == []

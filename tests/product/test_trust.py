@@ -5,19 +5,27 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import os
 import re
 import shutil
+import socket
+import time
+import tracemalloc
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from perfsim.calibrate.formats import read_log
 from perfsim.calibrate.traces import chrome_json as trace_file
 from perfsim.calibrate.traces import kineto_recording as recording
 from perfsim.calibrate.traces import read_trace
 from perfsim.cli.main import code
-from perfsim.data.files import _MAX_BYTES, named_file, write_bytes
-from perfsim.errors import DataError, PerfsimError
+from perfsim.data.files import _MAX_BYTES, named_file, read_bytes, write_bytes
+from perfsim.data.toml import parse_toml
+from perfsim.errors import DataError, PerfsimError, RequestError
+from perfsim.network.layout import parse_layout
+from scripts.fuzz import campaign
 from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
 from support.paths import PACKAGE
 
@@ -85,8 +93,8 @@ def test_nothing_is_written_but_by_way_of_a_temporary_file() -> None:
 
 
 FOREIGN = {"nccl_text", "nccl_json", "nccl_csv", "param_text", "pytorch_csv", "kineto", "horovod",
-           "graph", "flags"}  # fmt: skip
-"""Files of other tools, which have no schema of ours."""
+           "graph", "flags", "requests"}  # fmt: skip
+"""Files of other tools, which have no schema of ours; what a browser sends."""
 KINDS = sorted(set(PARSERS) - FOREIGN)
 
 
@@ -226,9 +234,152 @@ def test_a_file_larger_than_any_is_refused(
     parser: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfsim.data.files._MAX_BYTES", 100)
+    monkeypatch.setattr("perfsim.data.toml.MAX_TOML_BYTES", 100)
     assert _MAX_BYTES >= 32 << 20
     [seed, *_] = seeds(parser)
     path = tmp_path / seed.name
     path.write_bytes(seed.data)
     with pytest.raises(PerfsimError, match="is larger than 0 MiB"):
         PARSERS[parser](path)
+
+
+def special(folder: Path) -> dict[str, Path]:
+    """Make what is no file: a pipe without a writer, a socket, links that lead nowhere."""
+    names = ("pipe", "socket", "loop", "dangling")
+    paths = {name: folder / name for name in names} | {"device": Path("/dev/zero")}
+    os.mkfifo(paths["pipe"])
+    with socket.socket(socket.AF_UNIX) as made:
+        os.chdir(folder)  # the name of a socket has at most 107 characters
+        made.bind("socket")
+    paths["loop"].symlink_to("loop")
+    paths["dangling"].symlink_to("nowhere")
+    return paths | {"folder": folder}
+
+
+SPECIAL = ("pipe", "socket", "device", "loop", "dangling", "folder")
+READING = (
+    "calibrate import {} --name x",
+    "calibrate import {} --model x --batch 4",
+    "predict --scenario {}",
+    "predict --model {} --gpus 8 --net 1gbe",
+    "predict --model resnet50 --gpus 8 --net {}",
+    "predict --node {} --model resnet50 --gpus 8",
+    "sweep {} --vary gpus=8",
+    "explain --scenario {}",
+    "plan --model resnet50 --gpus 8 --net 1gbe --dataset imagenet --epochs 1 --prices {}",
+    "validate --measurements {}",
+    "validate --map {}",
+    "validate nccl --data {}",
+    "pipeline {}",
+    "init {}",
+    "predict --model resnet50 --gpus 8 --net 1gbe --profiles {}",
+)
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("line", READING)
+def test_what_is_no_file_is_refused_in_a_sentence(
+    line: str,
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = special(tmp_path)[kind]
+    assert code(line.format(path).split()) in (2, 3)
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1 and told.err.startswith("perfsim: ")
+    assert "internal error" not in told.err
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_text("text")
+    known = os.stat(file)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: known)
+    with pytest.raises(DataError, match="is a pipe, not a file"):
+        read_bytes(pipe)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="is larger than 32 MiB"):
+        read_bytes(large)
+    with pytest.raises(DataError, match="is larger than 4 MiB"):
+        parse_toml(large)
+    with pytest.raises(DataError, match="is larger than 32 MiB"):
+        read_log(large)
+    with pytest.raises(DataError, match="is larger than 1024 MiB"):
+        read_trace(large)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("mark", ["a", '"a b"', "'a.b'", '"a\\"b"', "a-b"])
+@pytest.mark.parametrize("form", ["{} = 1", "x = {{ {} = 1 }}", "[{}]", "[[{}]]", "  {}=1"])
+def test_a_key_of_hundreds_of_parts_is_refused_before_it_is_read(
+    mark: str, form: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = 1.5\n" + form.format(" . ".join([mark] * 40)) + "\n")
+    with pytest.raises(DataError, match=r"deep.toml, line 2: .* key of more than 32 parts"):
+        parse_toml(path)
+    path.write_text(form.format(".".join([mark] * 30)) + "\nb = [" + "1.5, " * 5000 + "]\n")
+    assert parse_toml(path)
+
+
+def test_a_table_or_a_log_of_more_lines_than_any_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfsim.data.files.MAX_LINES", 20)
+    for parser in ("profile", "curves", "nccl_text", "own_csv"):
+        seed = seeds(parser)[0]
+        path = tmp_path / seed.name
+        path.write_bytes(seed.data + b"\n" * 20)
+        with pytest.raises(DataError, match="has more than 20 lines"):
+            PARSERS[parser](path)
+
+
+def test_a_log_of_damaged_lines_is_not_skipped_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfsim.calibrate.formats.rows.MAX_SKIPPED", 20)
+    seed = next(seed for seed in seeds("own_csv"))
+    path = tmp_path / seed.name
+    path.write_bytes(seed.data + b"x\n" * 30)
+    with pytest.raises(DataError, match="has more than 20 damaged lines"):
+        read_log(path, skip_bad=True)
+
+
+def test_a_log_of_commas_is_refused_in_the_time_that_it_takes_to_read(tmp_path: Path) -> None:
+    """30 MB of commas took 77 s: each cell of such a line was looked at as the name of a column."""
+    path = tmp_path / "commas.log"
+    path.write_bytes(b"," * (4 << 20))
+    begun = time.process_time()
+    with pytest.raises(DataError, match="holds no measurements in a form that is known"):
+        read_log(path)
+    assert time.process_time() - begun < 1.0
+
+
+def test_a_wrong_word_of_a_layout_is_cut() -> None:
+    with pytest.raises(RequestError) as error:
+        parse_layout("dp<a>" * 3000)
+    assert len(str(error.value)) < 300
+
+
+def test_a_name_of_a_horovod_timeline_that_would_reach_a_terminal_is_cleaned(
+    tmp_path: Path,
+) -> None:
+    """Found by the fuzz: a process id may be a text, and was taken as a tensor's name."""
+    name, data = campaign.case("horovod", 24, 2134, seeds("horovod"))
+    assert b"u001b[2J" in data
+    path = tmp_path / name
+    path.write_bytes(data)
+    PARSERS["horovod"](path)

@@ -47,7 +47,7 @@ def question(rows: int) -> Sweep:
 
 @contextmanager
 def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Give the address of a scheduler on this machine, and its workers, when they are there."""
+    """Give the address of a scheduler on this machine; its workers, when they are there, and it."""
     from distributed import Client
 
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
             address = json.loads(file.read_text())["address"]
             with Client(address) as client:
                 client.wait_for_workers(workers)
-            yield address, processes[1:]
+            yield address, processes[1:] + processes[:1]
         finally:
             for process in processes:
                 process.kill()

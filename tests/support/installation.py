@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
-    for name in ("perfsim", "profiles", "scenarios"):
+    for name in (".ci", "perfsim", "profiles", "scenarios"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     dist = tmp_path_factory.mktemp("dist")
     pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")

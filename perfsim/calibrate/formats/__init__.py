@@ -18,7 +18,7 @@ from perfsim.calibrate.formats.rows import (
     LogFormat,
     known_collective,
 )
-from perfsim.data.files import decoded, printable
+from perfsim.data.files import check_lines, decoded, printable, read_bytes
 from perfsim.errors import DataError
 from perfsim.network.measured import CollectiveCurve, merge
 
@@ -35,9 +35,6 @@ __all__ = [
 
 LOG_SUFFIXES = (".txt", ".log", ".out", ".csv", ".json", ".dat")
 """Files of a folder that may hold measurements."""
-
-_MAX_FILE_BYTES = 128 * 2**20
-"""Bytes of a file that is read at all: logs of a day are smaller, and it fits in 1 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def read_log(
     text = _text(path)
     name = _format_of(text)
     if name is None:
-        decoded(path.read_bytes(), path)
+        decoded(read_bytes(path), path)
         titles = "; ".join(one.title for one in log_formats().values())
         raise DataError(f"holds no measurements in a form that is known: {titles}", path=path)
     if collective is not None:
@@ -141,16 +138,13 @@ def read_folder(
 
 def _text(path: Path) -> str:
     """Return a file's text, '' for a binary file; characters that print nothing are replaced."""
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise DataError(f"is larger than {_MAX_FILE_BYTES >> 20} MiB", path=path)
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
+    data = read_bytes(path)
     if b"\0" in data[:4096]:
         return ""
     text = data.decode("utf-8-sig", errors="replace")
-    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+    check_lines(text, path)
+    return text
 
 
 def _format_of(text: str) -> str | None:

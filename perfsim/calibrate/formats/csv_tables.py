@@ -358,6 +358,10 @@ _OTHER_TIMES = re.compile(r"min|max|std|p\d[^0]|p\d\d\d|cpu|total|init|bandwidth
 _HEAD_LINES = 200
 """Lines in which the head of a table is looked for. No source: more than any banner seen."""
 
+_MAX_HEAD_CHARACTERS = 10_000
+"""Characters of a head. No source: chosen, a hundred times those seen; a megabyte of commas takes
+a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class _TimeColumn:
@@ -399,6 +403,8 @@ def time_unit(name: str) -> int | None:
 def head_of(text: str) -> tuple[int, list[str]]:
     """Return line index and cells of the first line with commas that names a column of sizes."""
     for index, line in enumerate(text.splitlines()[:_HEAD_LINES]):
+        if len(line) > _MAX_HEAD_CHARACTERS:
+            continue
         cells = [cell.strip() for cell in _cells(line.lstrip("# "))]
         names = {column_name(cell) for cell in cells}
         if len(cells) >= 3 and names & set(_SIZE_NAMES):

@@ -94,6 +94,10 @@ class GivenFacts:
                 raise RequestError(name, why, value=count)
 
 
+MAX_SKIPPED = 10_000
+"""Damaged lines that are left out and named. No source: chosen."""
+
+
 @dataclass(slots=True)
 class DamagedLines:
     """The damaged lines of one file: the first is an error, unless they are to be left out."""
@@ -108,11 +112,14 @@ class DamagedLines:
         Raises
         ------
         DataError
-            Unless damaged lines are skipped; it names file, line and what was found.
+            Unless damaged lines are skipped; it names file, line and what was found. Also if there
+            are more than `MAX_SKIPPED`: then the file is another than it seems.
         """
         if not self.skip_bad:
             hint = spelled(" (`skip_bad` leaves such lines out)")
             raise DataError(f"{what}{hint}", path=self.path, row=row)
+        if len(self.skipped) == MAX_SKIPPED:
+            raise self.fatal(f"has more than {MAX_SKIPPED:,} damaged lines", row)
         self.skipped.append(f"{self.path}:{row}: {what}")
 
     def fatal(self, what: str, row: int | None = None) -> DataError:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
+from perfsim.data.files import reading, too_large
 from perfsim.errors import DataError
 
 __all__ = ["EVENTS", "is_trace", "microseconds", "read_head", "trace_entries"]
@@ -34,6 +37,8 @@ MAX_PACKING = 200
 packs to."""
 ALWAYS_UNPACKED_CHARACTERS = 64 << 20
 """Characters that any gzipped trace may unpack to. No source: chosen."""
+MAX_TRACE_BYTES = 1 << 30
+"""Bytes of a trace, and characters of a gzipped one. No source: chosen, some million events."""
 _GZIP = b"\x1f\x8b"
 _SPACE = " \t\r\n"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -47,7 +52,7 @@ def is_trace(path: Path) -> bool:
     DataError
         If it cannot be read.
     """
-    with _damage_of(path), path.open("rb") as file:
+    with reading(path) as file:
         if file.read(2) == _GZIP:
             return True
     head = read_head(path)
@@ -209,7 +214,8 @@ class _Unpacked:
 
     def __init__(self, text: TextIO, path: Path) -> None:
         self._text, self._path, self._read = text, path, 0
-        self._most = max(ALWAYS_UNPACKED_CHARACTERS, MAX_PACKING * path.stat().st_size)
+        most = max(ALWAYS_UNPACKED_CHARACTERS, MAX_PACKING * path.stat().st_size)
+        self._most = min(most, MAX_TRACE_BYTES)
 
     def read(self, count: int) -> str:
         """Return the next characters.
@@ -223,30 +229,31 @@ class _Unpacked:
         self._read += len(text)
         if self._read > self._most:
             why = f"unpacks to more than {MAX_PACKING} times its size, which no trace does"
+            if self._most == MAX_TRACE_BYTES:
+                why = f"unpacks to more than {MAX_TRACE_BYTES >> 20} MiB"
             raise DataError(why, path=self._path)
         return text
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[TextIO | _Unpacked]:
-    """Open a file, gzipped or not, as text."""
-    with _damage_of(path):
-        with path.open("rb") as file:
-            packed = file.read(2) == _GZIP
-        if packed:
-            with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as text:
-                yield _Unpacked(text, path)
-        else:
-            with path.open(encoding="utf-8-sig", errors="replace") as text:
-                yield text
+    """Open a file, gzipped or not, as text.
 
-
-@contextmanager
-def _damage_of(path: Path) -> Iterator[None]:
-    """Raise what goes wrong while a file is read as an error that names it."""
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"is a damaged gzip file: {error}", path=path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
+    Raises
+    ------
+    DataError
+        If it cannot be read, is a damaged gzip file, or is larger than a trace may be.
+    """
+    with reading(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_TRACE_BYTES:
+            raise too_large(path, MAX_TRACE_BYTES)
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        try:
+            if packed:
+                with gzip.open(file, "rt", encoding="utf-8-sig", errors="replace") as text:
+                    yield _Unpacked(text, path)
+            else:
+                yield TextIOWrapper(file, encoding="utf-8-sig", errors="replace")
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"is a damaged gzip file: {error}", path=path) from None

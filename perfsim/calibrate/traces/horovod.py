@@ -124,7 +124,8 @@ class _Timeline:
         """Take one event; ``count`` is its number in the file."""
         if not isinstance(event, dict):
             raise DataError(f"is a damaged trace: event {count} is no object", path=self._path)
-        phase, tensor, name = event.get("ph"), str(event.get("pid")), str(event.get("name", ""))
+        phase, tensor = event.get("ph"), printable(str(event.get("pid")))
+        name = printable(str(event.get("name", "")))
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
         where = f"{self._path}: event {count}"

@@ -53,8 +53,8 @@ class Voting(Method):
             vote = [summed(elements, ranks), majority(elements)]
             return gathered_from_all(encode, sent, [decode], ranks, vote)
         piece = -(-elements // ranks)
-        merge = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
-        return two_step(encode, sent, 0.0, [decode, *merge], [decode], ranks)
+        merge = (elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing))
+        return two_step(encode, sent, 0.0, (decode, *merge), (decode,), ranks)
 
     def code_base(self) -> CodeBase:
         """Return HKBU's with all-gathers (lzhangbv/dear_pytorch benchmarks.py, signum)."""

@@ -117,15 +117,15 @@ def one_bit_all_reduce(
         # Packed signs stacked (2/32), a buffer for those of others cleared (1/32), P scales too.
         elementwise(whole, 3 / 32, 2 + ranks),
     ]
-    server = [
+    server = (
         # P scales copied out; stacked and divided; a sum over the ranks reads once more.
         elementwise(whole, _DECODE[0] + 1 + 1 / ranks, ranks + 2 + _DECODE[1] + 1),
         elementwise(chunk, *_ENCODE),
         elementwise(whole, 1 / 32, 2),
-    ]
+    )
     # Signs and scales copied out (2/32) and signs stacked (2/32); the result copied back (2).
     result = elementwise(whole, 4 / 32 + _DECODE[0] + 2, 2 * ranks + 1 + _DECODE[1] + 1)
-    return two_step(worker, [whole / 8], FLOAT, server, [result], ranks, earliest)
+    return two_step(worker, [whole / 8], FLOAT, server, (result,), ranks, earliest)
 
 
 def dense_all_reduce(buckets: Sequence[Bucket], world: MethodContext) -> list[JobStage]:

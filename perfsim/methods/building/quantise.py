@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Literal
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
+from perfsim.compute.kernel import FLOAT, Kernel, Kernels, elementwise, method_code
 from perfsim.methods.base import Compute, JobStage, MethodContext, Moment, Send
 from perfsim.methods.building.queued_kernels import in_turn
 
@@ -160,7 +160,7 @@ def gathered_from_all(
     return [
         Compute(tuple(encode), "compress"),
         *(Send("all_gather", float(part * ranks)) for part in sent_bytes),
-        Compute(in_turn(decode, ranks) + tuple(finish), "decompress", earliest="backward"),
+        Compute(in_turn(decode, ranks).then(*finish), "decompress", earliest="backward"),
     ]
 
 
@@ -168,8 +168,8 @@ def two_step(
     encode: Sequence[Kernel],
     shared_bytes: Sequence[float],
     scales_bytes: float,
-    middle: Sequence[Kernel],
-    decode: Sequence[Kernel],
+    middle: Kernels,
+    decode: Kernels,
     ranks: int,
     earliest: Moment = "backward",
 ) -> list[JobStage]:
@@ -184,7 +184,7 @@ def two_step(
     Examples
     --------
     >>> one = sign_encode(1000)
-    >>> stages = two_step([one], [125.0], 4.0, [one], [one], ranks=4)
+    >>> stages = two_step([one], [125.0], 4.0, (one,), (one,), ranks=4)
     >>> [(stage.collective, stage.size_bytes) for stage in stages if isinstance(stage, Send)]
     [('all_to_all', 125.0), ('all_gather', 16.0), ('all_gather', 125.0), ('all_gather', 16.0)]
     """
@@ -197,9 +197,9 @@ def two_step(
         Compute(tuple(encode), "compress", earliest=earliest),
         *sends("all_to_all", shared_bytes),
         *sends("all_gather", scales),
-        Compute(tuple(middle), "compress", earliest=earliest),
+        Compute(middle, "compress", earliest=earliest),
         *sends("all_gather", [*shared_bytes, *scales]),
-        Compute(tuple(decode), "decompress", earliest=earliest),
+        Compute(decode, "decompress", earliest=earliest),
     ]
 
 
@@ -243,7 +243,7 @@ def between_nodes(
             for part in sent_bytes(share)
         ),
         Compute(
-            (*in_turn([decode(share)], world.nodes), summed(share, world.nodes)),
+            in_turn([decode(share)], world.nodes).then(summed(share, world.nodes)),
             "decompress",
             STREAM,
         ),

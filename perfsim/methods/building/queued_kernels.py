@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, KernelLoop
 
 __all__ = ["in_turn", "queued"]
 
@@ -39,7 +39,7 @@ def queued(kernel: Kernel) -> Kernel:
     return kernel._replace(name=_QUEUED.get(kernel.name, kernel.name))
 
 
-def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
+def in_turn(kernels: Sequence[Kernel], times: int) -> KernelLoop:
     """Repeat kernels ``times`` times, as a loop does; all but the first time they are queued.
 
     Examples
@@ -47,4 +47,4 @@ def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
     >>> [kernel.name for kernel in in_turn([Kernel("onebit_decode", 1000, 4e3)], 3)]
     ['onebit_decode', 'onebit_decode_queued', 'onebit_decode_queued']
     """
-    return tuple(kernels) + tuple(map(queued, kernels)) * (times - 1)
+    return KernelLoop([(tuple(kernels), 1), (tuple(map(queued, kernels)), times - 1)])

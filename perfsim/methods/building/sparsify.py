@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code, scatter_add
+from perfsim.compute.kernel import (
+    FLOAT,
+    INDEX,
+    Kernel,
+    KernelLoop,
+    Kernels,
+    elementwise,
+    method_code,
+    scatter_add,
+)
 from perfsim.compute.software import NEWEST, is_newest
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
@@ -285,7 +294,7 @@ def above(elements: int, times: int = 1) -> Kernel:
 
 def decoded(
     tensors: Sequence[int], count: int, ranks: int, decoding: Decoding = "together"
-) -> tuple[Kernel, ...]:
+) -> Kernels:
     """Return the kernels that make the mean gradient from ``count`` pairs of each rank.
 
     "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
@@ -301,13 +310,11 @@ def decoded(
     """
     if decoding == "together":
         return elementwise(sum(tensors), 3, 2), scatter_add(count * ranks)
-    kernels: list[Kernel] = []
+    runs: list[tuple[tuple[Kernel, ...], int]] = []
     for elements in tensors:
-        kernels += in_turn(
-            [method_code("dgc_decode", elements, elementwise(elements, 1, 2))], ranks
-        )
-        kernels.append(elementwise(elements, 3 * ranks + 1, ranks + 1))
-    return tuple(kernels)
+        one = method_code("dgc_decode", elements, elementwise(elements, 1, 2))
+        runs += in_turn([one], ranks).then(elementwise(elements, 3 * ranks + 1, ranks + 1)).runs
+    return KernelLoop(runs)
 
 
 def gathered(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import tomllib
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
+from typing import Any
+
+import tomli_w
 
 __all__ = ["damaged"]
 
@@ -26,6 +33,7 @@ TEXTS = (
     b"\t", b'"', b"'", b'""', b",", b";", b"#", b"=", b"[", b"]", b"{", b"}", b"\\", b"\\u001b",
     b"\\ud800", b"/", b"../", b"x", b"%s", b"{0}", b"*", b"=1+1", b"<script>", "\u202e".encode(),
     "\u2028".encode(), "\x85".encode(), "\U0001f4a3".encode(), "\u00e9".encode(), b"__class__",
+    b"\xed\xa0\x80",
 )  # fmt: skip
 """What is inserted somewhere in a file."""
 CODES = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp500", "utf-8-sig")
@@ -182,9 +190,66 @@ def _blocks(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
     return mark.join(blocks)
 
 
+WRONG: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 0.5, 1e308, -1e308, 2**63, 10**400, math.nan, math.inf, "", "x"),
+    *(" ", "nan", "\x00", "\x1b[2J", "\u202eevil", "\ud800", "\u2028", "a" * 5000, "../../x"),
+    *("/dev/zero", [], {}, [[]], [None], {"": {}}, {"a": {"b": {"c": 1}}}, "\U0001f4a3\u0301" * 40),
+)  # fmt: skip
+"""Values of another type, out of range, or that no text may hold."""
+
+
+def _structure(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
+    """Give a value, a cell or a key of JSON, TOML or CSV a wrong one; or nest it deep."""
+    wrong = random.choice(WRONG)
+    if random.random() < 0.1:
+        for _ in range(random.choice((3, 30, 150))):
+            wrong = [wrong] if random.random() < 0.5 else {"a": wrong}
+    lines = data.split(b"\n")
+    at = random.randrange(len(lines))
+    for text, write in ((data, lambda new: new), (lines[at], partial(_with_line, lines, at))):
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(values, dict | list) and values:
+            return write(json.dumps(_with_wrong(values, wrong, random)).encode())
+    try:
+        values = tomllib.loads(data.decode())
+        if values and "\n[" in data.decode():
+            return tomli_w.dumps(_with_wrong(values, wrong, random)).encode(
+                "utf-8", "surrogatepass"
+            )
+    except (ValueError, TypeError, RecursionError):
+        pass
+    cells = lines[at].split(b",")
+    cells[random.randrange(len(cells))] = str(wrong).encode("utf-8", "surrogatepass")
+    return _with_line(lines, at, b",".join(cells))
+
+
+def _with_line(lines: list[bytes], at: int, line: bytes) -> bytes:
+    return b"\n".join([*lines[:at], line, *lines[at + 1 :]])
+
+
+def _with_wrong(values: Any, wrong: Any, random: Random) -> Any:
+    """Put a wrong value somewhere into a tree of values."""
+    node, key = values, None
+    while True:
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        key = random.choice(list(keys))
+        inside = node[key]
+        if not isinstance(inside, dict | list) or not inside or random.random() < 0.2:
+            break
+        node = inside
+    if isinstance(node, dict) and random.random() < 0.15:
+        node[str(wrong)[:200]] = node.pop(key)
+    else:
+        node[key] = wrong
+    return values
+
+
 WEIGHED = {
     _flip: 2, _delete: 3, _double: 2, _splice: 1, _truncate: 1, _put: 4,
     _number: 10, _scale: 8, _unit: 5, _word: 5, _code: 0.3, _ends: 0.5, _long: 0.7,
-    _lines: 5, _columns: 4, _blocks: 4,
+    _lines: 5, _columns: 4, _blocks: 4, _structure: 8,
 }  # fmt: skip
 KINDS, WEIGHTS = tuple(WEIGHED), tuple(WEIGHED.values())

@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from perfsim import interval
 from perfsim.calibrate.formats import read_log as read_measured
 from perfsim.calibrate.formats.csv_tables import write_own_csv
 from perfsim.calibrate.traces.import_trace import import_trace
@@ -21,8 +22,10 @@ from perfsim.cli.scenario_flags import split_settings
 from perfsim.compute.anchors import read_anchors
 from perfsim.compute.device import read_device, read_kernels
 from perfsim.compute.profile import read_positions, read_profile
+from perfsim.compute.single_kernels import read_products
 from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError
+from perfsim.methods.learning import read_evidence, read_statements
 from perfsim.network.cluster import make_cluster
 from perfsim.network.fabrics import graph_file
 from perfsim.network.measured import CURVES_HEADER, merge, read_curves, write_curves
@@ -34,9 +37,12 @@ from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import SCENARIO_SCHEMA, read_scenario
 from perfsim.session import Session
+from perfsim.validate.accuracy import read_accuracy
 from perfsim.validate.cases import read_cases
 from perfsim.validate.claims import claims_of
 from perfsim.validate.mapping import read_rules
+from perfsim.validate.measurements import read_limits
+from scripts.fuzz import more_parsers as more
 
 __all__ = ["PARSERS", "SEEDS", "UnsoundError", "sound"]
 
@@ -264,6 +270,19 @@ PARSERS: Mapping[str, Callable[[Path], None]] = {
     "rules": _plain(read_rules),
     "pipeline": _plain(lambda path: predict_pipeline(read_pipeline(path)).to_dict()),
     "graph": _graph,
+    "node": _plain(more.read_node),
+    "config": _plain(more.read_config_file),
+    "stated": _plain(more.read_stated_models),
+    "training": _plain(read_cases),
+    "evidence": _plain(read_evidence),
+    "statements": _plain(read_statements),
+    "uncertainty": _plain(interval._read),
+    "accuracy": _plain(read_accuracy),
+    "limits": _plain(read_limits),
+    "products": _plain(read_products),
+    "patterns": more.read_patterns,
+    "journal": _plain(more.read_sweep_journal),
+    "requests": more.read_app_request,
 }
 """Parsers by name; each has its seeds in a folder of that name."""
 
@@ -278,5 +297,7 @@ class Seed:
 
 def seeds(parser: str) -> list[Seed]:
     """Return the sound files that damage starts from."""
+    if parser == "journal":
+        return [Seed(name, data) for name, data in more.journal_seeds().items()]
     folder = SEEDS / parser
     return [Seed(path.name, path.read_bytes()) for path in sorted(folder.iterdir())]
