@@ -90,7 +90,7 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: str) -> None:
     path = tmp_path / "x.part"
     NetworkJournal(path, SETTING).add_point(point(1024, 1.0))
     path.write_text(path.read_text().replace("[1.0]", seconds))
-    with pytest.raises(DataError, match="is no record of a sweep|is no finite number"):
+    with pytest.raises(DataError, match=r"is no record of a sweep|is no finite number"):
         NetworkJournal(path, SETTING)
 
 
