@@ -10,6 +10,7 @@ from perfsim.compute.node_load import INPUTS
 from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.network.network_file import noticed_by_kind
 from perfsim.note import warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
@@ -152,7 +153,12 @@ def _network_notes(setup: Setup) -> list[str]:
     if intra:
         inside = setup.intra_network or setup.network
         in_use[inside.name] = inside
-    notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+    notes: list[str] = [
+        warning(f"{name}, when it was calibrated: {noticed.text}", f"{name}: {noticed.brief}")
+        for name, network in in_use.items()
+        for noticed in noticed_by_kind(network.noticed)
+    ]
+    notes += [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
     scenario = setup.scenario
     files = [name for name, network in in_use.items() if network.path]
     if files and cluster.library != cluster.fitted_on:

@@ -13,6 +13,7 @@ from perfsim.calibrate.write_network import MadeNetwork, check_name, make_networ
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import RequestError, shown, unknown
 from perfsim.network.measured import CollectiveCurve, merge
+from perfsim.network.network_file import CURVES_SUFFIX, NETWORK_SUFFIX, Noticed, read_network
 
 __all__ = ["import_files"]
 
@@ -60,12 +61,14 @@ def import_files(
     RequestError
         If the name or folder is not allowed.
     DataError
-        If a file is damaged, or the data determine no link; nothing is written then.
+        If a file or the network file beside its curves is damaged, or the data determine no link;
+        nothing is written then.
     """
     check_name(name, transport, nics_per_node)
     if collective is not None and not collective_name(collective):
         raise unknown("collective", collective, COLLECTIVES)
     curves: list[CollectiveCurve] = []
+    noticed: list[Noticed] = []
     skipped: list[str] = []
     for file in files:
         reading = read_log(
@@ -78,6 +81,7 @@ def import_files(
         )
         curves += [replace(curve, series=name) for curve in reading.curves]
         skipped += reading.skipped
+        noticed += _noticed_beside(file)
     return make_network(
         merge(_of_one_cluster(sorted(curves, key=curve_order))),
         name,
@@ -89,9 +93,18 @@ def import_files(
         node=node,
         skipped=skipped,
         full=full,
+        noticed=noticed,
         force=force,
         profiles=profiles,
     )
+
+
+def _noticed_beside(file: Path) -> tuple[Noticed, ...]:
+    """Return what calibration noticed of curves that it wrote, by the network file beside them."""
+    network = file.with_name(f"{file.name.removesuffix(CURVES_SUFFIX)}{NETWORK_SUFFIX}")
+    if not file.name.endswith(CURVES_SUFFIX) or not network.is_file():
+        return ()
+    return read_network(network).noticed
 
 
 def _of_one_cluster(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:

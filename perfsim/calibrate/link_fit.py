@@ -59,6 +59,7 @@ __all__ = [
     "errors_of",
     "fit_link",
     "inside_link",
+    "rate_points",
 ]
 
 MIDDLE_BYTES = 4 * 2**20
@@ -145,7 +146,8 @@ class LatencyStart(NamedTuple):
 class LinkFit:
     """A fitted link, the fits behind its rate, and what the curves do not determine.
 
-    ``link_class`` is "inter" or "intra", ``undetermined`` a sentence a number; ``starts`` are the
+    ``link_class`` is "inter" or "intra", ``undetermined`` a sentence a number; ``rate_curve`` is
+    the curve whose large messages show the rate; ``starts`` are the
     points that show a small message's hop in ring and tree, ``protocol_fits`` the fits of
     protocols that were held fixed.
     """
@@ -153,6 +155,7 @@ class LinkFit:
     link_class: str
     link: Link
     rate_fit: FitResult
+    rate_curve: CollectiveCurve
     undetermined: tuple[str, ...]
     rate_errors: Mapping[str, float | None] = field(default_factory=dict)
     starts: Mapping[str, LatencyStart] = field(default_factory=dict)
@@ -252,7 +255,10 @@ def fit_link(
     protocols, protocol_fits = _protocols(link_class, curves, link, inside, nics, undetermined)
     errors = {"rate": rate_error, "tree_rate": tree_error, "gamma": gamma_error}
     link = replace(link, protocols=protocols)
-    return LinkFit(link_class, link, rate_fit, tuple(undetermined), errors, starts, protocol_fits)
+    return LinkFit(
+        *(link_class, link, rate_fit, reference, tuple(undetermined)),
+        *(errors, starts, protocol_fits),
+    )
 
 
 def inside_link(catalog: Catalog) -> Callable[[str], Link | None]:
@@ -418,6 +424,14 @@ def _clearest_rate(
     )
 
 
+def rate_points(curve: CollectiveCurve) -> list[tuple[float, float]]:
+    """Return size [B] and time [s] of the messages that a curve's rate is fitted to."""
+    points = curve.large()
+    if len(points) < _MIN_LARGE_SIZES:
+        points = list(zip(curve.size_bytes, curve.seconds, strict=True))
+    return points
+
+
 def _slope(curve: CollectiveCurve, choice: TunedChoice | None) -> FitResult:
     """Fit the line of the large messages, c + b m, over the bytes m on the busiest wire."""
     factor = _wire_factor(curve)
@@ -429,9 +443,7 @@ def _slope(curve: CollectiveCurve, choice: TunedChoice | None) -> FitResult:
         and choice.label(curve.ranks, curve.nodes, curve.size_bytes[-1])[0] == "tree"
     ):
         factor = 1.0  # between two nodes a double tree sends each half of the message once
-    points = curve.large()
-    if len(points) < _MIN_LARGE_SIZES:
-        points = list(zip(curve.size_bytes, curve.seconds, strict=True))
+    points = rate_points(curve)
     large = [(factor * size, seconds) for size, seconds in points]
     more = f"measure at least {_MIN_LARGE_SIZES} sizes, the largest 64 MiB or more"
     if len(large) < _MIN_LARGE_SIZES:

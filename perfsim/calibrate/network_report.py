@@ -7,7 +7,7 @@ each curve, NCCL's tuner, what the curves do not determine, and warnings.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,9 +127,12 @@ def line_or_hinge(curve: CollectiveCurve) -> FitShape:
     return FitShape("hinge" if chosen is bent else "line", chosen, lead)
 
 
-def network_report(fit: NetworkFit, name: str, *, full: bool = False) -> str:
+def network_report(
+    fit: NetworkFit, name: str, noticed: Sequence[str] = (), *, full: bool = False
+) -> str:
     """Return what was fitted: every value with unit, standard error, range and residual.
 
+    ``noticed`` are sentences on what makes the curves doubtful, which come first of the warnings.
     ``full`` adds the report of each fit behind it: of a link's rate, of each curve's shape.
     """
     shapes = [(curve.name, line_or_hinge(curve)) for curve in fit.curves]
@@ -162,7 +165,7 @@ def network_report(fit: NetworkFit, name: str, *, full: bool = False) -> str:
     lines.append("Not determined by these curves")
     lines += [f"    {sentence}" for sentence in fit.undetermined] or ["    nothing"]
     lines.append("Warnings")
-    lines += [f"    {sentence}" for sentence in fit.warnings()] or ["    none"]
+    lines += [f"    {sentence}" for sentence in (*noticed, *fit.warnings())] or ["    none"]
     for title, result in _fits(fit, shapes) if full else []:
         lines += ["", title, *(f"  {line}" for line in fit_report(result).splitlines())]
     return "\n".join(lines)
@@ -241,7 +244,7 @@ def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> st
     Parameters
     ----------
     fit : links, knots, tuner
-    head : name, title, transport and, where known, gpus_per_node, nics_per_node, notes
+    head : name, title, transport and, where known, gpus_per_node, nics_per_node, notes, noticed
     knots : write the knots of every curve; False where a file beside it holds the measured curves
     """
     import tomli_w

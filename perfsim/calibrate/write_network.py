@@ -5,6 +5,7 @@ Either both files are written or none; what could not be read back is not writte
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,16 +20,17 @@ from perfsim.calibrate.data_sheet import (
     check_nodes,
     rate_findings,
 )
-from perfsim.calibrate.link_fit import LinkFit, inside_link
+from perfsim.calibrate.link_fit import LinkFit, inside_link, rate_points
+from perfsim.calibrate.measure.stability import poor_fit
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.measured import CollectiveCurve, write_curves
-from perfsim.network.network_file import _BARE_NUMBER, _CURVES_SUFFIX, read_network
+from perfsim.network.network_file import _BARE_NUMBER, CURVES_SUFFIX, Noticed, read_network
 from perfsim.network.node_type import load_node_type
 
-__all__ = ["MadeNetwork", "check_name", "make_network"]
+__all__ = ["MadeNetwork", "check_name", "make_network", "poor_fits"]
 
 _DEFAULT_FOLDER = Path("profiles") / "networks"
 """Below the working folder."""
@@ -43,7 +45,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class MadeNetwork:
     """A network that was written, the report of its fit, and the damaged lines left out.
 
-    ``beside`` is what its largest messages say beside the data sheet of its nodes.
+    ``beside`` is what its largest messages say beside the data sheet of its nodes, ``noticed`` what
+    makes it doubtful.
     """
 
     name: str
@@ -54,6 +57,7 @@ class MadeNetwork:
     skipped: tuple[str, ...] = ()
     schema: str = _IMPORT_SCHEMA
     beside: tuple[RateFinding, ...] = ()
+    noticed: tuple[Noticed, ...] = ()
 
     @property
     def use(self) -> str:
@@ -90,6 +94,7 @@ class MadeNetwork:
             ],
             **({"data_sheet": [one.to_dict() for one in self.beside]} if self.beside else {}),
             "not_told": list(self.fit.undetermined),
+            **({"noticed": [one._asdict() for one in self.noticed]} if self.noticed else {}),
             "warnings": self.fit.warnings(),
             "skipped": list(self.skipped),
         }
@@ -157,6 +162,8 @@ def make_network(
     schema: str = _IMPORT_SCHEMA,
     skipped: Sequence[str] = (),
     full: bool = False,
+    noticed: Sequence[Noticed] = (),
+    checks_fit: bool = False,
     force: bool = False,
     profiles: str | Path | None = None,
 ) -> MadeNetwork:
@@ -173,7 +180,9 @@ def make_network(
     node : the node type of its nodes, or a node type's file, where they are as its data sheet says
     schema, skipped : of the answer
     full : let the report hold that of each fit behind it
-    force : replace a network of that name
+    noticed : what makes the curves doubtful, for the file and the report
+    checks_fit : refuse a fit that misses the curves by far more than their repeats differ
+    force : replace a network of that name, and write a poor fit, which the file then says
     profiles : folder of the user's own files, for the preset of the links inside a node
 
     Raises
@@ -181,7 +190,7 @@ def make_network(
     RequestError
         If the folder is not allowed, or the curves cannot have run on such nodes.
     DataError
-        If the data determine no link; nothing is written then.
+        If the data determine no link, or the fit is poor; nothing is written then.
     """
     catalog, beside, findings = Catalog(profiles), [], []
     # Drivers put the maker before the name by which GPUs are known.
@@ -194,6 +203,9 @@ def make_network(
         if nics_per_node == 1 and kind.nics is not None:
             nics_per_node = min(kind.nics.number, kind.gpus)
     fit = fit_network(curves, nics_per_node, inside_link(catalog))
+    noticed = list(noticed)
+    if checks_fit:
+        noticed += poor_fits(fit, noticed, force=force)
     first = curves[0]
     gpus = {curve.gpus_per_node for curve in curves if curve.nodes > 1}
     head = {
@@ -204,6 +216,7 @@ def make_network(
         "nics_per_node": nics_per_node,
         "node_type": node,
         "notes": list(notes),
+        "noticed": [one._asdict() for one in noticed],
     }
     about = {
         "network": name,
@@ -220,10 +233,40 @@ def make_network(
     text = network_toml(fit, head, knots=False)
     folder = folder if folder is not None else _DEFAULT_FOLDER
     network, curves_file = _write_both(folder, text, curves, about, replaces=force)
-    report = "\n".join([network_report(fit, name, full=full), *beside])
+    warned = [one.text for one in noticed]
+    report = "\n".join([network_report(fit, name, warned, full=full), *beside])
     return MadeNetwork(
-        name, network, curves_file, report, fit, tuple(skipped), schema, tuple(findings)
+        *(name, network, curves_file, report, fit, tuple(skipped), schema, tuple(findings)),
+        noticed=tuple(noticed),
     )
+
+
+def poor_fits(fit: NetworkFit, noticed: Sequence[Noticed], *, force: bool) -> list[Noticed]:
+    """Return what is to be said of rates that miss the messages they were fitted to.
+
+    Parameters
+    ----------
+    fit : links with the curves behind their rates
+    noticed : what else was noticed, which may be the reason
+    force : the network is written all the same
+
+    Raises
+    ------
+    DataError
+        If a fit is poor and is not to be written.
+    """
+    found = []
+    for link in fit.links.values():
+        sizes = [size for size, _ in rate_points(link.rate_curve)]
+        off = [math.expm1(residual) for residual in link.rate_fit.residuals]
+        stated = link.rate_curve.spread or 0.0
+        poor = poor_fit(link.rate_fit.p90, stated, sizes, off)
+        if poor:
+            found.append(f"the rate fitted to {link.rate_curve.name} misses its times: {poor}")
+    if found and not force:
+        why = f"; {noticed[0].text.rstrip('.')}" if noticed else ""
+        raise DataError(f"no network file is written, since {found[0]}{why}; `force` writes it")
+    return [Noticed("poor_fit", f"{one}; it was written by force.") for one in found]
 
 
 def _write_both(
@@ -251,7 +294,7 @@ def _write_both(
         If what would be written could not be read.
     """
     name = about["network"]
-    paths = folder / f"{name}.toml", folder / f"{name}{_CURVES_SUFFIX}"
+    paths = folder / f"{name}.toml", folder / f"{name}{CURVES_SUFFIX}"
     for path in paths:
         if path.exists() and not path.is_file():
             raise RequestError("out", f"{str(path)!r} is there and is no file.", value=path)

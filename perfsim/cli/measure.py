@@ -70,7 +70,8 @@ def network_command(
         bool, typer.Option("--fresh", help="Do not go on from an interrupted run.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a network file that is there.")
+        bool,
+        typer.Option("--force", help="Replace a network file; write one whose fit is poor."),
     ] = False,
     profiles: ProfilesFlag = None,
     json: JsonFlag = False,
@@ -78,6 +79,13 @@ def network_command(
     """Measure the collectives of this job's ranks and fit a network file to them.
 
     Every rank runs it: under torchrun, or srun, or mpirun. Rank 0 prints and writes.
+
+    An interrupted run goes on where it was, on the same hosts, interfaces and versions alone, and
+    only if some of its points, measured again, take as long as before. While it measures, one
+    message of each curve is measured again and again, and neighbouring hosts exchange messages in
+    pairs. A time that changes, a slow host, stalled calls and repeats that differ by more than a
+    factor 2 are told at the end, in the file, and by every prediction on it. A fit that misses
+    its points by far more than their repeats differ is refused, unless by --force.
     """
     from perfsim.calibrate.measure import network_sweep
     from perfsim.units import parse_bytes, parse_fraction, parse_seconds

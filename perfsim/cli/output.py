@@ -137,13 +137,18 @@ def _verb(paths: Sequence[Path]) -> str:
 
 
 def print_network(made: MadeNetwork, json: bool) -> None:
-    """Print a fitted network as JSON, or its report, its files and how to use it."""
+    """Print a fitted network as JSON, or its report, its files and how to use it.
+
+    What makes it doubtful goes to standard error too.
+    """
+    from perfsim.data.files import escaped
+    from perfsim.network.network_file import noticed_by_kind
 
     def show() -> None:
-        from perfsim.data.files import escaped
-
         typer.echo(f"{made.report}\n")
         typer.echo(escaped(made.use))
 
+    for noticed in noticed_by_kind(made.noticed):
+        typer.echo(escaped(f"perfsim: warning: {noticed.text}"), err=True)
     tell_written(made.network, made.curves)
     print_answer(made.to_dict(), None, json, show)

@@ -121,11 +121,8 @@ class Journal:
             raise ValueError
         for name, given in self._setting.items():
             if setting.get(name) != given:
-                raise RequestError(
-                    "out",
-                    f"{self.path} was begun with {name} {setting.get(name)}, now it is"
-                    f" {given}; {self._anew}.",
-                )
+                differs = _difference(name, setting.get(name), given)
+                raise RequestError("out", f"{self.path} was begun with {differs}; {self._anew}.")
 
     def _write(self, line: str, mode: str) -> None:
         try:
@@ -142,6 +139,24 @@ class Journal:
             raise RequestError(
                 "out", f"{self.path} cannot be written: {error.strerror}{kept}."
             ) from None
+
+
+def _difference(name: str, before: object, now: object) -> str:
+    """Return in words what differs between two values of a setting; of lists the first item.
+
+    Examples
+    --------
+    >>> _difference("ranks", 2, 4)
+    'ranks 2, now it is 4'
+    >>> _difference("host", ["a", "b"], ["a", "c"])
+    "host 'b' at rank 1, now it is 'c'"
+    """
+    if isinstance(before, list) and isinstance(now, list):
+        for rank, (old, new) in enumerate(zip(before, now, strict=False)):
+            if old != new:
+                return f"{name} {shown(old)} at rank {rank}, now it is {shown(new)}"
+        return f"{name} of {len(before)} ranks, now of {len(now)}"
+    return f"{name} {before}, now it is {now}"
 
 
 def _read_line(line: bytes) -> Any:

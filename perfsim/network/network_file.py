@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -57,12 +57,23 @@ if TYPE_CHECKING:
     from perfsim.network.node_type import NodeType
     from perfsim.network.tuner_fit import TunedChoice
 
-__all__ = ["CUSTOM", "NETWORK_SCHEMA", "Network", "load_network", "read_network"]
+__all__ = [
+    "CURVES_SUFFIX",
+    "CUSTOM",
+    "NETWORK_SCHEMA",
+    "NETWORK_SUFFIX",
+    "NOTICED",
+    "Network",
+    "Noticed",
+    "load_network",
+    "noticed_by_kind",
+    "read_network",
+]
 
 NETWORK_SCHEMA = "perfsim/network/1"
 
-_SUFFIX = ".toml"
-_CURVES_SUFFIX = ".curves.csv"
+NETWORK_SUFFIX = ".toml"
+CURVES_SUFFIX = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
 
 _LINK_CLASSES = ("inter", "intra")
@@ -297,6 +308,61 @@ def _check_links(values: object) -> dict[str, Link]:
     return links
 
 
+# [[noticed]]: what calibration noticed of the network while it measured it
+
+
+NOTICED = {
+    "change": "its times changed while it was measured",
+    "slow_host": "one host is slower than the others",
+    "unsteady": "repeats of one message differ widely",
+    "stalls": "calls stalled",
+    "poor_fit": "the fit misses what was measured",
+}
+"""What can be noticed, and what that is in a few words."""
+
+
+class Noticed(NamedTuple):
+    """Something that makes a calibrated network doubtful: a word of `NOTICED`, and a sentence."""
+
+    what: str
+    text: str
+
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        return NOTICED[self.what]
+
+
+def noticed_by_kind(noticed: Iterable[Noticed]) -> list[Noticed]:
+    """Return one of each kind: the first, with how many more like it there are.
+
+    Examples
+    --------
+    >>> twice = [Noticed("stalls", "2 calls stalled."), Noticed("stalls", "3 calls stalled.")]
+    >>> [one.text for one in noticed_by_kind(twice)]
+    ['2 calls stalled (and 1 more like this).']
+    """
+    kinds: dict[str, list[str]] = {}
+    for one in noticed:
+        kinds.setdefault(one.what, []).append(one.text)
+    return [
+        Noticed(what, f"{texts[0].rstrip('.')} (and {len(texts) - 1} more like this).")
+        if len(texts) > 1
+        else Noticed(what, texts[0])
+        for what, texts in kinds.items()
+    ]
+
+
+_check_noticed_keys = table_check(
+    {"what": check_of(Annotated[Text, one_of(tuple(NOTICED))]), "text": check_of(Text)}
+)
+
+
+def _check_noticed(values: object) -> Noticed:
+    """Return one thing that calibration noticed."""
+    return Noticed(**_check_noticed_keys(values))
+
+
 # The whole file
 
 
@@ -311,13 +377,14 @@ _check_network = table_check(
         "node_type": check_of(Text),
         "library": check_of(Annotated[Text, one_of(CURVE_LIBRARIES)]),
         "notes": check_of(Texts),
+        "noticed": tables_check(_check_noticed, "noticed"),
         "link": _check_links,
         # Few files have the following tables: `fitted_curves` and `fabrics.tables` check them.
         **dict.fromkeys(("curve", "tuner", "fabric", "node"), lambda value: value),
     },
     optional=(
         *("gpus_per_node", "nics_per_node", "inside", "node_type", "library", "notes"),
-        *("curve", "tuner", "fabric", "node"),
+        *("noticed", "curve", "tuner", "fabric", "node"),
     ),
 )
 
@@ -342,6 +409,7 @@ class Network(NamedTuple):
     fabric, node : switches between the nodes; links inside one
     node_type : the data sheet of its nodes, where it was made of one
     stated_node : the name of the node type that its file says it has
+    noticed : what makes it doubtful, as calibration noticed it
     """
 
     name: str
@@ -359,6 +427,7 @@ class Network(NamedTuple):
     node: NodeFabric | None = None
     node_type: NodeType | None = None
     stated_node: str = ""
+    noticed: tuple[Noticed, ...] = ()
 
     def link(self, link_class: str, field: str) -> Link:
         """Return the link of a class, ``inter`` or ``intra``.
@@ -412,12 +481,13 @@ def read_network(path: Path) -> Network:
         fabric=fabric,
         node=node,
         stated_node=table.get("node_type", ""),
+        noticed=tuple(table.get("noticed", ())),
     )
 
 
 def _measured(table: Mapping[str, Any], path: Path, text: str) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
-    beside = path.with_name(f"{table['name']}{_CURVES_SUFFIX}")
+    beside = path.with_name(f"{table['name']}{CURVES_SUFFIX}")
     curves: list[CollectiveCurve] = []
     choice: TunedChoice | None = None
     if "curve" in table or "tuner" in table:
@@ -456,9 +526,9 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     >>> load_network("10Gbit/s,50us", Catalog(), "net").transport
     'custom'
     """
-    if text.endswith(_SUFFIX):
+    if text.endswith(NETWORK_SUFFIX):
         if not is_there(text):
-            near = near_file(Path(text), (_SUFFIX,))
+            near = near_file(Path(text), (NETWORK_SUFFIX,))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
             raise RequestError(field, why, value=text)
         return read_network(Path(text))

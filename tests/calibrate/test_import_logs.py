@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import perfsim
+from perfsim.calibrate.import_logs import import_files
+from perfsim.calibrate.write_network import make_network
 from perfsim.network.cluster import read_network
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.network_file import Noticed
 from support.import_command import CSV, imported, nets, nothing_written, own, rows, run, times
 from support.measured_texts import FOOT, STARTING, devices, table
 
@@ -306,3 +310,17 @@ def test_what_cannot_be_read_back_leaves_the_old_files(capsys, tmp_path, nets, m
     more = rows("all_gather", times(3, 0.75, 20.0))
     assert imported(capsys, own(tmp_path / "a.csv", *more), nets)[0] == 3
     assert {path.name: path.read_text() for path in nets.iterdir()} == before
+
+
+def test_what_calibration_noticed_goes_with_its_curves(tmp_path: Path) -> None:
+    noticed = Noticed("stalls", "3 calls stalled.")
+    points = times(6, 1.5, 20.0)
+    sizes, seconds = tuple(map(float, points)), tuple(one * 1e-6 for one in points.values())
+    curve = CollectiveCurve("all_reduce", 4, 4, 1, sizes, seconds, "measured", "a run", gpu="cpu")
+    first = make_network([curve], "first", folder=tmp_path, noticed=[noticed])
+    assert read_network(first.network).noticed == (noticed,)
+    second = import_files([first.curves], "second", folder=tmp_path)
+    assert second.noticed == read_network(second.network).noticed == (noticed,)
+    assert noticed.text in second.report
+    first.network.unlink()
+    assert import_files([first.curves], "third", folder=tmp_path).noticed == ()

@@ -42,7 +42,8 @@ def points(folder: Path) -> int:
     part = folder / "ours.part"
     lines = part.read_text().split("\n")[1:-1] if part.exists() else []
     keys = ("collective", "nodes", "gpus_per_node", "size_bytes")
-    return len({tuple(json.loads(line)[key] for key in keys) for line in lines})
+    found = [json.loads(line) for line in lines]
+    return len({tuple(line[key] for key in keys) for line in found if "collective" in line})
 
 
 def wait_for(count: int, job: Job, folder: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_frozen_rank_is_named(cluster: Callable[..., Hosts], tmp_path: Path) -
     assert time.monotonic() - frozen < 12
     assert "rank 2 on host2 is gone or frozen" in last_line(job)
     job.processes[1].wait(10)
-    assert "rank 0 on host0 is gone or frozen" in last_line(job, 1)
+    assert "rank 2 on host2 is gone or frozen" in last_line(job, 1)
     job.kill()
     assert job.wait(5) == [1, 1, -9]
     assert nothing_written(tmp_path) and points(tmp_path) > 0
@@ -228,3 +229,59 @@ def test_an_interrupted_sweep_says_what_it_kept(
     )
     assert "rank 0 says what was kept" in last_line(job, 1)
     assert points(tmp_path) >= 3 and nothing_written(tmp_path)
+
+
+WIDE = (*CALIBRATE, "--collectives", "all_reduce", "--max-size", "4MiB", "--tolerance", "0.01%")
+
+
+def test_a_rate_that_changes_on_the_way_is_said_by_calibrate_the_file_and_predict(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = bare_cluster(2, "20mbit")
+    job = hosts.run((*WIDE, "--budget", "5s"))
+    wait_for(4, job, tmp_path)
+    hosts.reshape("200mbit")
+    assert job.wait(60) == [0, 0], job.text()
+    assert re.search(r"perfsim: warning: all_reduce on 2 ranks .* times as fast", job.text())
+    network = read_network(tmp_path / "ours.toml")
+    assert [one.what for one in network.noticed] == ["change"]
+    done = perfsim(tmp_path, "predict", "--model", "resnet50", "--gpus", "2", "--net", "ours.toml")
+    assert "its times changed while it was measured" in " ".join(done.stdout.split())
+
+
+def test_a_sweep_does_not_go_on_where_the_network_is_another_one(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = bare_cluster(2, "200mbit")
+    job = hosts.run((*WIDE, "--budget", "4s"))
+    wait_for(8, job, tmp_path)
+    job.kill()
+    job.wait(5)
+    hosts.first_name = 2
+    moved = hosts.run((*WIDE, "--budget", "4s"), label="moved")
+    assert moved.wait(20) == [2, 2]
+    assert "ours.part was begun with host 'host0' at rank 0, now it is 'host2'" in last_line(moved)
+    hosts.first_name = 0
+    hosts.reshape("20mbit")
+    slower = hosts.run((*WIDE, "--budget", "4s"), label="slower")
+    assert slower.wait(30) == [2, 2]
+    for rank in (0, 1):
+        assert re.search(
+            r"ours\.part cannot be gone on with: all_reduce on 2 ranks .* took .*, now it takes"
+            r" .*; --fresh begins anew\.",
+            last_line(slower, rank),
+        )
+    assert nothing_written(tmp_path)
+
+
+def test_the_slow_host_of_three_is_named(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = bare_cluster(3, "200mbit")
+    hosts.reshape("20mbit", only=1)
+    job = hosts.run((*WIDE, "--budget", "5s"))
+    assert job.wait(60) == [0, 0, 0], job.text()
+    assert "perfsim: warning: host1 is slow: " in job.text()
+    assert {one.text.split(":")[0] for one in read_network(tmp_path / "ours.toml").noticed} == {
+        "host1 is slow"
+    }

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.network.cluster import load_network, read_network
+from perfsim.note import briefs, of_grade
+from perfsim.prediction import predict
 from perfsim.quantity import Quantity
+from perfsim.scenario import make_scenario
 
 GOOD = """\
 schema = "perfsim/network/1"
@@ -211,3 +214,45 @@ def test_any_damage_gives_a_network_or_a_data_error(
         assert read_network(path).name == "mine"
     except DataError as error:
         assert str(error).startswith(str(path)) and "\n" not in str(error)
+
+
+# What calibration noticed
+
+
+NOTICED_TABLE = """
+[[noticed]]
+what = "{what}"
+text = "3 calls stalled."
+"""
+
+
+def test_what_calibration_noticed_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + NOTICED_TABLE.format(what="stalls"))
+    (noticed,) = read_network(path).noticed
+    assert noticed == ("stalls", "3 calls stalled.") and noticed.brief == "calls stalled"
+    path.write_text(GOOD)
+    assert read_network(path).noticed == ()
+
+
+def test_an_unknown_kind_of_what_was_noticed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + NOTICED_TABLE.format(what="stall"))
+    with pytest.raises(DataError, match=r"noticed.*found 'stall'; did you mean 'stalls'\? Allowed"):
+        read_network(path)
+
+
+def test_predict_warns_of_what_calibration_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    twice = 2 * NOTICED_TABLE.format(what="stalls")
+    path.write_text(GOOD + twice + NOTICED_TABLE.format(what="slow_host"))
+    asked = {"model": "resnet50", "gpus": 8, "gpus_per_node": 2, "net": str(path)}
+    notes = predict(make_scenario(asked)).notes
+    warned = [note for note in of_grade(notes, "warning") if "calibrated" in note]
+    assert warned == [
+        "mine, when it was calibrated: 3 calls stalled (and 1 more like this).",
+        "mine, when it was calibrated: 3 calls stalled.",
+    ]
+    shown = briefs(notes, "warning")
+    assert "mine: calls stalled" in shown
+    assert "mine: one host is slower than the others" in shown

@@ -59,7 +59,11 @@ def word(rank: int, **more: Any) -> dict[str, Any]:
         "host": f"h{rank}",
         "perfsim": "1",
         "library": "gloo 2",
+        "software": "PyTorch 2",
         "device": "cpu",
+        "processor": "a CPU",
+        "speed": "eth0 1000 Mbit/s",
+        "variables": "",
         "system": "x",
     }
     return {**usual, "interface": "eth0", "local_rank": 0, **more}
@@ -69,6 +73,7 @@ class Wire:
     """One rank of a library whose calls take what a law says; ranks are threads that meet."""
 
     library, version, device, forced_algorithm = "gloo", "1", "cpu", ""
+    software = "PyTorch 2"
 
     def __init__(self, rank: int, law: Callable[[str, int], float], shared: dict[str, Any]) -> None:
         self.rank, self._law, self._shared = rank, law, shared
@@ -101,11 +106,21 @@ class Wire:
         """Return what the clock of the test says."""
         return self._shared["clock"](self.calls)
 
+    def waited_s(self, group: RankGroup) -> float:
+        """Return what the test says."""
+        return float(self._shared["waited_s"])
+
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Note the call and return what the law says."""
         assert self.rank in group.ranks and group.ranks in self.joined
         self.calls.append((collective, group.ranks, size_bytes, repeats))
         return [self._law(collective, size_bytes)] * repeats
+
+    def round_trips(self, peer: int, size_bytes: int, budget_s: float) -> list[float]:
+        """Return what the law of pairs says, on the lower rank."""
+        if self.rank > peer:
+            return []
+        return [self._shared["pair_law"](self.rank, peer, size_bytes)] * 5
 
     def store(self) -> None:
         """Return None: nobody watches."""
@@ -123,7 +138,14 @@ def spent(calls: Sequence[tuple[str, tuple[int, ...], int, int]]) -> float:
 
 
 def wires(ranks: int, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
-    shared = {"ranks": ranks, "words": {}, "barrier": Barrier(ranks), "clock": spent}
+    shared = {
+        "ranks": ranks,
+        "words": {},
+        "barrier": Barrier(ranks),
+        "clock": spent,
+        "waited_s": 0.0,
+    }
+    shared["pair_law"] = lambda first, other, size: 1e-3
     return [Wire(rank, law, shared) for rank in range(ranks)]
 
 

@@ -18,12 +18,14 @@ __all__ = [
     "DeviceClock",
     "KernelDevice",
     "device_name",
+    "process_waited_s",
     "torch_device",
     "waited_for_core_s",
 ]
 
 TORCH_DEVICES = ("cuda", "cpu")
 _SCHEDULE = Path("/proc/thread-self/schedstat")
+_TASKS = Path("/proc/self/task")
 
 MAKER_WORDS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
 """Words of a driver's name for a GPU that do not tell which GPU it is."""
@@ -93,6 +95,15 @@ def waited_for_core_s(schedule: Path = _SCHEDULE) -> float | None:
         return int(schedule.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
+
+
+def process_waited_s(tasks: Path = _TASKS) -> float:
+    """Return how long the threads of this process have been ready without a core [s]; 0 off Linux.
+
+    The time of threads that have ended is lost.
+    """
+    waited = (waited_for_core_s(task / "schedstat") for task in tasks.glob("*"))
+    return sum(each_s or 0.0 for each_s in waited)
 
 
 class DeviceClock(Protocol):

@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from perfsim.errors import RequestError
 
-__all__ = ["Backend", "RankGroup", "rank_groups"]
+__all__ = ["FEWEST_ROUND_TRIPS", "MOST_ROUND_TRIPS", "Backend", "RankGroup", "rank_groups"]
+
+FEWEST_ROUND_TRIPS, MOST_ROUND_TRIPS = 5, 25
+"""Of one message between two ranks: enough for quartiles, and no more than they need.
+No source: chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,15 @@ def rank_groups(hosts: Sequence[str]) -> list[RankGroup]:
 class Backend(Protocol):
     """A library that carries collectives between the ranks of this job.
 
-    ``library`` is nccl, gloo or mpi, ``version`` what the library says of itself, ``device`` what
+    ``library`` is nccl, gloo or mpi, ``version`` what the library says of itself, ``software`` what
+    drives it ("PyTorch 2.13.0"), ``device`` what
     holds the buffers ("NVIDIA H200", "cpu"). ``forced_algorithm`` is the all_reduce algorithm that
     the user forced, "" for none.
     """
 
     library: str
     version: str
+    software: str
     device: str
     forced_algorithm: str
     rank: int
@@ -119,8 +125,23 @@ class Backend(Protocol):
         """
         ...
 
+    def round_trips(self, peer: int, size_bytes: int, budget_s: float) -> list[float]:
+        """Send a message to another rank and back some times; both ranks call it.
+
+        The lower rank gets the seconds of each round trip by its own clock, the other one none.
+        It ends after ``budget_s`` seconds, but not before `FEWEST_ROUND_TRIPS`.
+        """
+        ...
+
     def greatest(self, group: RankGroup, seconds: float) -> float:
         """Return the greatest of the group's values, so that all ranks decide alike."""
+        ...
+
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long a process has been ready without a core since the last call [s].
+
+        It is that of the group's rank that waited most; all ranks of the group call it.
+        """
         ...
 
     def store(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 from perfsim.calibrate.measure.repeats import Repeats
 from perfsim.data.journal import Journal
+from perfsim.network.network_file import NOTICED, Noticed
+from perfsim.units import format_bytes
 
 __all__ = ["KernelJournal", "KernelPoint", "KernelStop", "NetworkJournal", "NetworkPoint"]
 
 KERNEL_JOURNAL_SCHEMA = "perfsim/measured-kernels/1"
-NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/1"
+NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,11 @@ class KernelJournal(Journal):
 
 @dataclass(frozen=True, slots=True)
 class NetworkPoint(Repeats):
-    """One collective, group and size [B], with the slowest rank's seconds of each repeat."""
+    """One collective, group and size [B], with the slowest rank's seconds of each repeat.
+
+    ``waited_s`` is how long a rank's process was ready to run meanwhile and had no core, of the
+    rank that waited most.
+    """
 
     collective: str
     ranks: int
@@ -108,20 +115,31 @@ class NetworkPoint(Repeats):
     gpus_per_node: int
     size_bytes: int
     seconds: tuple[float, ...]
+    waited_s: float = 0.0
 
     @property
     def key(self) -> tuple[str, int, int, int]:
         """Collective, nodes, ranks a node and size: what identifies the point."""
         return self.collective, self.nodes, self.gpus_per_node, self.size_bytes
 
+    @property
+    def name(self) -> str:
+        """The point in words."""
+        shape = f"{self.ranks} ranks ({self.nodes} x {self.gpus_per_node})"
+        return f"{self.collective} on {shape} at {format_bytes(self.size_bytes)}"
+
 
 class NetworkJournal(Journal):
-    """The points of a sweep of collectives.
+    """The points of a sweep of collectives, and what was noticed on the way.
+
+    ``points`` are the points as they stand, ``attempts`` all that were ever measured: those that
+    were replaced, and references that were only looked at. ``noticed`` is what was noticed,
+    ``runs`` a sentence a run that went on with the file.
 
     Parameters
     ----------
     path : of the file
-    setting : what must agree for points to belong together (library, version, ranks, nodes, ...)
+    setting : what must agree for points to belong together (hosts, interfaces, versions, ...)
     fresh : begin anew even if the file is there
 
     Raises
@@ -133,9 +151,12 @@ class NetworkJournal(Journal):
     """
 
     def __init__(self, path: Path, setting: Mapping[str, Any], *, fresh: bool = False) -> None:
-        anew = "delete it or name another `out`"
+        anew = "`fresh` begins anew"
         super().__init__(path, NETWORK_JOURNAL_SCHEMA, setting, what="a sweep", anew=anew)
         self.points: list[NetworkPoint] = []
+        self.attempts: list[NetworkPoint] = []
+        self.noticed: list[Noticed] = []
+        self.runs: list[str] = []
         self.open(self._take, fresh=fresh)
 
     def add_point(self, point: NetworkPoint) -> None:
@@ -143,15 +164,57 @@ class NetworkJournal(Journal):
         self.add(asdict(point))
         self._keep(point)
 
+    def add_look(self, point: NetworkPoint) -> None:
+        """Append repeats of a point that were taken only to compare: they replace nothing."""
+        self.add({"look": asdict(point)})
+        self.attempts.append(point)
+
+    def add_noticed(self, noticed: Noticed) -> None:
+        """Append what was noticed; the network file says it in the end."""
+        self.add({"noticed": noticed._asdict()})
+        self.noticed.append(noticed)
+
+    def add_run(self, words: str) -> None:
+        """Append when a run began or went on, and with which options."""
+        self.add({"run": words})
+        self.runs.append(words)
+
     def measured_keys(self) -> set[tuple[str, int, int, int]]:
         """Return the keys of the points that have been measured."""
         return {point.key for point in self.points}
 
     def _keep(self, point: NetworkPoint) -> None:
+        self.attempts.append(point)
         self.points = [other for other in self.points if other.key != point.key] + [point]
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        names = ("ranks", "nodes", "gpus_per_node", "size_bytes")
-        ranks, nodes, gpus, size = (int(line[name]) for name in names)
-        seconds = tuple(map(float, line["seconds"]))
-        self._keep(NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds))
+        if "run" in line:
+            self.runs.append(str(line["run"]))
+        elif "noticed" in line:
+            what, text = (str(line["noticed"][name]) for name in ("what", "text"))
+            if what not in NOTICED:
+                raise ValueError(what)
+            self.noticed.append(Noticed(what, text))
+        elif "look" in line:
+            self.attempts.append(_point_of(line["look"]))
+        else:
+            self._keep(_point_of(line))
+
+
+def _point_of(line: Mapping[str, Any]) -> NetworkPoint:
+    """Return the point that a line holds.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If it is no point: numbers are missing, or its times are none.
+    """
+    names = ("ranks", "nodes", "gpus_per_node", "size_bytes")
+    ranks, nodes, gpus, size = (int(line[name]) for name in names)
+    seconds = tuple(map(float, line["seconds"]))
+    if not seconds or not all(0.0 < one < math.inf for one in seconds):
+        raise ValueError("no times")
+    waited_s = float(line["waited_s"])
+    if not 0.0 <= waited_s < math.inf:
+        raise ValueError("no time of waiting")
+    return NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds, waited_s)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.measure.device import process_waited_s
 from perfsim.calibrate.measure.job import RankGroup
 from perfsim.calibrate.measure.rendezvous import check_same_software, identity
-from perfsim.calibrate.measure.torch_wire import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from perfsim.calibrate.measure.torch_wire import FIRST_PAUSE_S, LONGEST_PAUSE_S, goes_on
 from perfsim.errors import RequestError
 
 __all__ = ["MpiWire"]
@@ -57,8 +58,10 @@ class MpiWire:
         self._mpi, self._numpy, self._world = MPI, np, MPI.COMM_WORLD
         self.library, self.rank, self.device = "mpi", self._world.Get_rank(), "cpu"
         self.version = MPI.Get_library_version().split(",")[0].strip()
+        self.software = f"mpi4py {mpi4py.__version__}"
         self.forced_algorithm = FORCED_ALGORITHMS.get(os.environ.get(ALGORITHM_VARIABLE, "0"), "")
         self._groups: dict[tuple[int, ...], Any] = {}
+        self._waited_s = process_waited_s()
         self.ranks = self.gather(identity(self, os.environ.get(INTERFACE_VARIABLE, ""), local_rank))
         check_same_software(self.ranks)
 
@@ -88,6 +91,11 @@ class MpiWire:
         """Return the greatest of the group's values."""
         return float(self._groups[group.ranks].allreduce(seconds, op=self._mpi.MAX))
 
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long the rank that waited most has had no core since the last call [s]."""
+        before, self._waited_s = self._waited_s, process_waited_s()
+        return self.greatest(group, max(0.0, self._waited_s - before))
+
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Return the slowest rank's seconds of each repeat."""
         communicator = self._groups[group.ranks]
@@ -100,6 +108,30 @@ class MpiWire:
             seconds[repeat] = time.perf_counter() - begun
         communicator.Allreduce(self._mpi.IN_PLACE, seconds, op=self._mpi.MAX)
         return [float(repeat_s) for repeat_s in seconds]
+
+    def round_trips(self, peer: int, size_bytes: int, budget_s: float) -> list[float]:
+        """Return the seconds of each round trip on the lower rank, none on the other."""
+        data = self._numpy.zeros(max(1, size_bytes // _FLOAT_BYTES), dtype=self._numpy.float32)
+        more = self._numpy.zeros(1, dtype=self._numpy.float32)
+        seconds: list[float] = []
+        begun = time.perf_counter()
+        if self.rank > peer:
+            while True:
+                self._world.Recv(data, peer)
+                self._world.Send(data, peer)
+                self._world.Recv(more, peer)
+                if not more[0]:
+                    return seconds
+        while True:
+            sent = time.perf_counter()
+            self._world.Send(data, peer)
+            self._world.Recv(data, peer)
+            now = time.perf_counter()
+            seconds.append(now - sent)
+            more[0] = goes_on(len(seconds), now - begun, budget_s)
+            self._world.Send(more, peer)
+            if not more[0]:
+                return seconds[1:]
 
     def store(self) -> Any:
         """Return None: mpirun itself ends a job that loses a rank."""

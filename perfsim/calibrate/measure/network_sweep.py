@@ -1,6 +1,8 @@
 """``perfsim calibrate network``: measure collectives on the ranks of a job and fit a network file.
 
-Every collective, group and size is repeated until its median is known or its time is up.
+Every collective, group and size is repeated until its median is known or its time is up. Sizes are
+measured out of order, and one of them again and again (the reference), so that a network that
+changes on the way is told from one whose times grow with size.
 """
 
 from __future__ import annotations
@@ -8,23 +10,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from perfsim.calibrate.measure.host_pairs import measure_pairs
 from perfsim.calibrate.measure.job import Backend, RankGroup, rank_groups
 from perfsim.calibrate.measure.journals import NetworkJournal, NetworkPoint
 from perfsim.calibrate.measure.launch import Launch, find_launch
 from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
-from perfsim.calibrate.measure.repeats import ReportProgress, half_width, settled
+from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, half_width, settled
+from perfsim.calibrate.measure.stability import (
+    change_of,
+    quartiles,
+    smallest_difference_s,
+    unsteadiness,
+)
 from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
-from perfsim.errors import DataError, unknown
+from perfsim.errors import DataError, RequestError, unknown
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.network_file import Noticed
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -32,6 +42,7 @@ __all__ = [
     "NetworkRequest",
     "SweepPoint",
     "SweepRule",
+    "check_kept_points",
     "doubtful_indices",
     "measure_network",
     "measured_curves",
@@ -39,6 +50,7 @@ __all__ = [
     "open_wire",
     "points_to_measure",
     "run_sweep",
+    "shortened",
 ]
 
 BACKENDS = ("nccl", "gloo", "mpi")
@@ -60,6 +72,20 @@ bump. No source: chosen."""
 MAX_SECOND_ROUNDS = 3
 """Rounds of second measurements: a mended point may show that its neighbour is doubtful.
 No source: chosen."""
+LOOKS_PER_CURVE = 3
+"""Times that a curve's reference is measured again, in equal distances, the last time at its end.
+No source: chosen."""
+LOOK_SHARE = 0.15
+"""Share of its time that a curve gives to looking at its reference again, at most: a look that
+would cost more, because the reference takes long beside the points, is put off to the next.
+No source: chosen."""
+REFERENCE_SHARE = 8
+"""A reference is at most this part of the largest message, so that looking again costs little.
+No source: chosen."""
+MOST_LOOK_REPEATS = 20
+"""Repeats of a look, at most. No source: chosen."""
+PAIR_SHARE = 0.02
+"""Share of a sweep's time for one message of one pair of hosts. No source: chosen."""
 _MAX_KNOWN_SPREAD = 10.0
 """Points with too few repeats have an infinite spread, which no curve states."""
 
@@ -80,7 +106,7 @@ class NetworkRequest:
     transport, title : words for the file
     patience_s : a collective that takes longer is an error [s]
     fresh : measure anew what an interrupted run has left
-    force : replace a network file that is there
+    force : replace a network file that is there, and write one whose fit is poor
     """
 
     out: Path
@@ -95,6 +121,12 @@ class NetworkRequest:
     patience_s: float = 300.0
     fresh: bool = False
     force: bool = False
+
+    def in_words(self) -> str:
+        """Return the options that change how points are measured."""
+        named = ", ".join(self.collectives) or "all collectives"
+        budget = "no budget" if self.budget_s is None else f"{format_seconds(self.budget_s)} in all"
+        return f"{named}, to {format_bytes(self.most_bytes)}, {self.tolerance:.3g} or {budget}"
 
     def common_options(self) -> dict[str, Any]:
         """Return the options that all ranks must share: by them they decide when a point ends."""
@@ -168,7 +200,7 @@ def measure_network(
     BrokenOffError
         If a rank dies, the network fails or a signal comes; what was measured is kept.
     DataError
-        If no link can be fitted to what was measured.
+        If no link can be fitted to what was measured, or the fit misses it by far.
     """
     launch = find_launch(os.environ if environ is None else environ)
     check_name(request.out.stem, request.transport, request.nics_per_node)
@@ -178,21 +210,28 @@ def measure_network(
     check_same_request(wire, hosts, request.common_options())
     journal, measured = open_journal(wire, request.out, fresh=request.fresh, force=request.force)
     sizes_bytes = message_sizes(SMALLEST_MESSAGE_BYTES, request.most_bytes)
-    points = [
-        point
-        for point in points_to_measure(_collectives(wire, request), groups, sizes_bytes)
-        if point.key not in measured
-    ]
+    asked = list(points_to_measure(_collectives(wire, request), groups, sizes_bytes))
+    points = [point for point in asked if point.key not in measured]
     rule = SweepRule(tolerance=request.tolerance)
     if request.budget_s is not None and points:
         share = request.budget_s / len(points)
         rule = replace(rule, budget_s=share, whole_s=request.budget_s)
+    if journal is not None:
+        _note_run(journal, request)
+    pair_s = PAIR_SHARE * (request.budget_s or rule.budget_s * len(points))
+    pairs = hosts, request.most_bytes, pair_s
     with guard_sweep(launch, wire, hosts, journal):
+        _note_all(journal, measure_pairs(wire, *pairs, "at first"))
+        check_kept_points(
+            wire, groups, [one for one in asked if one.key in measured], rule, journal
+        )
         run_sweep(wire, points, rule, journal, report_progress)
+        _note_all(journal, measure_pairs(wire, *pairs, "at last"))
     wire.close()
     if journal is None:
         return None
-    network = _fit_and_write(journal, wire, request, _note(wire, hosts, rule), profiles)
+    _note_all(journal, unsteadiness(journal.attempts))
+    network = _fit_and_write(journal, wire, request, _note(wire, hosts, rule, journal), profiles)
     journal.remove()
     return network
 
@@ -252,6 +291,77 @@ def points_to_measure(
                 yield SweepPoint(collective, group, size)
 
 
+def check_kept_points(
+    wire: Backend,
+    groups: Sequence[RankGroup],
+    kept: Sequence[SweepPoint],
+    rule: SweepRule,
+    journal: NetworkJournal | None,
+) -> None:
+    """Measure some points of an interrupted sweep again; all ranks call it.
+
+    Of each collective and group these are the smallest, the largest and one between.
+
+    Parameters
+    ----------
+    wire : carries the collectives
+    groups : all groups of the job, in the order in which ranks join them
+    kept : points that the journal holds
+    rule : when a point is done
+    journal : rank 0's journal; None on other ranks
+
+    Raises
+    ------
+    RequestError
+        On all ranks if a time is not the one that was kept.
+    """
+    curves, least_s = list(_by_curve(kept)), smallest_difference_s(wire.device)
+    changed = ""
+    for group in groups:
+        again = [curve for curve in curves if curve[0].group == group]
+        if not again:
+            continue
+        wire.wait_for_all()
+        wire.join(group)
+        if wire.rank not in group.ranks:
+            continue
+        for curve in again:
+            for index in sorted({0, len(curve) // 2, len(curve) - 1}):
+                now = _look(wire, curve[index], rule, rule.budget_s / 2)
+                if journal is not None and not changed:
+                    changed = _changed_since(journal, now, least_s)
+    changed = wire.gather(changed)[0]
+    if changed:
+        raise RequestError("out", changed)
+
+
+def _changed_since(journal: NetworkJournal, now: NetworkPoint, least_s: float) -> str:
+    """Return in words how a point differs from the one that a journal keeps, "" if it does not."""
+    kept = next(one for one in journal.points if one.key == now.key)
+    change = change_of(kept, now, least_s)
+    if change is None:
+        return ""
+    return (
+        f"{journal.path} cannot be gone on with: {kept.name} took"
+        f" {format_seconds(change.before_s)}, now it takes {format_seconds(change.now_s)} (allowed"
+        f" by the repeats: {change.allowed}), so the network is another one; `fresh` begins anew."
+    )
+
+
+@dataclass
+class _Reference:
+    """The message of a curve that is measured again and again.
+
+    ``measured`` are its repeats at first, or those since which it takes another time, and
+    ``since`` says when they were.
+    """
+
+    point: SweepPoint
+    measured: NetworkPoint
+    since: str = "at first"
+    looked: float = field(default_factory=time.perf_counter)
+
+
 def run_sweep(
     wire: Backend,
     points: Sequence[SweepPoint],
@@ -267,34 +377,152 @@ def run_sweep(
     points : what is left to measure
     rule : when a point is done
     journal : rank 0's journal; None on other ranks
-    report_progress : called where there is a journal, before each point and with its result
+    report_progress : called on rank 0, before each point and with its result
     """
-    joined = None
     begun, left = time.perf_counter(), len(points)
-    for curve in _by_curve(points):
-        group = curve[0].group
+    joined: RankGroup | None = None
+    references: list[_Reference] = []
+
+    def join(group: RankGroup) -> None:
+        nonlocal joined
         if group != joined:
             # Ranks outside the groups before wait here, not inside a collective with a time-out.
             wire.wait_for_all()
             wire.join(group)
             joined = group
+
+    for curve in _by_curve(points):
+        group = curve[0].group
+        join(group)
         if wire.rank not in group.ranks:
             left -= len(curve)
             continue
-        seconds: list[list[float]] = []
-        for point in curve:
+        first = _reference_index(wire, curve, rule)
+        order = [first, *(index for index in _out_of_order(len(curve)) if index != first)]
+        looks = {-(-len(curve) * look // LOOKS_PER_CURVE) for look in range(1, LOOKS_PER_CURVE + 1)}
+        measured: dict[int, NetworkPoint] = {}
+        for count, index in enumerate(order, 1):
+            point = curve[index]
             done = len(points) - left
             if journal is not None:
                 report_progress(done, len(points), _words(point))
             spent_s = wire.greatest(group, time.perf_counter() - begun)
-            seconds.append(_measure(wire, point, rule.share(spent_s, left)))
+            measured[index] = _measure(wire, point, rule.share(spent_s, left))
             left -= 1
             if journal is not None:
-                measured = _record(journal, point, seconds[-1])
-                words = f"{_words(point)}: {format_seconds(measured.median_s)}"
+                journal.add_point(measured[index])
+                words = f"{_words(point)}: {format_seconds(measured[index].median_s)}"
                 report_progress(done + 1, len(points), words)
-        _measure_doubtful_again(wire, curve, seconds, rule, journal)
+            if count == 1:
+                references.append(_Reference(point, measured[index]))
+            elif count in looks:
+                when = f"after {count} of {len(curve)} sizes"
+                _look_again(wire, references[-1], rule, when, journal, last=count == len(curve))
+        in_order = [measured[index] for index in range(len(curve))]
+        _measure_doubtful_again(wire, curve, in_order, rule, journal)
+    for reference in references[:-1]:
+        _look_again(wire, reference, rule, "at the end of the sweep", journal, last=True)
     wire.wait_for_all()
+
+
+def _out_of_order(count: int) -> list[int]:
+    """Return the indices of a curve in the order measured: every second one, then the others.
+
+    A network that changes on the way then stands in the curve as a zigzag, which no growth with
+    size explains.
+
+    Examples
+    --------
+    >>> _out_of_order(5)
+    [0, 2, 4, 1, 3]
+    """
+    return [*range(0, count, 2), *range(1, count, 2)]
+
+
+def _reference_index(wire: Backend, curve: Sequence[SweepPoint], rule: SweepRule) -> int:
+    """Return the index of the largest message that may be measured again and again.
+
+    It is at most the part `REFERENCE_SHARE` of the largest one, and short enough that a look fits
+    into the share of the points between two looks (`LOOK_SHARE`).
+    """
+    between = len(curve) / LOOKS_PER_CURVE
+    longest_s = LOOK_SHARE * rule.budget_s * between / (MIN_REPEATS + 1)
+    chosen = 0
+    for index, point in enumerate(curve):
+        if point.size_bytes * REFERENCE_SHARE > curve[-1].size_bytes:
+            break
+        (time_s,) = wire.run(point.collective, point.group, point.size_bytes, 1)
+        if time_s > longest_s:
+            break
+        chosen = index
+    return chosen
+
+
+def _look(wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float) -> NetworkPoint:
+    """Repeat a point only to compare: a few times, after a call that does not count."""
+    what = point.collective, point.group, point.size_bytes
+    wire.waited_s(point.group)
+    seconds = wire.run(*what, 1)
+    if seconds[0] <= rule.budget_s:
+        most = int(budget_s / max(seconds[0], 1e-9))
+        seconds = wire.run(*what, max(MIN_REPEATS, min(MOST_LOOK_REPEATS, most)))
+    return _network_point(point, seconds, wire.waited_s(point.group))
+
+
+def _look_again(
+    wire: Backend,
+    reference: _Reference,
+    rule: SweepRule,
+    when: str,
+    journal: NetworkJournal | None,
+    *,
+    last: bool,
+) -> None:
+    """Measure a reference again and note on rank 0 if it has changed; its group calls it.
+
+    Parameters
+    ----------
+    wire, rule, journal : as of `run_sweep`
+    reference : the message
+    when : for the sentence
+    last : look also where it costs more than its share
+    """
+    group = reference.point.group
+    if wire.rank not in group.ranks:
+        return
+    spent_s = wire.greatest(group, time.perf_counter() - reference.looked)
+    budget_s = LOOK_SHARE * spent_s
+    if not last and (MIN_REPEATS + 1) * reference.measured.median_s > 2 * budget_s:
+        return
+    now = _look(wire, reference.point, rule, budget_s)
+    reference.looked = time.perf_counter()
+    change = change_of(reference.measured, now, smallest_difference_s(wire.device))
+    if journal is not None:
+        journal.add_look(now)
+    if change is not None:
+        longer = "as long" if change.now_s > change.before_s else "as fast"
+        text = (
+            f"{now.name} took {format_seconds(change.before_s)} {reference.since} and"
+            f" {format_seconds(change.now_s)} {when}: {change.factor:.1f} times {longer} (allowed"
+            f" by the repeats: {change.allowed})."
+        )
+        _note_all(journal, [Noticed("change", text)])
+        reference.measured, reference.since = now, when
+
+
+def _note_all(journal: NetworkJournal | None, noticed: Sequence[Noticed]) -> None:
+    """Write what was noticed to rank 0's journal, once each."""
+    if journal is not None:
+        for one in noticed:
+            if one not in journal.noticed:
+                journal.add_noticed(one)
+
+
+def _note_run(journal: NetworkJournal, request: NetworkRequest) -> None:
+    """Write to a journal that a run begins or goes on now, and how it was asked."""
+    verb = "gone on" if journal.runs else "begun"
+    now = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes")
+    journal.add_run(f"{verb} {now} ({request.in_words()})")
 
 
 def _by_curve(points: Sequence[SweepPoint]) -> Iterator[list[SweepPoint]]:
@@ -307,10 +535,11 @@ def _words(point: SweepPoint) -> str:
     return f"{point.collective}, {point.group.name}, {format_bytes(point.size_bytes)}"
 
 
-def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
+def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> NetworkPoint:
     """Repeat one point in growing batches; all ranks see the same times and decide alike."""
     what = point.collective, point.group, point.size_bytes
     begun = time.perf_counter()
+    wire.waited_s(point.group)
     warm_up = wire.run(*what, 1)
     # A call longer than the whole budget is its own sample: it needs no warm-up.
     seconds = warm_up if warm_up[0] > rule.budget_s else wire.run(*what, 1)
@@ -319,38 +548,55 @@ def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
         spent_s = wire.greatest(point.group, time.perf_counter() - begun)
         enough = len(seconds) >= rule.most
         if settled(seconds, rule.tolerance) or spent_s >= rule.budget_s or enough:
-            return seconds
+            return _network_point(point, seconds, wire.waited_s(point.group))
         seconds = seconds + wire.run(*what, min(batch, rule.most - len(seconds)))
 
 
-def _record(journal: NetworkJournal, point: SweepPoint, seconds: Sequence[float]) -> NetworkPoint:
-    """Append a point to the journal and return it."""
+def _network_point(point: SweepPoint, seconds: Sequence[float], waited_s: float) -> NetworkPoint:
+    """Return a point as the journal holds it."""
     group = point.group
     shape = (len(group.ranks), group.nodes, group.gpus_per_node)
-    measured = NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds))
-    journal.add_point(measured)
-    return measured
+    return NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds), waited_s)
 
 
 def _measure_doubtful_again(
     wire: Backend,
     curve: Sequence[SweepPoint],
-    seconds: list[list[float]],
+    measured: list[NetworkPoint],
     rule: SweepRule,
     journal: NetworkJournal | None,
 ) -> None:
-    """Measure the doubtful points of a curve again, and keep the shorter times."""
+    """Measure the doubtful points of a curve again, and keep the shorter times.
+
+    Where only the slower calls differ, the repeats are put together: both are of one network, and
+    to choose the shorter of two alike would make its times too short.
+    """
     sizes = [point.size_bytes for point in curve]
     for _ in range(MAX_SECOND_ROUNDS):
         mended = False
-        for index in doubtful_indices(sizes, seconds):
+        for index in doubtful_indices(sizes, [point.seconds for point in measured]):
             again = _measure(wire, curve[index], rule)
+            before = measured[index]
+            quick, usual = quartiles(again.seconds), quartiles(before.seconds)
             # What disturbs a message only ever makes it longer.
-            if median(again) < median(seconds[index]):
-                mended = mended or median(again) * BUMP_RATIO < median(seconds[index])
-                seconds[index] = again
-                if journal is not None:
-                    _record(journal, curve[index], again)
+            if all(
+                now * BUMP_RATIO < then
+                for now, then in zip(
+                    quartiles(again.seconds), quartiles(before.seconds), strict=True
+                )
+            ):
+                mended = True
+                measured[index] = again
+            elif again.spread <= WIDE_INTERVAL < before.spread:
+                measured[index] = again  # it can be measured steadily: the first was disturbed
+            elif quick[0] <= usual[0] * BUMP_RATIO:
+                both = (*before.seconds, *again.seconds)
+                waited_s = before.waited_s + again.waited_s
+                measured[index] = replace(before, seconds=both, waited_s=waited_s)
+            else:
+                continue
+            if journal is not None:
+                journal.add_point(measured[index])
         if not mended:
             return
 
@@ -396,6 +642,8 @@ def measured_curves(
 ) -> list[CollectiveCurve]:
     """Return the curves of measured points, one a collective and group, sizes rising.
 
+    A time is the mean of the repeats, as nccl-tests gives it too.
+
     Parameters
     ----------
     points : in any order
@@ -413,7 +661,7 @@ def measured_curves(
             nodes,
             gpus,
             tuple(float(point.size_bytes) for point in curve),
-            tuple(point.median_s for point in curve),
+            tuple(point.mean_s for point in curve),
             "measured",
             f"perfsim calibrate network, {date.today().isoformat()}",
             spread=_median_spread(curve),
@@ -453,17 +701,39 @@ def _fit_and_write(
             date=date.today().isoformat(),
             notes=[note],
             schema=CALIBRATE_NETWORK_SCHEMA,
+            noticed=journal.noticed,
+            checks_fit=True,
             force=request.force,
             profiles=profiles,
         )
     except DataError as error:
-        raise DataError(f"{error}; what was measured is kept in {journal.path}") from None
+        said = [
+            one.text.rstrip(".") for one in journal.noticed[:1] if one.text[:-1] not in str(error)
+        ]
+        why = "; ".join([str(error).rstrip("."), *said])
+        raise DataError(f"{why}; what was measured is kept in {journal.path}") from None
 
 
-def _note(wire: Backend, hosts: Sequence[str], rule: SweepRule) -> str:
+def _note(wire: Backend, hosts: Sequence[str], rule: SweepRule, journal: NetworkJournal) -> str:
+    """Return what the network file says of how it was measured."""
     first = wire.ranks[0]
+    named = ", ".join(dict.fromkeys(hosts))
+    where = f"{first['interface']} {first['speed']}".strip()
     return (
-        f"{len(hosts)} ranks on {len(set(hosts))} hosts ({first['system']}), {first['library']}"
-        f", perfsim {first['perfsim']}; medians of the slowest rank, each repeated until its"
-        f" 90 % interval was within {rule.tolerance:.0%} or {rule.budget_s:.3g} s were spent."
+        f"{len(hosts)} ranks on {len(set(hosts))} hosts ({shortened(named)}; {first['system']};"
+        f" {first['processor']}; interface {where or 'not known'}), {first['library']}"
+        f", perfsim {first['perfsim']}; means of the slowest rank, each repeated until its"
+        f" median's 90 % interval was within {rule.tolerance:.0%} or {rule.budget_s:.3g} s were"
+        f" spent; {'; '.join(journal.runs)}."
     )
+
+
+def shortened(text: str, most: int = 120) -> str:
+    """Return a text cut to a length, with dots where it was cut.
+
+    Examples
+    --------
+    >>> shortened("host1, host2, host3", 12)
+    'host1, ho...'
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."

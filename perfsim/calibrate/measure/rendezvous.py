@@ -22,11 +22,15 @@ __all__ = [
     "check_same_request",
     "check_same_software",
     "identity",
+    "infiniband_rates",
+    "interface_speeds",
     "interface_towards",
     "is_loopback",
     "meet_all_ranks",
     "named_interface",
     "open_journal",
+    "processor_name",
+    "tuning_variables",
 ]
 
 POLL_S = 0.05
@@ -38,6 +42,13 @@ _FILTER_SIGNS = "^=,"
 _SIOCGIFADDR = 0x8915
 """Linux's request for an interface's address (netdevice(7))."""
 _SOURCE = "calibrate network"
+_NET, _INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
+"""Where Linux says what network devices there are (Documentation/ABI/testing/sysfs-class-net)."""
+_CPU_INFO = Path("/proc/cpuinfo")
+_TUNING_PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_")
+_TUNING_PREFIXES_MPI = tuple(f"OMPI_MCA_{name}_" for name in ("coll", "btl", "pml", "mtl"))
+_NOT_TUNING = frozenset({"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"})
+"""Variables that change how a library sends, and some of theirs that do not."""
 
 
 def meet_all_ranks(
@@ -112,11 +123,61 @@ def identity(wire: Any, interface: str, local_rank: int) -> dict[str, Any]:
         "host": socket.gethostname(),
         "perfsim": __version__,
         "library": f"{wire.library} {wire.version}",
+        "software": wire.software,
         "device": wire.device,
+        "processor": processor_name(),
         "interface": interface,
+        "speed": "; ".join([*interface_speeds(interface), *infiniband_rates()]),
+        "variables": tuning_variables(os.environ),
         "local_rank": local_rank,
         "system": f"{platform.system()} {platform.release()}",
     }
+
+
+def processor_name() -> str:
+    """Return the model of this host's CPU, "" where the system does not say."""
+    with suppress(OSError):
+        for line in _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor()
+
+
+def interface_speeds(name: str) -> list[str]:
+    """Return the speeds of the interfaces whose name begins so, as Linux states them.
+
+    Virtual interfaces and those without a link state none.
+    """
+    found = []
+    for folder in sorted(_NET.glob(f"{name.removeprefix('=')}*")) if name else ():
+        with suppress(OSError, ValueError):
+            speed = int((folder / "speed").read_text())
+            if speed > 0:
+                found.append(f"{folder.name} {speed} Mbit/s")
+    return found
+
+
+def infiniband_rates() -> list[str]:
+    """Return the rates of this host's InfiniBand and RoCE ports, as Linux states them."""
+    found = []
+    for rate in sorted(_INFINIBAND.glob("*/ports/*/rate")):
+        with suppress(OSError):
+            found.append(f"{rate.parts[-4]} port {rate.parts[-2]} {rate.read_text().strip()}")
+    return found
+
+
+def tuning_variables(environ: Mapping[str, str]) -> str:
+    """Return the variables that change how a communication library sends, as NAME=value.
+
+    Examples
+    --------
+    >>> tuning_variables({"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO", "HOME": "/root"})
+    'NCCL_ALGO=Ring'
+    """
+    prefixes = (*_TUNING_PREFIXES, *_TUNING_PREFIXES_MPI)
+    named = sorted(name for name in environ if name.startswith(prefixes))
+    return " ".join(f"{name}={environ[name]}" for name in named if name not in _NOT_TUNING)
 
 
 def check_same_software(identities: Sequence[Mapping[str, Any]]) -> None:
@@ -129,7 +190,7 @@ def check_same_software(identities: Sequence[Mapping[str, Any]]) -> None:
         though its name is the same, or an interface that reaches no other host.
     """
     first = identities[0]
-    for what in ("perfsim", "library", "device"):
+    for what in ("perfsim", "library", "software", "device"):
         for rank, other in enumerate(identities):
             if other[what] != first[what]:
                 raise RequestError(
@@ -284,15 +345,21 @@ def open_journal(
 
 
 def _setting(wire: Backend) -> dict[str, Any]:
-    hosts = [rank["host"] for rank in wire.ranks]
+    """Return what must be the same for points to be of one network: by rank where ranks differ."""
+    first, ranks = wire.ranks[0], wire.ranks
     return {
+        "ranks": len(ranks),
+        "nodes": len({rank["host"] for rank in ranks}),
+        "perfsim": first["perfsim"],
         "library": wire.library,
         "version": wire.version,
+        "software": first["software"],
         "device": wire.device,
-        "held": wire.forced_algorithm,
-        "interface": wire.ranks[0]["interface"],
-        "ranks": len(hosts),
-        "nodes": len(set(hosts)),
+        "forced algorithm": wire.forced_algorithm,
+        **{
+            what: [rank[what] for rank in ranks]
+            for what in ("host", "interface", "speed", "processor", "variables")
+        },
     }
 
 

@@ -10,7 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from perfsim.calibrate.measure.job import RankGroup
+from perfsim.calibrate.measure.device import process_waited_s
+from perfsim.calibrate.measure.job import FEWEST_ROUND_TRIPS, MOST_ROUND_TRIPS, RankGroup
 from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.rendezvous import (
     PARTING_S,
@@ -27,6 +28,7 @@ __all__ = [
     "LONGEST_PAUSE_S",
     "TorchWire",
     "collective_call",
+    "goes_on",
     "open_store",
     "time_on_cpu",
     "time_on_gpu",
@@ -89,7 +91,8 @@ class TorchWire:
         self.library = backend or ("nccl" if torch.cuda.is_available() else "gloo")
         self.rank, self.forced_algorithm = launch.rank, ""
         self._gpu = self.library == "nccl"
-        self.device, self.version, wrong = "cpu", f"PyTorch {torch.__version__}", None
+        self.software = f"PyTorch {torch.__version__}"
+        self.device, self.version, wrong = "cpu", self.software, None
         interface = ""
         try:
             interface = named_interface(INTERFACE_VARIABLES[self.library])
@@ -113,7 +116,7 @@ class TorchWire:
         self._connect(interface)
         self._groups: dict[tuple[int, ...], Any] = {}
         self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
-        self._meetings = 0
+        self._meetings, self._waited_s = 0, process_waited_s()
 
     def _take_gpu(self) -> None:
         """Take this rank's GPU of its node."""
@@ -185,6 +188,11 @@ class TorchWire:
         """Return the greatest of the group's values."""
         return self._slowest(group, [seconds])[0]
 
+    def waited_s(self, group: RankGroup) -> float:
+        """Return how long the rank that waited most has had no core since the last call [s]."""
+        before, self._waited_s = self._waited_s, process_waited_s()
+        return self.greatest(group, max(0.0, self._waited_s - before))
+
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Return the slowest rank's seconds of each repeat."""
         process_group, device = self._groups[group.ranks], "cuda" if self._gpu else "cpu"
@@ -192,6 +200,33 @@ class TorchWire:
         time_calls = time_on_gpu if self._gpu else time_on_cpu
         aligned = collective in ALIGNED_COLLECTIVES
         return self._slowest(group, time_calls(call, process_group, repeats, aligned))
+
+    def round_trips(self, peer: int, size_bytes: int, budget_s: float) -> list[float]:
+        """Return the seconds of each round trip on the lower rank, none on the other."""
+        torch, dist, device = self._torch, self._dist, "cuda" if self._gpu else "cpu"
+        data = torch.zeros(max(1, size_bytes // _FLOAT_BYTES), device=device)
+        more = torch.zeros(1, device=device)
+        seconds: list[float] = []
+        begun = time.perf_counter()
+        if self.rank > peer:
+            while True:
+                dist.recv(data, peer)
+                dist.send(data, peer)
+                dist.recv(more, peer)
+                if not float(more):
+                    return seconds
+        while True:
+            sent = time.perf_counter()
+            dist.send(data, peer)
+            dist.recv(data, peer)
+            if self._gpu:
+                torch.cuda.synchronize()
+            now = time.perf_counter()
+            seconds.append(now - sent)
+            more[0] = float(goes_on(len(seconds), now - begun, budget_s))
+            dist.send(more, peer)
+            if not float(more):
+                return seconds[1:]
 
     def store(self) -> Any:
         """Return a second connection to the store at rank 0."""
@@ -211,6 +246,17 @@ class TorchWire:
         times = self._torch.tensor(seconds, dtype=self._torch.float64)
         self._dist.all_reduce(times, self._dist.ReduceOp.MAX, group=self._groups[group.ranks])
         return [float(repeat_s) for repeat_s in times]
+
+
+def goes_on(trips: int, spent_s: float, budget_s: float) -> bool:
+    """Say whether another round trip follows; the first one opens a connection and is not counted.
+
+    Examples
+    --------
+    >>> goes_on(3, 9.0, 1.0), goes_on(6, 9.0, 1.0), goes_on(26, 0.1, 1.0)
+    (True, False, False)
+    """
+    return trips <= FEWEST_ROUND_TRIPS or (spent_s < budget_s and trips <= MOST_ROUND_TRIPS)
 
 
 def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from perfsim.calibrate.measure.job import Backend
 from perfsim.calibrate.measure.journals import NetworkJournal
@@ -28,6 +28,11 @@ BEAT_S = 1.0
 SILENT_S = 6.0
 """A rank without a beat for this long is taken for dead. No source: chosen, since a busy node
 misses a few beats."""
+LINGER_S = 2.5 * BEAT_S
+"""How long rank 0, which serves the store, stays after it has named lost ranks there: each rank
+looks once a beat."""
+_LOST = "lost"
+"""Where rank 0 names the lost ranks for all others."""
 MAX_NAMED_RANKS = 3
 """Dead ranks that a message names; it counts the others."""
 _EXIT_CODE = 1
@@ -103,11 +108,13 @@ class RankWatch:
     """A thread that beats for this rank and ends the process when others fall silent.
 
     Rank 0 watches all ranks and the others watch rank 0, so that the store holds few requests.
-    A collective that waits for a dead rank cannot be interrupted: the process exits at once.
+    Rank 0 names the ranks that it has lost to all others. All end within `SILENT_S` + `LINGER_S` +
+    3 beats of the moment at which a rank falls silent. A collective that waits for a dead rank
+    cannot be interrupted: the process exits at once.
 
     Parameters
     ----------
-    store : a separate connection to the job's key-value store (add, get, set)
+    store : a separate connection to the job's key-value store (add, check, get, set)
     rank, world_size : of this process
     hosts : host name of each rank, for the message
     last_words : gives what the message says after the name of the dead rank
@@ -144,6 +151,8 @@ class RankWatch:
         while not self._over.wait(BEAT_S):
             try:
                 self._store.add(f"beat/{self._rank}", 1)
+                if self._rank and self._store.check([_LOST]):
+                    self._end(self._store.get(_LOST).decode())
                 beats = [self._store.add(f"beat/{rank}", 0) for rank in self._watched]
             except RuntimeError:
                 if not self._over.is_set():
@@ -164,10 +173,16 @@ class RankWatch:
         named = ", ".join(f"{rank} on {self._hosts[rank]}" for rank in ranks[:MAX_NAMED_RANKS])
         left = len(ranks) - MAX_NAMED_RANKS
         more = f" and {left} more" if left > 0 else ""
+        if not self._rank:
+            with suppress(RuntimeError):
+                self._store.set(_LOST, f"{named}{more}")
+            time.sleep(LINGER_S)
+        self._end(f"{named}{more}")
+
+    def _end(self, named: str) -> NoReturn:
+        """Say which ranks are lost, and end the process."""
         words = self._last_words()
-        sys.stderr.write(
-            f"perfsim: calibrate network: rank {named}{more} is gone or frozen;{words}\n"
-        )
+        sys.stderr.write(f"perfsim: calibrate network: rank {named} is gone or frozen;{words}\n")
         sys.stderr.flush()
         os._exit(_EXIT_CODE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.measure.device import device_name, waited_for_core_s
+from perfsim.calibrate.measure.device import device_name, process_waited_s, waited_for_core_s
 from perfsim.data.catalog import Catalog
 
 
@@ -60,3 +60,11 @@ def test_a_thread_beside_a_busy_one_on_its_core_waits() -> None:
     assert before_s is not None and after_s is not None
     # Two alike have half of the core each; other processes there would take more.
     assert after_s - before_s > 0.1 * 0.3
+
+
+def test_the_waits_of_all_threads_are_added(tmp_path: Path) -> None:
+    for thread, waited in (("1", "2000000000"), ("2", "500000000")):
+        (tmp_path / thread).mkdir()
+        (tmp_path / thread / "schedstat").write_text(f"7 {waited} 3\n")
+    assert process_waited_s(tmp_path) == 2.5
+    assert process_waited_s(tmp_path / "none") == 0.0

@@ -11,6 +11,7 @@ import pytest
 
 from perfsim.calibrate.measure.journals import KernelJournal, KernelStop, NetworkJournal
 from perfsim.errors import DataError, RequestError
+from perfsim.network.network_file import Noticed
 from support import hand_benches
 from support.hand_benches import journal
 from support.sweep_points import SETTING, point
@@ -47,18 +48,54 @@ def test_a_record_that_was_killed_at_its_first_line_begins_anew(tmp_path: Path) 
         assert json.loads(path.read_text())["library"] == "gloo"
 
 
-def test_points_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
-    NetworkJournal(tmp_path / "x.part", SETTING)
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({"ranks": 2}, {"ranks": 4}, "ranks 2, now it is 4"),
+        (
+            {"host": ["a", "b"]},
+            {"host": ["a", "c"]},
+            "host 'b' at rank 1, now it is 'c'",
+        ),
+        ({"host": ["a", "b"]}, {"host": ["b", "a"]}, "host 'a' at rank 0, now it is 'b'"),
+        ({"perfsim": "1.0"}, {"perfsim": "1.1"}, "perfsim 1.0, now it is 1.1"),
+    ],
+)
+def test_points_of_another_setting_are_not_mixed_in(
+    tmp_path: Path, before: dict[str, object], now: dict[str, object], said: str
+) -> None:
+    path = tmp_path / "x.part"
+    NetworkJournal(path, {**SETTING, **before})
     with pytest.raises(RequestError) as refused:
-        NetworkJournal(tmp_path / "x.part", {**SETTING, "ranks": 4})
-    assert str(refused.value) == (
-        f"out: {tmp_path / 'x.part'} was begun with ranks 2, now it is 4; delete it or name"
-        " another out."
-    )
+        NetworkJournal(path, {**SETTING, **now})
+    assert str(refused.value) == f"out: {path} was begun with {said}; fresh begins anew."
+    assert NetworkJournal(path, {**SETTING, **now}, fresh=True).points == []
+
+
+def test_runs_looks_and_what_was_noticed_are_kept(tmp_path: Path) -> None:
+    first = NetworkJournal(tmp_path / "x.part", SETTING)
+    first.add_run("begun today")
+    first.add_point(point(1024, 2e-3))
+    first.add_point(point(1024, 1e-3))
+    first.add_look(point(1024, 5e-3))
+    first.add_noticed(Noticed("stalls", "calls stalled."))
+    again = NetworkJournal(tmp_path / "x.part", SETTING)
+    assert again.runs == ["begun today"] and again.points == [point(1024, 1e-3)]
+    assert again.attempts == [point(1024, 2e-3), point(1024, 1e-3), point(1024, 5e-3)]
+    assert again.noticed == first.noticed == [("stalls", "calls stalled.")]
+
+
+@pytest.mark.parametrize("seconds", ["[]", "[NaN]", "[-1.0]", "[0.0]", "[Infinity]", "1.0"])
+def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: str) -> None:
+    path = tmp_path / "x.part"
+    NetworkJournal(path, SETTING).add_point(point(1024, 1.0))
+    path.write_text(path.read_text().replace("[1.0]", seconds))
+    with pytest.raises(DataError, match=r"is no record of a sweep|is no finite number"):
+        NetworkJournal(path, SETTING)
 
 
 @pytest.mark.parametrize(
-    "text", ["{}\n", "nonsense\n", '{"schema": "perfsim/measured-points/1"}\n[]\n']
+    "text", ["{}\n", "nonsense\n", '{"schema": "perfsim/measured-points/2"}\n[]\n']
 )
 def test_what_is_no_record_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.part"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Barrier
@@ -133,10 +134,22 @@ def ring(collective: str, size_bytes: int) -> float:
     return steps * (50e-6 + share * size_bytes / 1e9)
 
 
+def slower_ring(collective: str, size_bytes: int) -> float:
+    """As `ring` over 50 MB/s."""
+    return ring(collective, 20 * size_bytes)
+
+
 def measured(
-    monkeypatch: pytest.MonkeyPatch, wanted: NetworkRequest, ranks: int = 2, **more: Any
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: NetworkRequest,
+    ranks: int = 2,
+    law: Callable[[str, int], float] | None = None,
+    pair_law: Callable[[int, int, int], float] | None = None,
+    **more: Any,
 ) -> tuple[list[Any], list[Wire]]:
-    all_of = wires(ranks, ring)
+    all_of = wires(ranks, law or ring)
+    if pair_law is not None:
+        all_of[0]._shared["pair_law"] = pair_law
     monkeypatch.setattr(
         "perfsim.calibrate.measure.network_sweep.open_wire", lambda launch, _: all_of[launch.rank]
     )
@@ -174,13 +187,109 @@ def test_an_interrupted_sweep_measures_only_the_rest(
     wanted = NetworkRequest(
         tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=64 * 2**20
     )
-    setting = {"library": "gloo", "version": "1", "device": "cpu", "held": "", "interface": "eth0"}
-    journal = NetworkJournal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
-    for size in message_sizes(1024, 2**20):
-        journal.add_point(point(size, *[ring("all_reduce", size)] * 5))
+    kept = message_sizes(1024, 2**20)
+    begun(tmp_path / "ours.toml", kept)
     (made, _), both = measured(monkeypatch, wanted)
-    assert {call[2] for call in both[0].calls} == set(message_sizes(2**21, 2**26))
+    again = [call for call in both[0].calls if call[2] in kept]
+    assert {call[2] for call in again} == {1024, kept[len(kept) // 2], 2**20}
+    assert {call[2] for call in both[0].calls} - set(kept) == set(message_sizes(2**21, 2**26))
     assert made.fit.curves[0].size_bytes == tuple(map(float, message_sizes(1024, 2**26)))
+    note = load(wanted.out).notes[0]
+    assert "(h0, h1; x; a CPU; interface eth0 eth0 1000 Mbit/s)" in note
+    assert "; begun " in note and "; gone on " in note
+
+
+def begun(
+    out: Path,
+    sizes: Sequence[int],
+    factor: float = 1.0,
+    law: Callable[[str, int], float] = ring,
+) -> None:
+    """Leave what an interrupted sweep of the same job leaves, ``factor`` times as slow."""
+    alone = wires(2)[0]
+    alone.gather = lambda told: [told]  # type: ignore[method-assign]
+    journal, _ = open_journal(alone, out, fresh=False, force=False)
+    assert journal is not None
+    journal.add_run("begun yesterday")
+    for size in sizes:
+        journal.add_point(point(size, *[factor * law("all_reduce", size)] * 5))
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.7, 1.4, 10.0])
+def test_a_sweep_does_not_go_on_where_kept_points_no_longer_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**24)
+    begun(wanted.out, message_sizes(1024, 2**20), factor, slower_ring)
+    both, _ = measured(monkeypatch, wanted, law=slower_ring)
+    for error in both:
+        assert isinstance(error, RequestError)
+        assert "all_reduce on 2 ranks (2 x 1) at " in str(error)
+        assert str(error).endswith("so the network is another one; fresh begins anew.")
+    assert not wanted.out.exists()
+    (made, _), _ = measured(monkeypatch, replace(wanted, fresh=True), law=slower_ring)
+    assert made.network == wanted.out and made.noticed == ()
+
+
+def changes(
+    monkeypatch: pytest.MonkeyPatch, wanted: NetworkRequest, after: int, factor: float
+) -> list[Any]:
+    """Measure on a network whose bytes take ``factor`` times as long after so many sizes."""
+    seen: dict[int, list[int]] = {}
+
+    def law(collective: str, size: int) -> float:
+        # A size counts as measured with its second call: each is tried once for the reference.
+        calls = seen.setdefault(size, [0])
+        calls[0] += 1
+        done = sum(count[0] > 2 for count in seen.values())
+        return slower_ring(collective, int(size * (factor if done > after else 1.0)))
+
+    return measured(monkeypatch, wanted, law=law)[0]
+
+
+@pytest.mark.parametrize("after", [4, 10])
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_a_rate_that_changes_on_the_way_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, factor: float
+) -> None:
+    wanted = NetworkRequest(
+        tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**22, force=True
+    )
+    made, _ = changes(monkeypatch, wanted, after, factor)
+    found = [one for one in made.noticed if one.what == "change"]
+    assert found and "all_reduce on 2 ranks (2 x 1) at 524.3 kB took" in found[0].text
+    assert ("as long" if factor > 1 else "as fast") in found[0].text
+    assert load(wanted.out).noticed == made.noticed
+    assert found[0].text in made.report
+
+
+def test_a_fit_that_misses_its_points_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**22)
+
+    def zigzag(collective: str, size: int) -> float:
+        return ring(collective, size) * (2.5 if size.bit_length() % 2 else 1.0)
+
+    (error, _), _ = measured(monkeypatch, wanted, law=zigzag)
+    assert isinstance(error, DataError)
+    assert "no network file is written, since the rate fitted to all_reduce on 2" in str(error)
+    assert "stated error" in str(error) and "worst at" in str(error)
+    assert [path.name for path in tmp_path.iterdir()] == ["ours.part"]
+    (made, _), _ = measured(monkeypatch, replace(wanted, force=True), law=zigzag)
+    assert [one.what for one in made.noticed] == ["poor_fit"]
+    assert load(wanted.out).noticed == made.noticed
+
+
+def test_a_slow_host_is_named_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**22)
+
+    def pair_law(first: int, other: int, size: int) -> float:
+        return (10.0 if 2 in (first, other) else 1.0) * (1e-4 + size / 1e8)
+
+    (made, *_), _ = measured(monkeypatch, wanted, ranks=4, pair_law=pair_law)
+    assert [one.what for one in made.noticed] == ["slow_host", "slow_host"]
+    assert {one.text.split(":")[0] for one in made.noticed} == {"h2 is slow"}
 
 
 def test_a_sweep_that_tells_no_link_keeps_what_it_measured(
@@ -275,6 +384,21 @@ def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
     # What was replaced stays replaced when the record is read again.
     again = NetworkJournal(tmp_path / "net.part", {"library": "x"})
     assert sorted(point.median_s for point in again.points) == [1.0, 2.0, 4.0]
+
+
+def test_calls_that_wait_now_and_then_are_put_together_and_not_chosen_from(tmp_path: Path) -> None:
+    # Half of the calls at 2048 B wait: each batch has both kinds, none is a disturbance.
+    (alone,) = wires(1)
+    group = RankGroup((0,), 1, 1)
+    alone.run = lambda c, g, s, n: [  # type: ignore[method-assign]
+        2.0 if s == 2048 and call % 2 else s / 2**20 for call in range(n)
+    ]
+    journal = NetworkJournal(tmp_path / "net.part", {"library": "x"})
+    points = [SweepPoint("all_reduce", group, size) for size in (1024, 2048, 4096)]
+    run_sweep(alone, points, SweepRule(budget_s=100.0, most=20), journal, quiet)
+    (waits,) = (one for one in journal.points if one.size_bytes == 2048)
+    assert len(waits.seconds) > 20 and set(waits.seconds) == {2.0, 2048 / 2**20}
+    assert 0.7 < waits.mean_s < 1.1
 
 
 def test_time_that_early_points_leave_goes_to_later_ones() -> None:

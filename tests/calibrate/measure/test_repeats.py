@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from perfsim.calibrate.measure.repeats import MIN_REPEATS, half_width, settled
+from perfsim.calibrate.measure.repeats import MIN_REPEATS, half_width, mean_of, settled
 
 
 def test_of_five_samples_the_interval_is_all_of_them() -> None:
@@ -47,3 +47,13 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
 def test_a_point_is_settled_when_its_interval_is_tight() -> None:
     assert settled([1.0, 1.01, 0.99, 1.0, 1.0], 0.011)
     assert not settled([1.0, 1.01, 0.99, 1.0, 1.0], 0.009)
+
+
+def test_a_mean_tells_what_a_sequence_of_calls_takes_and_a_single_stall_does_not_rule_it() -> None:
+    draw = random.Random(3)
+    # A tick of the scheduler delays 45 % of the calls: the median does not show it.
+    calls = [2e-4 + (draw.uniform(0, 4e-3) if draw.random() < 0.45 else 0.0) for _ in range(2000)]
+    assert mean_of(calls) == pytest.approx(sum(calls) / len(calls), rel=0.06)
+    assert mean_of(calls) > 4 * median(calls)
+    assert mean_of([1.0] * 19 + [100.0]) == 1.0
+    assert mean_of([3.0]) == 3.0 and mean_of([1.0, 3.0, 60.0, 2.0]) == 2.25

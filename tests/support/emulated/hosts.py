@@ -111,6 +111,9 @@ class Hosts:
     delay : one-way delay of that link ("20ms"); "" is none, and a link that tc shapes
     loss : share of frames that it loses either way ("0.1%"); "" is none
     mtu : of every device [B]: large frames spare a far link's process work, losses want 1500
+    reorder : share of that link's frames that come later than those after them ("5%")
+    first_name : number of the first host's name: 2 makes host2, host3, ...
+    ahead : processes that are not pinned come before all other work
     """
 
     count: int
@@ -123,6 +126,9 @@ class Hosts:
     delay: str = ""
     loss: str = ""
     mtu: int = 1500
+    reorder: str = ""
+    first_name: int = 0
+    ahead: bool = True
     name: str = field(default_factory=lambda: f"pfs{os.getpid()}")
 
     def __enter__(self) -> Hosts:
@@ -174,10 +180,11 @@ class Hosts:
         """Return the address of a host."""
         return f"198.18.0.{host + 1}"
 
-    def reshape(self, rate: str) -> None:
-        """Give every link another rate."""
-        self.rate = rate
-        for host in range(self.count):
+    def reshape(self, rate: str, only: int | None = None) -> None:
+        """Give every link another rate, or that of one host alone."""
+        if only is None:
+            self.rate = rate
+        for host in range(self.count) if only is None else (only,):
             self._shape(self.space(host), "eth0", rate)
             self._shape(f"{self.name}-sw", f"p{host}", rate)
 
@@ -230,10 +237,11 @@ class Hosts:
     def inside(self, host: int, command: Sequence[str]) -> list[str]:
         """Return a command as run on a host, under the host's (or site's) own name."""
         entered = ["ip", "netns", "exec", self.space(host), "unshare", "--uts", "sh", "-c"]
-        name = f"host{host}" if self.sites == 1 else f"site{self.site(host)}"
+        number = host + self.first_name
+        name = f"host{number}" if self.sites == 1 else f"site{self.site(host)}"
         named = [*entered, 'hostname "$0" && exec "$@"', name]
         if not self.pinned:
-            priority = ["chrt", "-r", "10"] if shutil.which("chrt") else []
+            priority = ["chrt", "-r", "10"] if self.ahead and shutil.which("chrt") else []
             return [*named, *priority, *command]
         core = str(host % (os.cpu_count() or 1))
         pinned = [*named, "taskset", "-c", core, *command]
@@ -279,7 +287,7 @@ class Hosts:
 
     def _join(self, switch: str, site: int) -> None:
         """Join a site's bridge to the one before it, by a link of the rate between sites."""
-        ends, far = (f"w{site}a", f"w{site}b"), bool(self.delay or self.loss)
+        ends, far = (f"w{site}a", f"w{site}b"), bool(self.delay or self.loss or self.reorder)
         if far:
             for end in ends:
                 _ip("-n", switch, "tuntap", "add", "dev", end, "mode", "tap")
@@ -297,6 +305,7 @@ class Hosts:
         """Start what carries frames between two devices, before all other work on any core."""
         priority = ["chrt", "-r", "20"] if shutil.which("chrt") else []
         asked = [*ends, bit_rate(self.between), self.delay or "0ms", self.loss or "0", str(site)]
+        asked += [self.reorder] if self.reorder else []
         link = subprocess.Popen(
             ["ip", "netns", "exec", switch, *priority, sys.executable, str(FAR_LINK), *asked],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
