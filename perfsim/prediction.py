@@ -35,6 +35,8 @@ from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import Throughput, setup_throughput
 from perfsim.units import format_seconds
 from perfsim.what_if import (
+    ChangedTimes,
+    ask_all,
     bottleneck,
     era_move,
     kernels_of,
@@ -227,7 +229,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """
     catalog = fresh(catalog)
     ran = _run(scenario, catalog)
-    cause, worth = bottleneck(ran.pinned, ran.pinned_s)
+    ask_all(ran.changed, ran.setup.grade, ran.eras)
+    cause, worth = bottleneck(ran.pinned, ran.pinned_s, ran.changed)
     iteration = _iteration(ran, worth)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
     baseline_s = baseline_s_of(setup, ran.iteration_s, catalog)
@@ -321,6 +324,8 @@ class _Run(NamedTuple):
     contention: ContentionResult | None
     cache: JobCache | None
     catalog: Catalog
+    changed: ChangedTimes
+    eras: list[dict[Kernel, float]]
 
 
 def _run(scenario: Scenario, catalog: Catalog) -> _Run:
@@ -332,9 +337,19 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
     timelines, pinned, contention = run_all(rounds)
     iteration_s = mean_s(rounds, timelines)
     pinned_s = iteration_s if contention is None else steady_s(pinned)
-    record = uncertainties(catalog).get(NO_METHOD)
     return _Run(
-        setup, rounds, timelines, iteration_s, pinned, pinned_s, record, contention, cache, catalog
+        setup,
+        rounds,
+        timelines,
+        iteration_s,
+        pinned,
+        pinned_s,
+        uncertainties(catalog).get(NO_METHOD),
+        contention,
+        cache,
+        catalog,
+        ChangedTimes(pinned, pinned_s),
+        _era_kernels(setup, pinned, catalog),
     )
 
 
@@ -377,7 +392,7 @@ def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
 def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
     """Return how far an iteration moves with each part of its uncertainty."""
     setup, rounds, iteration_s = ran.setup, ran.pinned, ran.pinned_s
-    moved = moves(rounds, iteration_s, worth, setup.grade)
+    moved = moves(rounds, iteration_s, worth, setup.grade, ran.changed)
     by_grade = seconds_by_grade(rounds, "network")
     sent_s = sum(by_grade.values())
     moved |= extra_moves(
@@ -388,7 +403,7 @@ def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
         setup.cluster.gpus,
         setup.cluster.gpus_per_node,
     )
-    era = era_move(rounds, iteration_s, _era_kernels(setup, rounds, ran.catalog))
+    era = era_move(rounds, iteration_s, ran.eras, ran.changed)
     return moved | ({"era": era} if any(era) else {})
 
 

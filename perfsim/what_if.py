@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import fsum, hypot, log, log2, sqrt
+from typing import Any, TypeVar
 
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.ranks import drawn_means
@@ -16,9 +17,10 @@ from perfsim.simulate.timeline import Timeline
 
 __all__ = [
     "BOTTLENECKS",
+    "ChangedTimes",
+    "ask_all",
     "bottleneck",
     "changed_durations",
-    "changed_s",
     "era_move",
     "faster",
     "halved",
@@ -55,50 +57,50 @@ def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) ->
     return mean_s(rounds, timelines)
 
 
-def changed_s(
-    rounds: Sequence[CostedGraph], iteration_s: float, changes: Sequence[CostChange]
-) -> list[float]:
-    """Return the mean iteration of all rounds with each of several changes [s].
+Ask = Callable[[CostedGraph], tuple[CostedGraph, list[float]]]
+"""Makes of a round what to run, and the durations of its tasks [s]."""
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class ChangedTimes:
+    """The mean iteration of some rounds with changes; each change is run once.
 
     Where ranks vary by chance, all changes meet the same few draws, and each is scaled by what
-    these give without a change.
+    these give without a change. Changes that are asked for together cost little more than one.
 
     Parameters
     ----------
+    rounds : of a method's period
     iteration_s : the mean iteration without a change [s]
     """
-    return _each_s(rounds, iteration_s, [partial(_changed_to, change=change) for change in changes])
 
+    def __init__(self, rounds: Sequence[CostedGraph], iteration_s: float) -> None:
+        self.rounds, self.iteration_s = rounds, iteration_s
+        self._times: dict[Hashable, float] = {}
 
-def _each_s(
-    rounds: Sequence[CostedGraph],
-    iteration_s: float,
-    changes: Sequence[Callable[[CostedGraph], tuple[CostedGraph, list[float]]]],
-) -> list[float]:
-    """Return the mean iteration with each change: what to run of a round, and its durations [s]."""
-    if not changes:
-        return []
-    if any(varies(costed) for costed in rounds):
-        return _drawn_each_s(rounds, iteration_s, changes)
-    found = []
-    for change in changes:
-        timelines = [run(*change(costed), brief=True) for costed in rounds]
-        found.append(mean_s(rounds, timelines))
-    return found
+    def ask(self, changes: Mapping[K, Ask]) -> dict[K, float]:
+        """Return the mean iteration with each change, by its key [s]."""
+        new = {key: change for key, change in changes.items() if key not in self._times}
+        if new and any(varies(costed) for costed in self.rounds):
+            self._times.update(zip(new, self._drawn_s(list(new.values())), strict=True))
+        elif new:
+            self._times.update((key, self._run_s(change)) for key, change in new.items())
+        return {key: self._times[key] for key in changes}
 
+    def _run_s(self, change: Ask) -> float:
+        timelines = [run(*change(costed), brief=True) for costed in self.rounds]
+        return mean_s(self.rounds, timelines)
 
-def _drawn_each_s(
-    rounds: Sequence[CostedGraph],
-    iteration_s: float,
-    changes: Sequence[Callable[[CostedGraph], tuple[CostedGraph, list[float]]]],
-) -> list[float]:
-    total_s = [0.0] * (1 + len(changes))
-    for costed in rounds:
-        unchanged = [float(task.duration_s) for task in costed.graph.tasks]
-        lists = [unchanged, *(change(costed)[1] for change in changes)]
-        for number, mean in enumerate(drawn_means(costed, lists)):
-            total_s[number] += costed.count * mean
-    return [iteration_s * changed / total_s[0] for changed in total_s[1:]]
+    def _drawn_s(self, changes: Sequence[Ask]) -> list[float]:
+        total_s = [0.0] * (1 + len(changes))
+        for costed in self.rounds:
+            unchanged = [float(task.duration_s) for task in costed.graph.tasks]
+            lists = [unchanged, *(change(costed)[1] for change in changes)]
+            for number, mean in enumerate(drawn_means(costed, lists)):
+                total_s[number] += costed.count * mean
+        return [self.iteration_s * changed / total_s[0] for changed in total_s[1:]]
 
 
 def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
@@ -155,18 +157,51 @@ def faster(factor: float, *causes: str) -> CostChange:
     return change
 
 
-def bottleneck(rounds: Sequence[CostedGraph], iteration_s: float) -> tuple[str, dict[str, float]]:
+def bottleneck(
+    rounds: Sequence[CostedGraph], iteration_s: float, times: ChangedTimes | None = None
+) -> tuple[str, dict[str, float]]:
     """Return the cause that holds the iteration back most, and each cause's worth.
 
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
-    charged = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
-    halved_s = changed_s(rounds, iteration_s, [halved(cause) for cause in charged])
+    times = times or ChangedTimes(rounds, iteration_s)
     worth = dict.fromkeys(BOTTLENECKS, 0.0)
-    for cause, seconds in zip(charged, halved_s, strict=True):
+    for (cause, _), seconds in times.ask(_halvings(rounds)).items():
         worth[cause] = 1.0 - seconds / iteration_s
     return max(worth, key=lambda cause: worth[cause]), worth
+
+
+def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, str], Ask]:
+    """Return the change that makes each cause twice as fast that anything is charged to."""
+    causes = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
+    return {(cause, "halved"): partial(_changed_to, change=halved(cause)) for cause in causes}
+
+
+def _stretchings(
+    rounds: Sequence[CostedGraph], worth: Collection[str], compute: Grade
+) -> dict[tuple[str, float], Ask]:
+    """Return the changes that `moves` asks for; ``worth`` are the causes known twice as fast."""
+    causes = [
+        cause for cause in _PART_OF_CAUSE if sum(seconds_by_grade(rounds, cause, compute).values())
+    ]
+    host = _charged(rounds, "host")
+    asked = [(cause, 2.0) for cause in causes]
+    asked += [
+        (cause, 0.5) for cause in causes if cause not in worth or (cause == "compute" and host)
+    ]
+    return {one: partial(_changed_to, change=_stretched(*one)) for one in asked}
+
+
+def ask_all(times: ChangedTimes, compute: Grade, eras: Sequence[Mapping[Kernel, float]]) -> None:
+    """Ask at once for all that `bottleneck`, `moves` and `era_move` will ask for."""
+    rounds = times.rounds
+    kinds: Sequence[Mapping[Any, Ask]] = (
+        _halvings(rounds),
+        _stretchings(rounds, BOTTLENECKS, compute),
+        _in_eras(eras),
+    )
+    times.ask({key: change for kind in kinds for key, change in kind.items()})
 
 
 _HALF = 0.5
@@ -200,9 +235,14 @@ def spread_interval(
             for charge in costed.charges
         )
     ]
-    moved = [_moved(cause, sign, compute_spread) for cause in causes for sign in (-1.0, 1.0)]
-    ends_s = changed_s(rounds, iteration_s, moved)
-    for ends in zip(ends_s[::2], ends_s[1::2], strict=True):
+    moved = {
+        (cause, sign): partial(_changed_to, change=_moved(cause, sign, compute_spread))
+        for cause in causes
+        for sign in (-1.0, 1.0)
+    }
+    times = ChangedTimes(rounds, iteration_s).ask(moved)
+    for cause in causes:
+        ends = times[cause, -1.0], times[cause, 1.0]
         below = hypot(below, max(0.0, iteration_s - min(ends)))
         above = hypot(above, max(0.0, max(ends) - iteration_s))
     return max(0.0, iteration_s - below), iteration_s + above
@@ -213,6 +253,7 @@ def moves(
     iteration_s: float,
     worth: Mapping[str, float],
     compute: Grade,
+    times: ChangedTimes | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Return how far an iteration moves with the errors of its causes (see ``Moves``).
 
@@ -223,16 +264,12 @@ def moves(
     ----------
     worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
     compute : the grade of evidence for computation
+    times : what is known of changes already
     """
+    times = times or ChangedTimes(rounds, iteration_s)
+    changed = times.ask(_stretchings(rounds, worth, compute))
     by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
     causes = [cause for cause, parts in by_cause.items() if sum(parts.values())]
-    host = _charged(rounds, "host")
-    asked = [(cause, 2.0) for cause in causes]
-    asked += [
-        (cause, 0.5) for cause in causes if cause not in worth or (cause == "compute" and host)
-    ]
-    stretched_s = changed_s(rounds, iteration_s, [_stretched(*one) for one in asked])
-    changed = dict(zip(asked, stretched_s, strict=True))
     found: dict[str, tuple[float, float]] = {}
     for cause in causes:
         name, parts = _PART_OF_CAUSE[cause], by_cause[cause]
@@ -257,7 +294,10 @@ def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
 
 
 def era_move(
-    rounds: Sequence[CostedGraph], iteration_s: float, eras: Sequence[Mapping[Kernel, float]]
+    rounds: Sequence[CostedGraph],
+    iteration_s: float,
+    eras: Sequence[Mapping[Kernel, float]],
+    times: ChangedTimes | None = None,
 ) -> tuple[float, float]:
     """Return how far an iteration moves to the faster and slower side in other software eras.
 
@@ -265,11 +305,16 @@ def era_move(
     ----------
     eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
         slowest
+    times : what is known of changes already
     """
-    in_era = [partial(_in_era, longer_s=longer_s) for longer_s in eras]
-    times_s = [iteration_s, *_each_s(rounds, iteration_s, in_era)]
+    times = times or ChangedTimes(rounds, iteration_s)
+    times_s = [iteration_s, *times.ask(_in_eras(eras)).values()]
     faster_s, slower_s = min(times_s), max(times_s)
     return log(iteration_s / faster_s), log(slower_s / iteration_s)
+
+
+def _in_eras(eras: Sequence[Mapping[Kernel, float]]) -> dict[tuple[str, int], Ask]:
+    return {("era", at): partial(_in_era, longer_s=longer_s) for at, longer_s in enumerate(eras)}
 
 
 def _in_era(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import ceil, log, pi, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.conditions.spec import Conditions
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
@@ -315,16 +315,16 @@ def drawn_factors(
 
     slower = conditions.factors()
     many = conditions.ranks * periods * len(repeats) > _VALUES_AT_ONCE
-    digits = np.float32 if many else np.float64
+    digits: Any = np.float32 if many else np.float64
 
     def factors(count: int) -> Factors:
         """Draw how many times as long the mean of so many independent iterations takes."""
         if conditions.measured is not None:
             shape = draws, conditions.ranks // conditions.alike
-            values = conditions.measured.draw(chance, shape, count)
-            return slower * values.repeat(conditions.alike, axis=-1)
+            alike = conditions.measured.draw(chance, shape, count)
+            return slower * alike.repeat(conditions.alike, axis=-1)
         each = (conditions.each,) if conditions.each > 1 else ()
-        values = chance.standard_normal((draws, conditions.ranks, *each), dtype=digits)
+        values: Factors = chance.standard_normal((draws, conditions.ranks, *each), dtype=digits)
         if each:
             values = values.max(axis=-1)
         # It varies by the square root less.
