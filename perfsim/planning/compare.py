@@ -636,13 +636,14 @@ def _winner_in(era: str, ranking: Ranking, asked: Mapping[str, Scenario], catalo
     Passes are shorter in it by a known part, and a method saves at most all that its kernels and
     updates take; one that would be slower even so is not asked for.
     """
-    share = _shortest_share(asked[ranking.winner], era, catalog)
+    first = ranking.winner
+    share = _shortest_share(for_method(asked[first], first)[0], era, catalog)
     least = {}
     for name in ranking.ranked:
         one = ranking.predictions[name]
         free_s = max(0.0, share * one.iteration_s - _beside_passes_s(one))
         least[name] = free_s * (ranking.factor(name).middle or 1.0)
-    best, first = inf, ranking.winner
+    best = inf
     for name in sorted(ranking.ranked, key=lambda name: least[name]):
         if least[name] >= best:
             break

@@ -8,7 +8,7 @@ range, a row of another scenario.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,6 +36,7 @@ _PARTS = {
     "memory_bytes": set[str](),
 }
 """Tables of numbers in a prediction object, and what each must have."""
+_LARGEST = sys.float_info.max
 _ROUNDING = 1e-9
 """Share of an iteration by which a part of it may be below zero: parts are differences."""
 
@@ -93,7 +94,8 @@ def _columns(names: tuple[str, ...], number: int, row: object) -> SweepRow:
 
 def _number(name: str, value: object, where: str, iteration_s: object) -> None:
     """Refuse what is no number, or is out of its range."""
-    number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    # An integer of 400 digits is no float.
+    number = type(value) in (int, float) and abs(value) <= _LARGEST  # type: ignore[arg-type]
     if name in _ABOVE_ZERO:
         if not number or value <= 0:  # type: ignore[operator]
             raise WrongLineError(f"{where}: {name} is {shown(value)}, not a number above 0")
