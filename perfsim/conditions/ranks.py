@@ -207,14 +207,14 @@ _OF_DRAWS, _MIN_CHANGED = 8, 1
 _MAX_VALUES = 2**20
 """Tasks x lists of durations x draws x ranks that are run at once: some 25 MB."""
 
-_SHOWN = 4
+_SHOWN = 16
 """Draws whose time is divided among its causes; fewer of large graphs."""
 
-_SHOWN_PERIODS = 2
-"""Periods of each."""
-
-_SHOWN_TASKS = 1000
+_SHOWN_TASKS = 4000
 """Tasks of a period in all of these."""
+
+_SHOWN_OF_RANKS = 4
+"""Draws of ranks that are divided, those nearest to the mean; two of graphs of many tasks."""
 
 
 def slowed(costed: CostedGraph, durations: Sequence[float] | None = None) -> list[float]:
@@ -254,7 +254,7 @@ def drawn(
     )
     if brief:
         return whole
-    some = _nearest_first(whole)
+    some = _nearest(whole)
     chosen = drawn_ranks(costed)
     shown = simulate_draws(
         costed.graph,
@@ -263,7 +263,7 @@ def drawn(
         # Periods after those that count only run to see the last tasks of these end.
         lambda period: [one[some] for one in chosen.periods[period % len(chosen.periods)]],
         warm_up=used.warm_up,
-        counted=min(used.counted, _SHOWN_PERIODS),
+        counted=used.counted,
         meetings=chosen.meetings,
     )
     return replace(whole, shown=tuple(shown.select(number) for number in range(len(some))))
@@ -353,6 +353,15 @@ def shown_draws(timeline: Timeline) -> list[Timeline]:
     if timeline.shown:
         return list(timeline.shown)
     return [timeline.select(int(draw)) for draw in _nearest_first(timeline)]
+
+
+def _nearest(timeline: Timeline) -> NDArray[np.intp]:
+    """Return the draws of ranks whose time is divided, the nearest to the mean first."""
+    import numpy as np
+
+    count = max(2, min(_SHOWN_OF_RANKS, _SHOWN_TASKS // 4 // len(timeline.graph.tasks)))
+    away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
+    return away.argsort(kind="stable")[:count]
 
 
 def _nearest_first(timeline: Timeline) -> NDArray[np.intp]:

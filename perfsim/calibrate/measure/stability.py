@@ -65,9 +65,9 @@ UNSTEADY_MIN_S = 0.005
 FEWEST_UNSTEADY = 2
 """Unsteady points that are said. No source: chosen."""
 
-POOR_RESIDUAL = 0.25
+POOR_RESIDUAL = 0.5
 """A fit off by less is never refused. No source: chosen; 9 of 10 networks that ship, fitted to what
-others published, are below."""
+others published, are below half of it, and Open MPI's all-gather between two hosts reaches 30 %."""
 POOR_OVER_STATED = 3.0
 """A residual is far above the stated error at so many times it. No source: chosen."""
 

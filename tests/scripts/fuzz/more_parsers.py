@@ -144,7 +144,7 @@ def read_app_request(path: Path) -> None:
         answer = _client().open("/", query_string=query.decode("latin-1"), headers=_HOME)
         if answer.status_code != 200:
             raise UnsoundAnswerError(f"the page is answered with {answer.status}")
-        if b'id="notice" hidden' in answer.data:
+        if b'id="notice" class="notice" role="status"></div>' in answer.data:
             return
         raise RequestError("", "the link is taken in part.")
     where = next((one for one in _ASKED if f'"{one}"'.encode() in data), "/opened")
