@@ -45,6 +45,8 @@ _STANDARD_ERROR = 0.001
 """Of the mean iteration, as a share of what is computed in it: so many periods are drawn."""
 
 _MIN_PERIODS, _MIN_ITERATIONS, _MAX_PERIODS = 4, 256, 512
+"""Periods that are drawn in all draws at least and at most, and iterations in these at least. No
+source: chosen, by what their standard errors came to."""
 
 _MIN_DRAWS, _MIN_SPREAD_DRAWS = 4, 2
 """Draws from which a standard error is worked out; fewer where each is a mean over many ranks."""
@@ -81,11 +83,13 @@ class DrawnRanks(NamedTuple):
 
     Parameters
     ----------
+    sample : how many draws there are, and how many periods of each are left out and counted
     periods : for each period the factors on the computation of its iterations, arrays over
         (draw, rank); of a measured distribution one more, of what takes as long in all of them
     meetings : for each scope in the whole cluster, the one among the ranks that are run
     """
 
+    sample: Sample
     periods: list[list[Factors]]
     meetings: Mapping[SyncScope, SyncScope]
 
@@ -205,15 +209,16 @@ def drawn_ranks(costed: CostedGraph, *, every: bool = False) -> DrawnRanks:
         meetings: dict[SyncScope, SyncScope] = {
             one: Blocks(conditions.ranks) for one in place.inside
         }
-        return DrawnRanks(_kept_factors(conditions, drawn.draws, repeats, periods), meetings)
+        kept = _kept_factors(conditions, drawn.draws, repeats, periods)
+        return DrawnRanks(drawn, kept, meetings)
     shares = _shares(costed, place) if place.unit else ()
     kept = _kept_factors(conditions, drawn.draws, repeats, periods, place.unit, shares)
     ranks = kept[0][0].shape[-1]
     if ranks == conditions.ranks:
-        return DrawnRanks(kept, {})
+        return DrawnRanks(drawn, kept, {})
     inside = dict.fromkeys(place.inside, Blocks(place.unit))
     across = dict.fromkeys(place.across, Blocks(ranks // place.unit, place.unit))
-    return DrawnRanks(kept, {**inside, **across})
+    return DrawnRanks(drawn, kept, {**inside, **across})
 
 
 class _Share(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import floor
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfsim.conditions.draws import drawn_ranks, runs_on_gpu, sample
+from perfsim.conditions.draws import DrawnRanks, drawn_ranks, runs_on_gpu
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
 from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
@@ -240,9 +240,13 @@ def drawn(
 
     ``durations`` [s] are taken in place of the tasks' own.
     """
-    spent_s = _seconds(costed, durations)
-    closes: list[Duration] = list(_closes(costed, [spent_s])[:, 0])
-    used = sample(costed)
+    spent_s, chosen, numbers = (
+        _seconds(costed, durations),
+        drawn_ranks(costed),
+        factor_numbers(costed),
+    )
+    used = chosen.sample
+    closes: list[Duration] = list(_closes(costed, [spent_s], chosen, numbers, used.draws)[:, 0])
     whole = Timeline(
         graph=costed.graph,
         starts=[],
@@ -255,11 +259,10 @@ def drawn(
     if brief:
         return whole
     some = _nearest(whole)
-    chosen = drawn_ranks(costed)
     shown = simulate_draws(
         costed.graph,
         spent_s,
-        factor_numbers(costed),
+        numbers,
         # Periods after those that count only run to see the last tasks of these end.
         lambda period: [one[some] for one in chosen.periods[period % len(chosen.periods)]],
         warm_up=used.warm_up,
@@ -270,38 +273,41 @@ def drawn(
 
 
 def _closes(
-    costed: CostedGraph, durations: Sequence[Sequence[float]], draws: int | None = None
+    costed: CostedGraph,
+    durations: Sequence[Sequence[float]],
+    chosen: DrawnRanks,
+    numbers: Sequence[int],
+    draws: int,
 ) -> NDArray[np.float64]:
     """Return when periods close [s], over (period, list of durations, draw).
 
     Parameters
     ----------
     durations : lists of what tasks take [s]
-    draws : run the first of so many; None for all
+    numbers : by which of a period's factors each task is multiplied
+    draws : run so many of those that are chosen
     """
     import numpy as np
 
-    used, chosen, numbers = sample(costed), drawn_ranks(costed), factor_numbers(costed)
-    count = draws or used.draws
     room = _MAX_VALUES // (len(costed.graph.tasks) * chosen.periods[0][0].shape[-1])
-    some_lists = max(1, min(len(durations), room // count))
-    some_draws = max(1, min(count, room // some_lists))
+    some_lists = max(1, min(len(durations), room // draws))
+    some_draws = max(1, min(draws, room // some_lists))
 
     def part(first_list: int, first_draw: int) -> NDArray[np.float64]:
-        span = slice(first_draw, min(count, first_draw + some_draws))
+        span = slice(first_draw, min(draws, first_draw + some_draws))
         closes = drawn_closes(
             costed.graph,
             np.transpose(durations[first_list : first_list + some_lists]),
             numbers,
             lambda period: [one[span] for one in chosen.periods[period]],
-            warm_up=used.warm_up,
-            counted=used.counted,
+            warm_up=chosen.sample.warm_up,
+            counted=chosen.sample.counted,
             meetings=chosen.meetings,
         )
         return np.stack(closes)
 
     rows = [
-        np.concatenate([part(first, draw) for draw in range(0, count, some_draws)], axis=-1)
+        np.concatenate([part(first, draw) for draw in range(0, draws, some_draws)], axis=-1)
         for first in range(0, len(durations), some_lists)
     ]
     return np.concatenate(rows, axis=1)
@@ -312,8 +318,10 @@ def drawn_means(costed: CostedGraph, durations: Sequence[Sequence[float]]) -> li
 
     Some of the draws are run: what differs between the lists varies less than a period does.
     """
-    used = sample(costed)
-    closes = _closes(costed, durations, max(_MIN_CHANGED, used.draws // _OF_DRAWS))
+    chosen = drawn_ranks(costed)
+    used = chosen.sample
+    draws = max(_MIN_CHANGED, used.draws // _OF_DRAWS)
+    closes = _closes(costed, durations, chosen, factor_numbers(costed), draws)
     lengths = (closes[-1] - closes[used.warm_up - 1]) / used.counted
     return [float(one) for one in lengths.mean(axis=-1)]
 
