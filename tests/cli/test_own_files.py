@@ -96,6 +96,7 @@ def test_a_sweep_that_goes_on_says_what_the_run_before_read(
 def test_the_page_says_at_its_start_which_files_are_the_user_s(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("flask", reason="needs Flask (pip install 'perfsim[app]')")
     monkeypatch.setattr("perfsim.app.server.serve", lambda *_, **__: print("served"))
     change(here / "devices" / "v100.toml")
     assert code(["app", "--no-browser"]) == 0

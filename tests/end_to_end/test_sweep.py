@@ -235,9 +235,9 @@ WIDE = (*CALIBRATE, "--collectives", "all_reduce", "--max-size", "4MiB", "--tole
 
 
 def test_a_rate_that_changes_on_the_way_is_said_by_calibrate_the_file_and_predict(
-    bare_cluster: Callable[..., Hosts], tmp_path: Path
+    cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    hosts = bare_cluster(2, "20mbit")
+    hosts = cluster(2, "20mbit")
     job = hosts.run((*WIDE, "--budget", "5s"))
     wait_for(4, job, tmp_path)
     hosts.reshape("200mbit")
@@ -250,9 +250,9 @@ def test_a_rate_that_changes_on_the_way_is_said_by_calibrate_the_file_and_predic
 
 
 def test_a_sweep_does_not_go_on_where_the_network_is_another_one(
-    bare_cluster: Callable[..., Hosts], tmp_path: Path
+    cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    hosts = bare_cluster(2, "200mbit")
+    hosts = cluster(2, "200mbit")
     job = hosts.run((*WIDE, "--budget", "4s"))
     wait_for(8, job, tmp_path)
     job.kill()
@@ -274,10 +274,8 @@ def test_a_sweep_does_not_go_on_where_the_network_is_another_one(
     assert nothing_written(tmp_path)
 
 
-def test_the_slow_host_of_three_is_named(
-    bare_cluster: Callable[..., Hosts], tmp_path: Path
-) -> None:
-    hosts = bare_cluster(3, "200mbit")
+def test_the_slow_host_of_three_is_named(cluster: Callable[..., Hosts], tmp_path: Path) -> None:
+    hosts = cluster(3, "200mbit")
     hosts.reshape("20mbit", only=1)
     job = hosts.run((*WIDE, "--budget", "5s"))
     assert job.wait(60) == [0, 0, 0], job.text()
