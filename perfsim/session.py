@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -184,8 +184,28 @@ class RememberingCluster(Cluster):
         return cluster if cluster is not None else self._clusters.keep((what, which), make(which))
 
 
+_SHAPE = frozenset({"ranks", "nodes", "gpus_per_node", "gpus_of_host"})
+"""What a method may read of the shape of its cluster."""
+
+
+class _RecordedContext(MethodContext):
+    """What a method is told, which notes what of the cluster's shape the method reads."""
+
+    _note: Callable[[str, str], Any] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute, noted if it is of the shape."""
+        if name in _SHAPE:
+            note = object.__getattribute__(self, "_note")
+            if note is not None:
+                return note("shape", name)
+        return object.__getattribute__(self, name)
+
+
 class RecordedCosts:
     """The costs that a method and a fusion policy ask for, recorded with the answers.
+
+    So is what a method reads of its cluster's shape: its ranks and nodes.
 
     Parameters
     ----------
@@ -195,42 +215,57 @@ class RecordedCosts:
     Examples
     --------
     >>> recorded = RecordedCosts(MethodContext(2, kernel_s=lambda kernel: 1e-3))
-    >>> recorded.context.kernel_s("a kernel"), recorded.answers
-    (0.001, {('kernel', 'a kernel'): 0.001})
+    >>> recorded.context.kernel_s("a kernel"), recorded.context.ranks
+    (0.001, 2)
+    >>> recorded.answers
+    {('kernel', 'a kernel'): 0.001, ('shape', 'ranks'): 2}
     """
 
     def __init__(
         self, context: MethodContext, all_reduce_s: Callable[[float], float] = float
     ) -> None:
-        self._ask: dict[str, Callable[..., float]] = {
+        self._ask: dict[str, Callable[..., Any]] = {
+            "shape": partial(getattr, context),
             "collective": context.collective_s,
             "kernel": context.kernel_s,
             "all_reduce": all_reduce_s,
         }
         self._context = context
-        self.answers: dict[tuple[Any, ...], float] = {}
+        self.answers: dict[tuple[Any, ...], Any] = {}
 
     @property
     def context(self) -> MethodContext:
         """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
-        return replace(
-            self._context,
-            collective_s=partial(self._answer, "collective"),
-            kernel_s=partial(self._answer, "kernel"),
-        )
+        told = {one.name: getattr(self._context, one.name) for one in fields(self._context)}
+        told["collective_s"] = partial(self._answer, "collective")
+        told["kernel_s"] = partial(self._answer, "kernel")
+        context = _RecordedContext(**told)
+        object.__setattr__(context, "_note", self._answer)
+        return context
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The cluster's shape, noted or not."""
+        return tuple(getattr(self._context, name) for name in sorted(_SHAPE))
+
+    @property
+    def read_shape(self) -> bool:
+        """Whether anything of the shape was read."""
+        return any(what == "shape" for what, *_ in self.answers)
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
-        return self._answer("all_reduce", size_bytes)
+        seconds: float = self._answer("all_reduce", size_bytes)
+        return seconds
 
-    def _answer(self, what: str, *about: Any) -> float:
+    def _answer(self, what: str, *about: Any) -> Any:
         question = (what, *about)
         answer = self.answers.get(question)
         if answer is None:
             answer = self.answers[question] = self._ask[what](*about)
         return answer
 
-    def same_answers(self, answers: dict[tuple[Any, ...], float]) -> bool:
+    def same_answers(self, answers: dict[tuple[Any, ...], Any]) -> bool:
         """Tell whether the same questions have the same answers here."""
         return all(self._ask[what](*about) == known for (what, *about), known in answers.items())
 
@@ -247,7 +282,7 @@ class _KeptGraph(NamedTuple):
 
 class _KeptJobs(NamedTuple):
     jobs: list[Job]
-    answers: dict[tuple[Any, ...], float]
+    answers: dict[tuple[Any, ...], Any]
 
 
 class _Latest(Generic[T]):
@@ -275,9 +310,9 @@ class _Latest(Generic[T]):
 class JobCache:
     """The jobs and task graphs of earlier scenarios.
 
-    Jobs are taken over where everything but costs is the same (the key), and each cost that was
-    asked for while they were made is the same here. A graph of the same jobs is taken over with
-    its tasks priced anew.
+    Jobs are taken over where everything but costs and the cluster's shape is the same (the key),
+    and each cost and each part of the shape that was asked for while they were made is the same
+    here. A graph of the same jobs is taken over with its tasks priced anew.
 
     Examples
     --------
@@ -285,8 +320,8 @@ class JobCache:
     >>> def made(context):
     ...     recorded = RecordedCosts(context)
     ...     return cache.jobs(
-    ...         ("bsp", 8), recorded, lambda: [recorded.context.kernel_s("a kernel")])
-    >>> made(MethodContext(8)) is made(MethodContext(8)), made(MethodContext(8, kernel_s=slow))
+    ...         ("bsp",), recorded, lambda: [recorded.context.kernel_s("a kernel")])
+    >>> made(MethodContext(8)) is made(MethodContext(9)), made(MethodContext(8, kernel_s=slow))
     (True, [0.002])
     """
 
@@ -298,11 +333,14 @@ class JobCache:
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
     ) -> list[Job]:
         """Return the jobs of a key, from the cache or new."""
-        kept = self._jobs.get(key)
-        if kept is not None and recorded.same_answers(kept.answers):
-            return kept.jobs
+        for known in (key, (*key, recorded.shape)):
+            kept = self._jobs.get(known)
+            if kept is not None and recorded.same_answers(kept.answers):
+                return kept.jobs
         recorded.answers = {}
         jobs = make()
+        if recorded.read_shape:  # one for each shape, as sweeps of shapes come back to each
+            key = (*key, recorded.shape)
         self._jobs.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
         return jobs
 
@@ -315,8 +353,10 @@ class JobCache:
     ) -> CostedGraph:
         """Return the task graph of some jobs: from the cache at what tasks cost here, or new.
 
-        ``key`` has all that the order of its tasks depends on, and what passes and updates take.
+        ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
+        and updates take.
         """
+        key = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
         kept = self._graphs.get(key)
         if kept is not None and kept.is_of(jobs):
             return reprice(kept.graph, costs)

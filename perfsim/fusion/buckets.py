@@ -42,6 +42,10 @@ def _free(collective: str, size_bytes: float) -> float:
     return 0.0
 
 
+def _one_rank() -> int:
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class FusionContext:
     """What a policy may look at besides the gradients.
@@ -56,7 +60,7 @@ class FusionContext:
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     forward_s : length of each layer's forward pass, by the layer's number
     collective_s : time of a collective of a size among all ranks
-    ranks : that exchange the gradients
+    count_ranks : counts the ranks that exchange the gradients, when asked
     """
 
     limit_bytes: float | None
@@ -67,7 +71,7 @@ class FusionContext:
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
     collective_s: Callable[[str, float], float] = _free
-    ranks: int = 1
+    count_ranks: Callable[[], int] = _one_rank
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

@@ -158,7 +158,7 @@ def fuse_as_megatron(gradients: Sequence[Gradient], context: FusionContext) -> l
     Code: NVIDIA/Megatron-LM at d98e8a64, megatron/core/distributed/distributed_data_parallel.py
     (bucket_size) and param_and_grad_buffer.py.
     """
-    limit = 4.0 * max(MEGATRON_BUCKET, MEGATRON_RANK * context.ranks)
+    limit = 4.0 * max(MEGATRON_BUCKET, MEGATRON_RANK * context.count_ranks())
     if context.limit_bytes is not None:
         limit = context.limit_bytes
     return fill_up(gradients, lambda gradient: 4.0 * gradient.elements, limit)

@@ -93,11 +93,11 @@ class BreakEven:
         return winners.pop() if len(winners) == 1 else None
 
 
-def bandwidth_break_even(setup: Setup) -> BreakEven:
+def bandwidth_break_even(setup: Setup, jobs: JobCache | None = None) -> BreakEven:
     """Find the break-even over the rate of the network, with all else as asked.
 
     The link between nodes is scaled for the method and S-SGD alike (see ``scaled_network``);
-    fusion and the library choose anew.
+    fusion and the library choose anew. ``jobs`` are those known already.
     """
     cluster = setup.cluster
     if cluster.gpus == 1:
@@ -105,7 +105,7 @@ def bandwidth_break_even(setup: Setup) -> BreakEven:
     if setup.beside:
         return BreakEven("bandwidth", why_not=_OTHER_JOBS)
 
-    jobs = JobCache()
+    jobs = jobs or JobCache()
 
     @cache
     def times_at(factor: float) -> TimePair | None:
@@ -118,10 +118,11 @@ def bandwidth_break_even(setup: Setup) -> BreakEven:
     return replace(result, over="bandwidth", rate=scaled_rate(cluster))
 
 
-def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
+def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None) -> BreakEven:
     """Find the break-even over the number of GPUs: powers of two, then between two of them.
 
-    Nodes stay as full as they are; fewer GPUs than a node has are in one node.
+    Nodes stay as full as they are; fewer GPUs than a node has are in one node. ``jobs`` are those
+    known already.
     """
     scenario, each = setup.scenario, setup.cluster.gpus_per_node
     if setup.beside:
@@ -132,6 +133,7 @@ def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
         return BreakEven("gpus", why_not="`site` says how many GPUs there are")
     if setup.cluster.uneven:
         return BreakEven("gpus", why_not="`placement` gives nodes different numbers of GPUs")
+    jobs = jobs or job_cache(catalog) or JobCache()
     max_gpus = max(MAX_GPUS_SEARCHED, setup.cluster.gpus)
     counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
     counts |= {each * 2**power for power in range(20) if each * 2**power <= max_gpus}
@@ -141,7 +143,7 @@ def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
     def times_at(count: float) -> TimePair | None:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
         try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog), job_cache(catalog))
+            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs)
         except RequestError:
             return None
 

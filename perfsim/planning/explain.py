@@ -29,7 +29,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.schedule.stage_passes import AXIS_WORDS
-from perfsim.session import default_session
+from perfsim.session import JobCache, default_session, job_cache
 from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds, parse_bytes
@@ -420,8 +420,8 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     """
     catalog = catalog or default_session()
     prediction = predict(scenario, catalog)
-    setup = resolve(scenario, catalog)
-    plans = build_rounds(setup)
+    setup, jobs = resolve(scenario, catalog), job_cache(catalog) or JobCache()
+    plans = build_rounds(setup, jobs)
     timelines = [run(plan) for plan in plans]
     still, scale = plans, 1.0
     if setup.beside:
@@ -430,8 +430,8 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         still = pin_messages(plans, timelines)
         scale = prediction.iteration_s / steady_s(still)
     by_bucket = exposed(plans, timelines)
-    along_bandwidth = breakeven.bandwidth_break_even(setup)
-    along_gpus = breakeven.gpu_break_even(setup, catalog)
+    along_bandwidth = breakeven.bandwidth_break_even(setup, jobs)
+    along_gpus = breakeven.gpu_break_even(setup, catalog, jobs)
     return Explanation(
         prediction,
         [

@@ -33,10 +33,10 @@ from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Wor
 from perfsim.schedule.costs import Costs, charge, work_of
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
-from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
-__all__ = ["issue", "late_launches_s", "sync_scope"]
+__all__ = ["issue", "late_launches_s", "optimizer_share"]
 
 _MOMENTS: tuple[Moment, ...] = get_args(Moment)
 """The earliest moments of stages, in the order in which they come."""
@@ -91,44 +91,6 @@ class DeferredDependency(NamedTuple):
     back: int
 
 
-_WAIT_FOR_ALL = ("all", "leaders", "ep", "experts")
-"""Groups in which a rank waits for all data-parallel ranks; those of experts are taken for such."""
-
-
-def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
-    """Return the ranks that one waits for before a collective; None: all of them.
-
-    One rank of each node ("leaders") sends for its node, so that all nodes wait for each other.
-    What a server sums up needs all ranks, whoever shares the wire with whom.
-
-    Parameters
-    ----------
-    send : the collective
-    placement : ranks on each node
-
-    Examples
-    --------
-    >>> sync_scope(Send("all_reduce", 1e6, group="node"), (4, 4))
-    Groups(placement=(4, 4), which='node')
-    >>> sync_scope(Send("all_reduce", 1e6, group="leaders"), (4, 4)) is None
-    True
-    """
-    if send.distances:
-        between = placement if send.between == "nodes" else ()
-        return Neighbours(send.distances, send.by_turns, between)
-    if send.group in _WAIT_FOR_ALL or send.collective in ("push", "pull"):
-        return None
-    if send.group == "node":
-        return Groups(placement) if len(placement) > 1 else None
-    if send.group == "across":
-        return Groups(placement, "across") if max(placement) > 1 else None
-    if isinstance(send.group, tuple):
-        return Blocks(*send.group)
-    # A rank here stands for its whole tensor, context and pipeline groups.
-    count = send.group if isinstance(send.group, int) else 1
-    return Blocks(count) if count < sum(placement) else None
-
-
 class _Tasks:
     """Adds tasks to a round's graph and prices them.
 
@@ -141,6 +103,7 @@ class _Tasks:
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
+        self._works: dict[Send, Work] = {}
 
     def add(
         self,
@@ -192,9 +155,11 @@ class _Tasks:
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
-        work = work_of(stage)
+        work = self._works.get(stage)
+        if work is None:
+            work = self._works[stage] = work_of(stage)
         seconds, cost = charge(work, self.costed, self.costs)
-        ahead = stage.credit_bytes
+        meeting, ahead = self.costed.messages[stage].meeting, stage.credit_bytes
         crossing = self.costs.link_use(stage) if self.costs.shared else None
         if crossing is not None:
             self.costed.crossings[len(self.graph.tasks)] = crossing
@@ -208,7 +173,7 @@ class _Tasks:
             stage.priority,
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
-            sync_scope(stage, self.costs.cluster.placement),
+            meeting,
             stage.size_bytes,
             stage.group,
             work,
@@ -367,7 +332,7 @@ class _RoundBuilder:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.steps, self.before = steps, micro_batches - steps
-        self.update_s = profile.optimizer_s * _optimizer_share(profile, method, costs, self.stage)
+        self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
         self.costed = CostedGraph(self.graph, count=count, order=method.order)
@@ -623,7 +588,7 @@ class _RoundBuilder:
         return moved
 
 
-def _optimizer_share(
+def optimizer_share(
     profile: Profile, method: Method, costs: Costs, stage: StagePasses = WHOLE_MODEL
 ) -> float:
     """Return the share of a rank's weights that it updates itself.

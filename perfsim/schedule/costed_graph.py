@@ -11,9 +11,20 @@ from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import LinkUse
 
-__all__ = ["WAIT", "WORK", "CostedGraph", "Mixed", "TaskCost", "Work", "term_subject", "terms_of"]
+__all__ = [
+    "WAIT",
+    "WORK",
+    "CostedGraph",
+    "MessageCost",
+    "Mixed",
+    "TaskCost",
+    "Work",
+    "term_subject",
+    "terms_of",
+]
 
 
 class TaskCost(NamedTuple):
@@ -41,6 +52,22 @@ class Work(NamedTuple):
     kernels: tuple[tuple[Kernel, int], ...]
 
 
+class MessageCost(NamedTuple):
+    """What one message costs here, and who waits for whom before it.
+
+    Parameters
+    ----------
+    seconds, charged : its duration, and what that is made of
+    sent_bytes : what a rank sends
+    meeting : the ranks that one waits for; None: all of them
+    """
+
+    seconds: float
+    charged: TaskCost
+    sent_bytes: float
+    meeting: SyncScope | None
+
+
 WORK = TaskCost("compute")
 WAIT = TaskCost("waiting")
 
@@ -64,6 +91,7 @@ class CostedGraph:
     beside : the rounds of the other jobs on the network
     mixed : the same round on the other types of GPU
     work : what each task does of the method, None for passes and updates
+    messages : what each kind of message costs, so that it is priced once
     """
 
     graph: TaskGraph
@@ -80,12 +108,21 @@ class CostedGraph:
     beside: tuple[CostedGraph, ...] = ()
     mixed: Mixed | None = None
     work: list[Work | None] = field(default_factory=list)
+    messages: dict[Send, MessageCost] = field(default_factory=dict, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @property
     def iterations(self) -> float:
         """Training iterations of the period that are run by this round."""
         return self.count * self.graph.iterations
+
+    def add_message(self, send: Send, sent_bytes: float) -> None:
+        """Add a message, of which a rank sends so many bytes, to the sums of the round."""
+        if send.counted:
+            self.sent_bytes += sent_bytes
+            self.calls += send.repeats
+            if send.collective == "all_gather":
+                self.gathered_bytes += send.size_bytes * send.repeats
 
     def note(self, question: Hashable, size: float, terms: tuple[Term, ...]) -> None:
         """Note the numbers behind a cost: what was priced, its size, and the terms."""

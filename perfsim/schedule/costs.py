@@ -17,7 +17,8 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term
-from perfsim.schedule.costed_graph import CostedGraph, TaskCost, Work
+from perfsim.schedule.costed_graph import CostedGraph, MessageCost, TaskCost, Work
+from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
 
 __all__ = ["Costs", "charge", "reprice", "work_of"]
@@ -152,17 +153,20 @@ def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCo
     stage = work.stage
     if isinstance(stage, Compute):
         return _charge_kernels(work, stage, costed, costs)
+    priced = costed.messages.get(stage)
+    if priced is None:
+        priced = costed.messages[stage] = _price_message(stage, costed, costs)
+    costed.add_message(stage, priced.sent_bytes)
+    return priced.seconds, priced.charged
+
+
+def _price_message(stage: Send, costed: CostedGraph, costs: Costs) -> MessageCost:
     asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
-    cost = costs.collective(*asked)
-    times = stage.repeats
-    if stage.counted:
-        costed.sent_bytes += cost.sent_bytes * times
-        costed.calls += times
-        if stage.collective == "all_gather":
-            costed.gathered_bytes += stage.size_bytes * times
+    cost, times = costs.collective(*asked), stage.repeats
     costed.note(asked, stage.size_bytes, cost.terms)
     charged = TaskCost("network", cost.latency_s * times, cost.spread, cost.grade)
-    return cost.seconds * times, charged
+    meeting = sync_scope(stage, costs.cluster.placement)
+    return MessageCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
 
 
 def _charge_kernels(
@@ -185,7 +189,10 @@ def _charge_kernels(
 
 
 def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
-    """Return a graph with the same tasks, each stage at what it costs here."""
+    """Return a graph with the same tasks, each stage at what it costs here.
+
+    The cluster may have another shape: then ranks may wait for others before they send.
+    """
     new = CostedGraph(
         costed.graph,
         count=costed.count,
@@ -194,14 +201,32 @@ def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
         work=costed.work,
     )
     tasks: list[Task] = []
+    same_meetings = True
+    charges, seen = new.charges, dict[int, MessageCost]()
     for task, known, work in zip(costed.graph.tasks, costed.charges, costed.work, strict=True):
         if work is None:
-            new.charges.append(known)
+            charges.append(known)
             tasks.append(task)
             continue
-        seconds, charged = charge(work, new, costs)
-        new.charges.append(charged)
-        latency_s = charged.latency_s if task.shares else 0.0
-        tasks.append(task._replace(duration_s=seconds, latency_s=latency_s))
-    new.graph = costed.graph.with_tasks(tasks)
+        message = None if isinstance(work.stage, Compute) else work.stage
+        priced = seen.get(id(work))  # works are shared by tasks of one kind
+        if priced is None:
+            priced = MessageCost(*charge(work, new, costs), 0.0, None)
+            if message:
+                priced = new.messages[message]
+            seen[id(work)] = priced
+        elif message:
+            new.add_message(message, priced.sent_bytes)
+        seconds, charged, _, meeting = priced
+        charges.append(charged)
+        if task.shares or meeting != task.meeting:
+            same_meetings &= meeting == task.meeting
+            latency_s = charged.latency_s if task.shares else 0.0
+            new_task = task._replace(duration_s=seconds, latency_s=latency_s, meeting=meeting)
+        else:
+            new_task = task.lasting(seconds)
+        tasks.append(new_task)
+    new.graph = (
+        costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
+    )
     return new

@@ -28,7 +28,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.schedule.build import issue, late_launches_s
+from perfsim.schedule.build import issue, late_launches_s, optimizer_share
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
 from perfsim.schedule.stage_passes import WHOLE_MODEL, StagePasses
@@ -301,7 +301,7 @@ def _fuse(
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
         collective_s=lambda collective, size: context.collective_s(collective, size, "all"),
-        ranks=context.ranks,
+        count_ranks=lambda: context.ranks,
     )
     return list(fuse(profile.in_ready_order(), asked))
 
@@ -346,8 +346,7 @@ class _Builder:
         self.recorded = RecordedCosts(context, costs.all_reduce_s)
         self.context = context if cache is None else self.recorded.context
         self.fuse = partial(fuse, self.recorded.all_reduce_s)
-        shape = context.ranks, context.nodes, context.gpus_per_node, context.gpus_of_host
-        self.key = (method, *key, *shape, context.software)
+        self.key = (method, *key, context.software, context.stages)
 
     def pin_kernels(self, kernels_s: float) -> None:
         """Let the method's kernels take what was measured on one GPU [s]."""
@@ -416,9 +415,8 @@ class _Builder:
         )
         if self.cache is None:
             return make()
-        cluster = costs.cluster
-        shape = (cluster.nodes, cluster.gpus_per_node, cluster.uneven)
         launches_s = late_launches_s(self.profile, method, costs)
+        share = optimizer_share(self.profile, method, costs, self.stage)
         accumulated = self.micro_batches, self.exchange_each, self.stage
-        key = (*self.key, one, *shape, self.overlap, self.slowdown, launches_s, *accumulated)
-        return self.cache.graph(key, jobs, costs, make)
+        passes = self.overlap, self.slowdown, launches_s, share
+        return self.cache.graph((*self.key, one, *passes, *accumulated), jobs, costs, make)

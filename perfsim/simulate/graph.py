@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from perfsim.simulate.sync import Neighbours, SyncGroups, SyncScope
 from perfsim.simulate.task import TASK_KINDS, Credit, Duration, Shared, Task, TaskKind
@@ -22,11 +23,102 @@ if TYPE_CHECKING:
 
     Moments: TypeAlias = NDArray[np.float64]
 
-__all__ = ["Kinds", "ServiceOrder", "TaskGraph", "by_kind", "checked_durations"]
+__all__ = [
+    "Bursts",
+    "Kinds",
+    "ServiceOrder",
+    "TaskGraph",
+    "by_kind",
+    "checked_durations",
+    "single_tasks",
+]
 
 
 _NEVER = (-(10**9), -1)
 """Before any task of any period."""
+
+
+class Bursts(NamedTuple):
+    """Tasks in bursts: each is ready as a whole, and nothing waits for a part of it.
+
+    A stream that took the first task of a burst takes the next one as soon as that has ended,
+    unless a more urgent task is ready then.
+
+    Parameters
+    ----------
+    first : the first task of each burst, and behind the last burst the number of tasks
+    dependents : by burst, what waits for it: (burst, periods later, for how many of its tasks)
+    several : whether any burst has more than one task
+    """
+
+    first: list[int]
+    dependents: list[list[tuple[int, int, int]]]
+    several: bool
+
+
+def single_tasks(dependents: list[list[tuple[int, int]]]) -> Bursts:
+    """Return each task as a burst by itself, given what waits for each."""
+    outside = [[(index, back, 1) for index, back in some] for some in dependents]
+    return Bursts([*range(len(dependents) + 1)], outside, several=False)
+
+
+def _bursts(
+    tasks: Sequence[Task], dependents: list[list[tuple[int, int]]], waits: list[int]
+) -> Bursts:
+    """Return the bursts of a graph; a task that waits for nothing is one by itself."""
+    count = len(tasks)
+    first, at = list[int](), 0
+    while at < count:
+        first.append(at)
+        at = _burst_end(tasks, dependents, waits, at)
+    first.append(count)
+    burst_of = [0] * count
+    for burst, (begin, end) in enumerate(pairwise(first)):
+        burst_of[begin:end] = [burst] * (end - begin)
+    outside: list[list[tuple[int, int, int]]] = []
+    for begin, end in pairwise(first):
+        counted: dict[tuple[int, int], int] = {}
+        for index in range(begin, end):
+            for dependent, back in dependents[index]:
+                burst = burst_of[dependent]
+                # What the others of a burst wait for, the first of it waits for too.
+                if dependent == first[burst]:
+                    counted[burst, back] = counted.get((burst, back), 0) + 1
+        outside.append([(burst, back, times) for (burst, back), times in counted.items()])
+    return Bursts(first, outside, len(outside) < count)
+
+
+_MOST_WAITING = 64
+"""Tasks that wait for parts of a burst, beyond which no end of it is looked for."""
+
+
+def _burst_end(
+    tasks: Sequence[Task], dependents: list[list[tuple[int, int]]], waits: list[int], begin: int
+) -> int:
+    """Return the task behind the burst that begins with a task."""
+    head = tasks[begin]
+    if not waits[begin] or head.credit:
+        return begin + 1
+    ready, waiting = set(head.after), set(dependents[begin])
+    end = begin + 1
+    for index in range(begin + 1, len(tasks)):
+        task = tasks[index]
+        if task.stream != head.stream or task.priority != head.priority or task.credit:
+            break
+        if not all(
+            (back == 0 and other >= begin) or (other, back) in ready for other, back in task.after
+        ):
+            break
+        if not waits[index]:
+            break
+        waiting.discard((index, 0))
+        own = dependents[index]
+        if waiting.issubset(own):
+            end = index + 1
+        waiting.update(own)
+        if len(waiting) > _MOST_WAITING:
+            break
+    return end
 
 
 class ServiceOrder:
@@ -133,6 +225,11 @@ class ServiceOrder:
             [sum(back <= period for _, back in pairs) for pairs in distinct]
             for period in range(self.depth + 1)
         ]
+
+    @cached_property
+    def bursts(self) -> Bursts:
+        """The tasks that run back to back on their stream, as one."""
+        return _bursts(self.tasks, self.dependents, self.awaited[-1])
 
     def ancestors(self, closing: int) -> frozenset[int]:
         """Return the tasks that can delay one, in its period or a later one, and that one."""

@@ -1,18 +1,21 @@
 """The priority engine: one rank, streams that take the most urgent task that is ready.
 
 It means what ``event`` means in priority order on one rank, without a process a stream: two heaps,
-and no task is looked at before something has happened to it. For graphs of tens of thousands of
-messages.
+no task is looked at before something has happened to it, and tasks that run back to back are
+started as one. For graphs of tens of thousands of messages.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate, pairwise
 from math import inf
+from typing import NamedTuple
 
-from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.graph import TaskGraph, checked_durations, single_tasks
 from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
 
@@ -48,7 +51,9 @@ def simulate_priority(
     if graph.contended:
         raise ValueError("tasks on several streams share a link: only the event engine runs that")
     spent = checked_durations(graph, durations)
-    if not all(isinstance(value, (float, int)) for value in spent):
+    if not {float, int}.issuperset(map(type, spent)) and not all(
+        isinstance(value, (float, int)) for value in spent
+    ):
         raise ValueError("the priority engine takes one value a task")
     run = _Run(graph, [*map(float, spent)], horizon=(periods or max_periods) + max_periods)
 
@@ -71,8 +76,28 @@ def simulate_priority(
     )
 
 
+class _UnderWay(NamedTuple):
+    """A burst that a stream has under way.
+
+    Parameters
+    ----------
+    period, burst : which one
+    ends : when it starts, and when each of its tasks that are left ends
+    until : at which of these the stream is free: the last, or earlier for a more urgent task
+    """
+
+    period: int
+    burst: int
+    ends: list[float]
+    until: int
+
+
 class _Run:
-    """The state of a run: what is ready, what is under way, and what has ended."""
+    """The state of a run: what is ready, what is under way, and what has ended.
+
+    What is offered, handed over and started are bursts (`perfsim.simulate.graph.Bursts`), most of
+    one task. A more urgent one takes a stream at the end of the task that runs then.
+    """
 
     def __init__(self, graph: TaskGraph, spent: list[float], horizon: int) -> None:
         self.spent, self.horizon = spent, horizon
@@ -80,10 +105,19 @@ class _Run:
         self.ends: list[list[Duration]] = []
         self._left: list[int] = []
         self._missing: list[list[int]] = []
+        order = graph.order()
+        first, self._dependents, several = order.bursts
+        if several and not all(
+            all(spent[begin:end]) for begin, end in pairwise(first) if end > begin + 1
+        ):
+            # What takes no time ends in its stream's turn: by itself, not in a burst.
+            first, self._dependents, several = single_tasks(order.dependents)
+        self._first, self._in_bursts = first, several
+        heads = [graph.tasks[index] for index in first[:-1]]
         names = {name: place for place, name in enumerate(graph.streams)}
-        self._stream = [names[task.stream] for task in graph.tasks]
-        self._rank = [-task.priority for task in graph.tasks]
-        self._asked = [task.credit for task in graph.tasks]
+        self._stream = [names[task.stream] for task in heads]
+        self._rank = [-task.priority for task in heads]
+        self._asked = [task.credit for task in heads]
         self._has_credit = any(self._asked)
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in names]
         self._handed: list[deque[tuple[int, int, int]]] = [deque() for _ in names]
@@ -91,27 +125,30 @@ class _Run:
         self._free = [True] * len(names)
         self._touched = [False] * len(names)
         self._changed: list[int] = []
-        self._under_way: list[tuple[float, int, int]] = []
-        order = graph.order()
-        self._dependents, self._awaited = order.dependents, order.awaited
-        self._waits = order.awaited[-1]
+        self._ending: list[tuple[float, int, int]] = []
+        self._bursting: list[_UnderWay | None] = [None] * len(names)
+        self._done: dict[tuple[int, int], int] = {}
+        self._awaited = [[counts[index] for index in first[:-1]] for counts in order.awaited]
+        self._waits = self._awaited[-1]
+        self._depth = order.depth
         self._grow(order.depth - 1)
-        self._now = 0.0
+        self._now, self._turn = 0.0, -1
 
     def complete(self, period: int) -> None:
         """Advance the clock until every task of a period has ended."""
         self._grow(period)
-        left, under_way = self._left, self._under_way
+        left, ending = self._left, self._ending
         while left[period]:
             while self._changed:
                 self._start()
             if not left[period]:
                 break
-            self._now, period_ended, index = heappop(under_way)
-            self._end(period_ended, index)
-            while under_way and under_way[0][0] <= self._now:
-                _, period_ended, index = heappop(under_way)
-                self._end(period_ended, index)
+            self._now, period_ended, burst = heappop(ending)
+            self._turn = -1
+            self._end(period_ended, burst)
+            while ending and ending[0][0] <= self._now:
+                _, period_ended, burst = heappop(ending)
+                self._end(period_ended, burst)
 
     def reach(self, periods: int, moment: float, most: int) -> int:
         """Complete the later periods that start before ``moment``; return how many rows count."""
@@ -131,18 +168,38 @@ class _Run:
             self._left.append(count)
             first = here < len(self._awaited) - 1
             self._missing.append([*self._awaited[here if first else -1]])
-            for index, missing in enumerate(self._missing[here] if first else ()):
+            for burst, missing in enumerate(self._missing[here] if first else ()):
                 # What never waits for anything is offered again when it is taken.
-                if not missing and (here == 0 or self._waits[index]):
-                    self._offer(here, index)
+                if not missing and (here == 0 or self._waits[burst]):
+                    self._offer(here, burst)
 
-    def _offer(self, period: int, index: int) -> None:
-        stream = self._stream[index]
-        heappush(self._ready[stream], (self._rank[index], period, index))
+    def _offer(self, period: int, burst: int) -> None:
+        stream = self._stream[burst]
+        offered = self._rank[burst], period, burst
+        heappush(self._ready[stream], offered)
         # A busy stream takes no task. With credit it may be handed some beforehand.
         if not self._touched[stream] and (self._free[stream] or self._has_credit):
             self._touched[stream] = True
             heappush(self._changed, stream)
+        under_way = self._bursting[stream]
+        if under_way is not None:
+            burst = under_way.burst
+            if offered < (self._rank[burst], under_way.period, burst):
+                self._interrupt(stream, under_way)
+
+    def _interrupt(self, stream: int, under_way: _UnderWay) -> None:
+        """Let a burst give way at the end of the task of it that runs now."""
+        ends = under_way.ends
+        if under_way.until < len(ends) - 1:
+            return
+        # A task that ends now is followed by the next one in its stream's turn.
+        until = (bisect_left if self._turn < stream else bisect_right)(ends, self._now)
+        if until < len(ends) - 1:
+            self._bursting[stream] = under_way._replace(until=until)
+            if ends[until] > self._now:
+                heappush(self._ending, (ends[until], under_way.period, under_way.burst))
+            else:
+                self._end(under_way.period, under_way.burst)
 
     def _hand_over(self, stream: int) -> None:
         """Hand a stream what is ready, the most urgent first, as far as its credit allows."""
@@ -155,15 +212,15 @@ class _Run:
                 return
             handed.append(heappop(ready))
             self._credit[stream] += credit.size if credit else 0.0
-            _, period, index = handed[-1]
-            if not self._waits[index]:
-                self._offer_again(period, index)
+            _, period, burst = handed[-1]
+            if not self._waits[burst]:
+                self._offer_again(period, burst)
 
-    def _offer_again(self, period: int, index: int) -> None:
+    def _offer_again(self, period: int, burst: int) -> None:
         """Offer what never waits for anything once more, in the next period."""
         if period + 1 < self.horizon:
             self._grow(period + 1)
-            self._offer(period + 1, index)
+            self._offer(period + 1, burst)
 
     def _start(self) -> None:
         """Let each free stream take a task; what takes no time ends at once.
@@ -178,46 +235,87 @@ class _Run:
                 behind.append(stream)
                 continue
             turn = stream
+            self._turn = max(self._turn, turn)
             touched[stream] = False
             if self._has_credit:
                 self._hand_over(stream)
                 handed = self._handed[stream]
                 if not free[stream] or not handed:
                     continue
-                _, period, index = handed.popleft()
+                _, period, burst = handed.popleft()
             elif free[stream] and self._ready[stream]:
-                _, period, index = heappop(self._ready[stream])
-                if not self._waits[index]:
-                    self._offer_again(period, index)
+                _, period, burst = heappop(self._ready[stream])
+                if not self._waits[burst]:
+                    self._offer_again(period, burst)
             else:
                 continue
-            self.starts[period][index] = now
-            self.ends[period][index] = end = now + self.spent[index]
             free[stream] = False
-            if end <= now:
-                self._end(period, index)
+            index = self._first[burst]
+            if self._in_bursts and self._first[burst + 1] > index + 1:
+                end = self._start_burst(stream, period, burst)
             else:
-                heappush(self._under_way, (end, period, index))
+                self.starts[period][index] = now
+                self.ends[period][index] = end = now + self.spent[index]
+            if end <= now:
+                self._end(period, burst)
+            else:
+                heappush(self._ending, (end, period, burst))
+        # Whatever ends from here on at this moment finds that all streams have had a turn.
+        self._turn = len(free)
         if behind:
             heapify(behind)
             self._changed = behind
 
-    def _end(self, period: int, index: int) -> None:
-        stream, credit = self._stream[index], self._asked[index]
+    def _start_burst(self, stream: int, period: int, burst: int) -> float:
+        """Start what is left of a burst, and return when it ends if nothing comes between."""
+        begin = self._first[burst] + self._done.get((period, burst), 0)
+        spent = self.spent[begin : self._first[burst + 1]]
+        ends = [*accumulate(spent, initial=self._now)]
+        self.starts[period][begin] = self._now
+        self._bursting[stream] = _UnderWay(period, burst, ends, len(ends) - 1)
+        return ends[-1]
+
+    def _end(self, period: int, burst: int) -> None:
+        stream, credit = self._stream[burst], self._asked[burst]
+        count = 1
+        if self._in_bursts and self._first[burst + 1] > self._first[burst] + 1:
+            under_way = self._bursting[stream]
+            if under_way is None or (period, burst, self._now) != (
+                under_way.period,
+                under_way.burst,
+                under_way.ends[under_way.until],
+            ):
+                return  # it gave way before, so that its end comes later
+            count = self._end_burst(stream, under_way)
         self._free[stream] = True
         if not self._touched[stream]:
             self._touched[stream] = True
             heappush(self._changed, stream)
         if credit:
             self._credit[stream] -= credit.size
-        self._left[period] -= 1
-        for dependent, back in self._dependents[index]:
+        self._left[period] -= count
+        if (period, burst) in self._done:
+            return
+        for dependent, back, times in self._dependents[burst]:
             later = period + back
             if back:
                 if later >= self.horizon:
                     continue
                 self._grow(later)
             missing = self._missing[later]
-            missing[dependent] -= 1
+            missing[dependent] -= times
             if not missing[dependent]:
                 self._offer(later, dependent)
+
+    def _end_burst(self, stream: int, under_way: _UnderWay) -> int:
+        """Note when tasks of a burst ran, offer what is left of it; return how many have ended."""
+        period, burst, ends, count = under_way
+        done = self._done.pop((period, burst), 0)
+        begin = self._first[burst] + done
+        self.starts[period][begin : begin + count] = ends[:count]
+        self.ends[period][begin : begin + count] = ends[1 : count + 1]
+        self._bursting[stream] = None
+        if begin + count < self._first[burst + 1]:
+            self._done[period, burst] = done + count
+            heappush(self._ready[stream], (self._rank[burst], period, burst))
+        return count

@@ -15,7 +15,7 @@ from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.errors import RequestError
 from perfsim.methods.base import Send
 from perfsim.scenario import make_scenario
-from perfsim.schedule.build import sync_scope
+from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from support.conditions import PLAIN, ask
 

@@ -149,7 +149,9 @@ def test_a_bucket_closes_with_the_tensor_that_reaches_the_limit(
 ) -> None:
     tensors = [gradient(size * 10**6, name=str(place)) for place, size in enumerate(sizes)]
     asked = FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda size: size)
-    buckets = fusion.load_policy("megatron").fuse(tensors, replace(asked, ranks=ranks))
+    buckets = fusion.load_policy("megatron").fuse(
+        tensors, replace(asked, count_ranks=lambda: ranks)
+    )
     assert [len(one.gradients) for one in buckets] == found
 
 

@@ -74,14 +74,17 @@ def push_pull(
     No part waits for another's pull. Both run on one stream: servers on the workers' nodes answer
     pulls over the same NICs that push. A push costs half of both at once (see ``push_sharded``).
     """
-    return [
-        Send(
-            collective,
-            float(value_bytes * part),
-            awaited=awaited,
-            priority=priority,
-            servers=servers,
-        )
-        for part in parts
-        for collective, awaited in (("push", True), ("pull", False))
-    ]
+    both = {
+        part: [
+            Send(
+                collective,
+                float(value_bytes * part),
+                awaited=awaited,
+                priority=priority,
+                servers=servers,
+            )
+            for collective, awaited in (("push", True), ("pull", False))
+        ]
+        for part in set(parts)
+    }
+    return [send for part in parts for send in both[part]]
