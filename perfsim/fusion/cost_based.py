@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import lru_cache
+from math import inf
 
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.fusion.policies import DEAR_GROUP_BYTES, fuse_as_dear
+from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
 __all__ = ["fuse_as_asc", "fuse_as_dear_tuned", "fuse_as_mgwfbp", "fuse_optimally", "merge_cost"]
@@ -216,29 +217,47 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch, dear/dopt_rsag_bo.py (bounds) and
     dear/tuner.py; README.md: 25 MB without tuning.
     """
-    best: list[Bucket] = []
-    best_s = 0.0
-    for limit_bytes in (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB)):
-        groups = fuse_as_dear(gradients, replace(context, limit_bytes=limit_bytes))
-        taken_s = _decoupled_s(groups, context)
-        if not best or taken_s < best_s:
+    sizes_bytes = tuple(map(context.message_bytes, gradients))
+    best: _Groups = ()
+    best_s = inf
+    for groups in _groups_to_try(tuple(layer_ranges(gradients)), sizes_bytes):
+        taken_s = _decoupled_s(groups, gradients, sizes_bytes, context)
+        if taken_s < best_s:
             best, best_s = groups, taken_s
-    return best
+    return [Bucket.of(gradients[first:end]) for first, end in best]
 
 
-def _decoupled_s(groups: Sequence[Bucket], context: FusionContext) -> float:
+_Groups = tuple[tuple[int, int], ...]
+"""Where the gradients of each group begin and end, in ready order."""
+
+
+@lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
+def _groups_to_try(layers: _Groups, sizes_bytes: tuple[float, ...]) -> list[_Groups]:
+    """Return the groups of each size tried, 25 MiB first; those that are alike once."""
+    limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
+    tried = (tuple(dear_groups(layers, sizes_bytes, limit)) for limit in limits)
+    return list(dict.fromkeys(tried))
+
+
+def _decoupled_s(
+    groups: _Groups,
+    gradients: Sequence[Gradient],
+    sizes_bytes: Sequence[float],
+    context: FusionContext,
+) -> float:
     """Return when a forward pass ends that follows the groups' two halves [s].
 
     Counted from the start of the backward pass before it.
     """
-    sizes = [sum(map(context.message_bytes, group.gradients)) for group in groups]
+    sizes = [sum(sizes_bytes[first:end]) for first, end in groups]
     sent_s = 0.0
-    for group, size_bytes in zip(groups, sizes, strict=True):
-        sent_s = max(sent_s, group.ready_s) + context.collective_s("reduce_scatter", size_bytes)
+    for (first, end), size_bytes in zip(groups, sizes, strict=True):
+        ready_s = max([gradient.ready_s for gradient in gradients[first:end]])
+        sent_s = max(sent_s, ready_s) + context.collective_s("reduce_scatter", size_bytes)
     sent_s = forward_s = max(sent_s, context.backward_s)
-    for group, size_bytes in zip(reversed(groups), reversed(sizes), strict=True):
+    for (first, end), size_bytes in zip(reversed(groups), reversed(sizes), strict=True):
         sent_s += context.collective_s("all_gather", size_bytes)
-        layers = {gradient.layer for gradient in group.gradients}
-        lasts_s = sum(context.forward_s[layer] for layer in layers) if context.forward_s else 0.0
+        layers = {gradient.layer for gradient in gradients[first:end]}
+        lasts_s = sum([context.forward_s[one] for one in layers]) if context.forward_s else 0.0
         forward_s = max(forward_s, sent_s) + lasts_s
     return forward_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError, shown
@@ -19,6 +19,7 @@ __all__ = [
     "DDP_FIRST_BUCKET_BYTES",
     "block_units",
     "blocks_of",
+    "dear_groups",
     "fuse_as_dear",
     "fuse_as_hybrid_zero",
     "fuse_as_megatron",
@@ -31,6 +32,7 @@ __all__ = [
     "fuse_in_groups",
     "fuse_nothing",
     "fuse_whole",
+    "layer_ranges",
 ]
 
 
@@ -266,19 +268,46 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch at 43138d8b, dear/dear_dopt.py,
     ``_generate_groups_with_threshold``; dear/dopt_rsag_bo.py and dear/tuner.py.
     """
+    sizes_bytes = [*map(context.message_bytes, gradients)]
     limit = _limit(context, DEAR_GROUP_BYTES)
-    layers = [list(layer) for _, layer in groupby(gradients, lambda gradient: gradient.layer)]
-    groups: list[list[Gradient]] = []
+    places = dear_groups(layer_ranges(gradients), sizes_bytes, limit)
+    return [Bucket.of(gradients[first:end]) for first, end in places]
+
+
+def layer_ranges(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
+    """Return where the gradients of each layer begin and end, in ready order.
+
+    Examples
+    --------
+    >>> layer_ranges([Gradient("c", (1,), 0.0, 1), Gradient("b", (1,), 0.0, 1),
+    ...               Gradient("a", (1,), 0.0, 0)])
+    [(0, 2), (2, 3)]
+    """
+    counts = [len(list(layer)) for _, layer in groupby(gradients, lambda one: one.layer)]
+    return list(pairwise(accumulate(counts, initial=0)))
+
+
+def dear_groups(
+    layers: Sequence[tuple[int, int]], sizes_bytes: Sequence[float], limit_bytes: float
+) -> list[tuple[int, int]]:
+    """Return where DeAR's groups begin and end, in ready order.
+
+    Parameters
+    ----------
+    layers : where the gradients of each layer begin and end, in ready order
+    sizes_bytes : what is sent for each gradient
+    """
+    groups: list[tuple[int, int]] = []
     total_bytes = 0.0
-    for layer in reversed(layers):
-        size_bytes = sum(map(context.message_bytes, layer))
-        if groups and total_bytes + size_bytes < limit:
-            groups[-1] = layer + groups[-1]
+    for first, end in reversed(layers):
+        size_bytes = sum(sizes_bytes[first:end])
+        if groups and total_bytes + size_bytes < limit_bytes:
+            groups[-1] = first, groups[-1][1]
             total_bytes += size_bytes
         else:
-            groups.append(layer)
+            groups.append((first, end))
             total_bytes = size_bytes
-    return [Bucket.of(group) for group in reversed(groups)]
+    return groups[::-1]
 
 
 BLOCK_NAME = re.compile(r"^(?:[^.]+\.)*?\d+(?=\.[^.]+\.)")
