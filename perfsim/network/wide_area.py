@@ -257,6 +257,12 @@ def wide_cost(
     size_bytes : as of `perfsim.network.cluster.Cluster.cost`
     servers, background : machines that serve pushes and pulls; share that other traffic takes
 
+    Notes
+    -----
+    What sites add has the grade "carried" where each of their links was measured, as rates that
+    were fitted on the cluster itself have it: formulas on links that were known missed published
+    times by no more than that (`_SPREAD`). Else it has that of links known by what they are called.
+
     Examples
     --------
     Two sites of one GPU, 1 GB/s and 100 ms one way. A tree over two sends 10 GB each way; what
@@ -278,8 +284,14 @@ def wide_cost(
         latency_s=inside.latency_s + latency_s,
         spread=spread_s / seconds if seconds > 0 else None,
         terms=(*inside.terms, *_terms(wide)),
-        grade="modelled",
+        grade="carried" if _all_measured(inside, wide) else "modelled",
     )
+
+
+def _all_measured(inside: Cost, wide: WideArea) -> bool:
+    """Tell whether the links between sites were measured, and what is inside a site was, too."""
+    known = inside.seconds == 0.0 or inside.grade != "modelled"
+    return known and all(link.measured for link in wide.links)
 
 
 @lru_cache(maxsize=256)
