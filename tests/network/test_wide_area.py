@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from perfsim.collectives import algorithms
 from perfsim.libraries import library as find_library
 from perfsim.network.cluster import Cluster
+from perfsim.network.known import MeasuredCollectives
 from perfsim.network.link import custom_link
+from perfsim.network.measured import CollectiveCurve
 from perfsim.network.wide_area import WideArea, group_over_sites, widest_group
 from perfsim.network.wide_link import WideLink
 
@@ -99,6 +101,24 @@ def test_an_all_to_all_waits_for_the_slowest_site() -> None:
 def test_a_message_takes_the_mean_of_both_delays() -> None:
     two = at_sites(((1,), (1,)), FAR, FAR._replace(delay_s=0.02))
     assert seconds(two, "send_recv", 1e9, "direct") == near(1.0 + 0.06)
+
+
+def test_links_that_were_measured_are_better_evidence_and_take_as_long() -> None:
+    known = FAR._replace(measured=True)
+    costs = [
+        at_sites(((1,), (1,)), *links).cost("send_recv", 1e9)
+        for links in ((FAR,), (known,), (known, FAR))
+    ]
+    assert len({cost.seconds for cost in costs}) == 1
+    # The links inside the sites are a data sheet's here, and are on the way.
+    assert [cost.grade for cost in costs] == ["modelled"] * 3
+    curve = CollectiveCurve("send_recv", 2, 2, 1, (1e3, 1e9), (1e-6, 1e-3), "measured", "test")
+    inside = MeasuredCollectives((curve,))
+    costs = [
+        replace(at_sites(((1,), (1,)), *links), known=inside).cost("send_recv", 1e9)
+        for links in ((FAR,), (known,), (known, FAR))
+    ]
+    assert [cost.grade for cost in costs] == ["modelled", "carried", "modelled"]
 
 
 def test_gloo_has_two_segments_on_their_way() -> None:

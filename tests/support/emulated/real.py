@@ -86,7 +86,7 @@ _BUFFERED = ("ddp", "post_local", "diloco")
 WAYS = ("carried", "measured")
 """Ways to know the network, see above."""
 NO_OVERLAP = "--no-overlap"
-LEAST_CASE_S = 4.0
+LEAST_CASE_S = 3.0
 """A case trains so long or longer, so that its mean is of more iterations where they are short."""
 LONGEST_JOB_S = 900.0
 LINE_BURST_KB, LARGE_FRAMES, USUAL_FRAMES = 16, 9000, 1500
@@ -174,7 +174,7 @@ class RealBench:
     """
 
     def __init__(
-        self, work: Path, network_s: float = 35.0, kernel_s: float = 2.0, *, short: bool = False
+        self, work: Path, network_s: float = 30.0, kernel_s: float = 2.0, *, short: bool = False
     ) -> None:
         self.short = short
         self.others: dict[str, float] = {}

@@ -1,9 +1,10 @@
 """One rank that really trains: PyTorch's DDP and its hooks, FSDP, local SGD, DiLoCo, over gloo.
 
 python real_worker.py MODEL BATCH BLOCKS SECONDS CASE...: each case is a JSON object with name,
-scheme and options. A block is one period of the scheme; there are BLOCKS or more, as many as take
-SECONDS. Rank 0 prints for each case the mean seconds an iteration over all blocks (``mean_s``: of
-the rank that took longest), and those of every block (``seconds``: of the slowest rank of it).
+scheme and options. A block is one period of the scheme; there are BLOCKS of them, more where these
+are short (SECONDS), fewer where they are very long. Rank 0 prints for each case the mean seconds an
+iteration over all blocks (``mean_s``: of the rank that took longest), and those of every block
+(``seconds``: of the slowest rank of it).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 from support.emulated import real_models
 
 WARM_UP_ITERATIONS = 3
-MOST_BLOCKS = 40
+FEWEST_BLOCKS, MOST_BLOCKS, MOST_S = 3, 40, 50.0
+"""A case has no more blocks than take ``MOST_S``, but the fewest in any case."""
 Step = Callable[[int], None]
 
 
@@ -231,11 +233,23 @@ def _measure(
     dist.barrier()
     for _ in range(-(-WARM_UP_ITERATIONS // period)):
         (last_s,) = _greatest([block_s()])
-    fitting = math.ceil(least_s / (last_s * period))
+    count = block_count(last_s * period, blocks, least_s)
     dist.barrier()
-    times = [block_s() for _ in range(max(blocks, min(MOST_BLOCKS, fitting)))]
+    times = [block_s() for _ in range(count)]
     (mean_s,) = _greatest([fmean(times)])
     return {"mean_s": mean_s, "seconds": _greatest(times)}
+
+
+def block_count(block_s: float, blocks: int, least_s: float) -> int:
+    """Return how many blocks of ``block_s`` to train.
+
+    Examples
+    --------
+    >>> block_count(0.1, 8, 3.0), block_count(2.0, 8, 3.0), block_count(9.0, 8, 3.0)
+    (30, 8, 5)
+    """
+    wanted = max(blocks, min(MOST_BLOCKS, math.ceil(least_s / block_s)))
+    return min(wanted, max(FEWEST_BLOCKS, int(MOST_S / block_s)))
 
 
 def _greatest(values: Sequence[float]) -> list[float]:
