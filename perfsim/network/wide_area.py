@@ -259,9 +259,10 @@ def wide_cost(
 
     Notes
     -----
-    What sites add has the grade "carried" where each of their links was measured, as rates that
-    were fitted on the cluster itself have it: formulas on links that were known missed published
-    times by no more than that (`_SPREAD`). Else it has that of links known by what they are called.
+    The grade is "carried" where each site's link was measured, unless most of the time passes
+    inside a site on links that were not. Rates fitted on the cluster itself have that grade, and
+    formulas on links that were known missed published times by less (`_SPREAD`). Else it is
+    "modelled", as of networks that are known by their names.
 
     Examples
     --------
@@ -284,13 +285,13 @@ def wide_cost(
         latency_s=inside.latency_s + latency_s,
         spread=spread_s / seconds if seconds > 0 else None,
         terms=(*inside.terms, *_terms(wide)),
-        grade="carried" if _all_measured(inside, wide) else "modelled",
+        grade="carried" if _mostly_measured(inside, seconds, wide) else "modelled",
     )
 
 
-def _all_measured(inside: Cost, wide: WideArea) -> bool:
-    """Tell whether the links between sites were measured, and what is inside a site was, too."""
-    known = inside.seconds == 0.0 or inside.grade != "modelled"
+def _mostly_measured(inside: Cost, seconds: float, wide: WideArea) -> bool:
+    """Tell whether the links between sites were measured, and most of the time is known by that."""
+    known = inside.grade != "modelled" or inside.seconds <= seconds / 2.0
     return known and all(link.measured for link in wide.links)
 
 

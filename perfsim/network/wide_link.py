@@ -305,7 +305,9 @@ def _wide_link(text: str, field: str) -> WideLink:
         places.remove("rate")
     if len(unnamed) > len(places):
         why = f"{shown(text)} has more than a rate and a delay; further parts are key=value:"
-        raise RequestError(field, f"{why} {', '.join(_KEYS)}.", value=text)
+        raise RequestError(
+            field, f"{why} {', '.join(_KEYS)}; or the word {MEASURED} at the end.", value=text
+        )
     for key, value in zip(places, unnamed, strict=False):
         _take(given, key, value, text, field)
     if "delay" not in given:

@@ -54,7 +54,7 @@ def test_a_link_may_say_that_it_was_measured() -> None:
         ("measured", "no 'measured'"),
         ("1Gbit/s,measured,60ms", "more than a rate and a delay"),
         ("1Gbit/s,60ms,measured,measured", "more than a rate and a delay"),
-        ("1Gbit/s,60ms,mesured", "more than a rate and a delay"),
+        ("1Gbit/s,60ms,mesured", "or the word measured at the end"),
         ("1Gbit/s,60ms,7", "more than a rate and a delay"),
         ("1Gbit/s,60ms,lost=1%", "did you mean 'loss'"),
         ("1Gbit/s,60ms,loss=50%", "0% to 10%"),
