@@ -20,6 +20,7 @@ from perfsim.network.known import MeasuredCollectives
 from perfsim.network.link import under_protocol
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import load_network
+from perfsim.planning.break_even import scaled_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 
@@ -147,6 +148,8 @@ def test_a_measured_reduce_scatter_of_gloo_comes_before_its_all_reduce() -> None
     known = replace(two, known=MeasuredCollectives((whole, gathers)))
     assert known.seconds("reduce_scatter", 1e3) == pytest.approx(4e-3)
     assert known.seconds("all_gather", 1e3) == pytest.approx(2e-3)
+    faster = scaled_network(known, 2.0)
+    assert faster.cost("reduce_scatter", 1e6) == faster.cost("all_reduce", 1e6)
     own = replace(two, known=MeasuredCollectives((whole, gathers, curve("reduce_scatter", 3e-3))))
     assert own.seconds("reduce_scatter", 1e3) == pytest.approx(3e-3)
 
