@@ -174,7 +174,7 @@ class RealBench:
     """
 
     def __init__(
-        self, work: Path, network_s: float = 30.0, kernel_s: float = 2.0, *, short: bool = False
+        self, work: Path, network_s: float = 25.0, kernel_s: float = 2.0, *, short: bool = False
     ) -> None:
         self.short = short
         self.others: dict[str, float] = {}

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from support.emulated import real_models
 
 WARM_UP_ITERATIONS = 3
-FEWEST_BLOCKS, MOST_BLOCKS, MOST_S = 3, 40, 50.0
+FEWEST_BLOCKS, MOST_BLOCKS, MOST_S = 3, 40, 30.0
 """A case has no more blocks than take ``MOST_S``, but the fewest in any case."""
 Step = Callable[[int], None]
 
@@ -245,8 +245,8 @@ def block_count(block_s: float, blocks: int, least_s: float) -> int:
 
     Examples
     --------
-    >>> block_count(0.1, 8, 3.0), block_count(2.0, 8, 3.0), block_count(9.0, 8, 3.0)
-    (30, 8, 5)
+    >>> block_count(0.1, 8, 3.0), block_count(2.0, 8, 3.0), block_count(7.0, 8, 3.0)
+    (30, 8, 4)
     """
     wanted = max(blocks, min(MOST_BLOCKS, math.ceil(least_s / block_s)))
     return min(wanted, max(FEWEST_BLOCKS, int(MOST_S / block_s)))
