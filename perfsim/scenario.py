@@ -321,8 +321,9 @@ class ScenarioFields:
             " of unlike sites the ping is the sum of both delays. May go on with up=RATE,"
             "down=RATE (in place of the rate), loss=0.01% (packets lost between two such sites),"
             " flows=8 (parallel TCP flows of a connection), window=3MiB (in flight of a flow),"
-            " per_flow=5Gbit/s (allowed a flow). One link for all sites, or one a site with"
-            " semicolons between.",
+            " per_flow=5Gbit/s (allowed a flow), and end with measured (rate and delay were"
+            " measured between these sites: the interval is narrower). One link for all sites, or"
+            " one a site with semicolons between.",
             read_by=("network",),
             metavar="RATE,DELAY[,...]",
             read=_read_wan,

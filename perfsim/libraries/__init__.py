@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from perfsim.collectives import Algorithm, Hops, Parts, find_algorithm
@@ -57,6 +58,7 @@ class Library(NamedTuple):
     protocols : whether it has LL, LL128 and Simple
     own_links : whether it drives links so much otherwise that links measured with another library
         say nothing of it
+    runs_as : collective -> the one that PyTorch runs on this library in its place
     """
 
     name: str
@@ -66,6 +68,7 @@ class Library(NamedTuple):
     hop_factor: HopFactor
     protocols: bool
     own_links: bool = False
+    runs_as: Mapping[str, str] = MappingProxyType({})
 
     @property
     def compares_times(self) -> bool:

@@ -21,6 +21,11 @@ GLOO_ALGORITHMS = {
 does not; gloo/allgather.cc, broadcast.cc, reduce.cc, alltoall.cc; reduce_scatter.h. Commit
 cc441984208d. Its bcube is left out; halving_doubling is the older interface's."""
 
+GLOO_RUNS_AS = {"reduce_scatter": "all_reduce"}
+"""PyTorch all-reduces a copy of the whole message, of which each rank keeps its block
+(pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, reduce_scatter_tensor_coalesced;
+of 2.13 four ranks send 1.5 times the message each, 2 (P-1)/P). Horovod takes gloo's halving."""
+
 ROUND_TRIPS = {("all_reduce", "ring"), ("all_gather", "ring"), ("reduce", "ring_gather")}
 
 
@@ -57,4 +62,5 @@ LIBRARY = Library(
     choose=choose,
     hop_factor=hop_factor,
     protocols=False,
+    runs_as=GLOO_RUNS_AS,
 )

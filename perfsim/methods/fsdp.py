@@ -74,6 +74,9 @@ class Fsdp(Method):
     gathered in the first micro-batch and reduced in the last, as torch.distributed.pipelining does;
     its parameters and gradients stay whole in between.
 
+    On CPUs PyTorch has no streams: each gather and scatter holds up computation where it is called.
+    Ask for that with ``overlap`` false. Over gloo a scatter is an all-reduce (`Library.runs_as`).
+
     NCCL gathers and scatters in rings, so each of the 3 calls a unit takes P-1 hops. PAT, since
     2.23 with one GPU a node, is not considered. On a thousand GPUs small units cost little but
     hops, which hybrid sharding avoids. In half precision parameters are gathered in bf16

@@ -176,6 +176,27 @@ class Cluster:
         across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
         return bool(across) and self.gpus_per_node not in across
 
+    def runs_as(self, collective: str) -> str:
+        """Return the collective that the library runs in place of this one, or this one.
+
+        A curve of this very collective, measured with the library here, shows that it has one.
+
+        Examples
+        --------
+        >>> from perfsim.network.link import custom_link
+        >>> two = Cluster(2, (1, 1), custom_link("1GB/s,1ms", "net"), None, library="gloo")
+        >>> two.runs_as("reduce_scatter"), two.runs_as("all_gather")
+        ('all_reduce', 'all_gather')
+        """
+        other = find_library(self.library).runs_as.get(collective, collective)
+        if other == collective or self.known is None:
+            return other
+        own = (
+            curve.collective == collective and curve.library == self.library
+            for curve in self.known.curves
+        )
+        return collective if any(own) else other
+
     def choice(self, collective: str, size_bytes: float, protocol: str = AUTO) -> str:
         """Return the algorithm that ``auto`` takes for this collective and size."""
         if self.wide is not None:  # the library knows nothing of sites
@@ -269,7 +290,8 @@ class Cluster:
 
         ``auto`` takes what the library takes. NCCL takes the algorithm with the least predicted
         time among those that it considers (for all_reduce ring and tree; others only when named).
-        Gloo always takes the same. Open MPI chooses by size and ranks.
+        Gloo always takes the same. Open MPI chooses by size and ranks. Where the library runs
+        another collective in place of this one, that one is priced (`runs_as`).
 
         Parameters
         ----------
@@ -286,6 +308,8 @@ class Cluster:
             If there is no such collective, algorithm or protocol, or these ranks or this library
             cannot use it; lists those there are.
         """
+        if algorithm == AUTO:
+            collective = self.runs_as(collective)
         if self.wide is not None:
             return self._over_sites_cost(collective, size_bytes, algorithm, protocol)
         crowded = self._crowded(collective, size_bytes, algorithm, protocol)
@@ -499,6 +523,8 @@ class Cluster:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
         if (self.crowd > 1 and self.nodes > 1) or self.wide is not None:
             return self.cost(collective, size_bytes, algorithm, protocol).seconds
+        if algorithm == AUTO:
+            collective = self.runs_as(collective)
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol).seconds
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)

@@ -110,6 +110,15 @@ def _widths(size_bytes: float | None) -> tuple[tuple[float, float], ...]:
     return growth_errors()[ALL if size_bytes is None else band_of(size_bytes)]
 
 
+_APART_ON_TWO_RANKS = {"gloo": "all_gather"}
+"""By library, a collective that takes another time on two ranks than their ring on more shows.
+
+gloo's all_gather (gloo/allgather.cc) sends each block in two segments, and posts a send before the
+receive beside it. On two ranks both use one connection. So the rank that comes later sends its
+first segment before the notices that its peer waits for, and the peer begins one segment later:
+1.5 times what the bytes take, or 1.0 where both come at once. On more ranks the notices go to
+another rank than the segments."""
+
 SENT_AS = {
     "all_reduce": "ring",
     "reduce_scatter": "ring",
@@ -154,7 +163,8 @@ class MeasuredCollectives:
 
         - Ranks that were measured take their curve.
         - Other numbers of nodes, with as many GPUs each, take the scaling law of the curves.
-        - all_gather and reduce_scatter follow from each other, or else from all_reduce.
+        - all_gather and reduce_scatter follow from each other, or else from all_reduce; before a
+          curve of two ranks where that shows no law (gloo's all_gather).
 
         Uneven nodes other than those measured, and nodes of a size that was not measured, are left
         to the links' formulas.
@@ -186,6 +196,11 @@ class MeasuredCollectives:
             # No law holds for uneven nodes, or for a choice of algorithm under a fixed protocol.
             curves = [c for c in curves if (c.ranks, c.nodes) == (ranks, nodes)]
         curves.sort(key=lambda curve: held.index(curve.algorithm))
+        apart = collective == _APART_ON_TWO_RANKS.get(library) and ranks > 2
+        if apart and all(c.ranks == 2 for c in curves if c.collective == collective):
+            found = self._from_all_reduce(message, curves, model)
+            if found is not None:
+                return found
         return (
             self._own(message, curves, model)
             or self._twin(message, curves)

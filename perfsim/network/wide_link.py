@@ -107,6 +107,8 @@ class WideLink(NamedTuple):
     flows : parallel TCP flows of a connection
     window_bytes : the most that a flow has in flight; None: no limit [B]
     per_flow : the most that a flow is allowed, by a cloud for instance; None: no limit [B/s]
+    measured : whether rate and delay were measured between these very sites; it moves no time, and
+        the interval is narrower
     """
 
     up: float
@@ -116,6 +118,7 @@ class WideLink(NamedTuple):
     flows: int = 1
     window_bytes: float | None = None
     per_flow: float | None = None
+    measured: bool = False
 
     def path(self, other: WideLink) -> SitePath:
         """Return the path to another site.
@@ -156,6 +159,7 @@ class WideLink(NamedTuple):
         words += [f"{self.flows} TCP flows"] if self.flows > 1 else []
         words += [f"window {format_bytes(self.window_bytes)}"] if self.window_bytes else []
         words += [f"{format_bit_rate(self.per_flow)} a flow"] if self.per_flow else []
+        words += [MEASURED] if self.measured else []
         return ", ".join(words)
 
 
@@ -233,6 +237,9 @@ _KEYS: dict[str, tuple[Callable[[str, str], float], NumberLimit]] = {
 
 _EXAMPLE = "'1Gbit/s,60ms'"
 
+MEASURED = "measured"
+"""The word at the end of a link whose rate and delay were measured there."""
+
 PRESETS = {
     "aws-oregon-virginia": "4.56Gbit/s,33.5ms",
     "aws-oregon-tokyo": "3.71Gbit/s,48ms",
@@ -245,6 +252,8 @@ p3.2xlarge (up to 5 Gbit/s to other regions), and half the ping
 
 def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
     """Return the links that a text states: one for all sites, or one a site, with ``;`` between.
+
+    A link ends with the word "measured" where its rate and delay were measured there.
 
     Raises
     ------
@@ -260,6 +269,8 @@ def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
     [125000000.0, 25000000.0]
     >>> parse_wide_links("aws-oregon-tokyo,flows=32")[0].words()
     '3.71 Gbit/s, 48 ms, 32 TCP flows'
+    >>> parse_wide_links("1Gbit/s,60ms,measured")[0].measured
+    True
     """
     return tuple(_wide_link(part, field) for part in text.split(";"))
 
@@ -267,10 +278,14 @@ def parse_wide_links(text: str, field: str = "wan") -> tuple[WideLink, ...]:
 def _wide_link(text: str, field: str) -> WideLink:
     given: dict[str, float] = {}
     unnamed = []
+    measured = text.rpartition(",")[2].strip() == MEASURED and "," in text
+    if measured:
+        text = text.rpartition(",")[0]
     first, comma, rest = text.partition(",")
     name = first.strip()
     if name in PRESETS:
-        return _wide_link(PRESETS[name] + comma + rest, field)
+        link = _wide_link(PRESETS[name] + comma + rest, field)
+        return link._replace(measured=measured)
     if name[:1].isalpha() and "=" not in name:
         error = unknown(field, name, PRESETS)
         why = f"{error.why} Or write rate,delay such as {_EXAMPLE}."
@@ -290,7 +305,9 @@ def _wide_link(text: str, field: str) -> WideLink:
         places.remove("rate")
     if len(unnamed) > len(places):
         why = f"{shown(text)} has more than a rate and a delay; further parts are key=value:"
-        raise RequestError(field, f"{why} {', '.join(_KEYS)}.", value=text)
+        raise RequestError(
+            field, f"{why} {', '.join(_KEYS)}; or the word {MEASURED} at the end.", value=text
+        )
     for key, value in zip(places, unnamed, strict=False):
         _take(given, key, value, text, field)
     if "delay" not in given:
@@ -312,6 +329,7 @@ def _wide_link(text: str, field: str) -> WideLink:
         int(given.get("flows", 1)),
         given.get("window"),
         given.get("per_flow"),
+        measured,
     )
 
 

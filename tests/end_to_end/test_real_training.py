@@ -8,23 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.compute.profile import Gradient
+from perfsim.fusion.policies import block_units
 from support.emulated.hosts import Hosts
 
 pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
-from scripts.end_to_end.real_training import table
-from support.emulated.real import CASES, RealBench, RealSetting
+from scripts.end_to_end.real_training import BEGIN, END, STORED, table, with_table
+from support.emulated.real import CASES, MODELS, RealBench, RealSetting
 
-pytestmark = [pytest.mark.root, pytest.mark.torch, pytest.mark.slow]
+pytestmark = pytest.mark.torch
 
 WITHIN = 0.20
 """Error allowed, over the measured iteration; `real_training.txt` holds the full comparison's."""
 
 
-def test_ddp_of_a_real_cnn_is_predicted_on_two_hosts(
+@pytest.mark.root
+@pytest.mark.slow
+def test_ddp_and_fsdp_of_a_real_cnn_are_predicted_on_two_hosts(
     cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    setting = RealSetting(2, "200mbit", "cnn", ("ddp",))
+    setting = RealSetting(2, "200mbit", "cnn", ("ddp", "fsdp"))
     # One retry: what else runs on the machine stretches real messages and computation.
     for attempt in ("one", "two"):
         (tmp_path / attempt).mkdir()
@@ -32,11 +36,15 @@ def test_ddp_of_a_real_cnn_is_predicted_on_two_hosts(
         rows = list(bench.rows(setting, bench.measure(setting, 2)))
         # 11 MB over 200 Mbit/s take 0.45 s: what the wire alone takes is no prediction.
         assert rows[0]["carried"]["predicted_s"] > 0.45
+        # FSDP gathers 5.6 MB twice and all-reduces all 11 MB, with nothing beside it.
+        assert rows[1]["carried"]["predicted_s"] > 0.9
         if all(abs(row["carried"]["error"]) < WITHIN for row in rows):
             return
     pytest.fail(table(rows))
 
 
+@pytest.mark.root
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare_cluster")
 def test_pinned_hosts_run_on_one_core_each(tmp_path: Path) -> None:
     asked = ["sh", "-c", "taskset -cp $$; hostname"]
@@ -60,5 +68,51 @@ def test_every_case_is_asked_by_a_method_that_exists() -> None:
     from perfsim.methods import load_method
 
     for case in CASES.values():
-        words = dict(zip(case.asks[::2], case.asks[1::2], strict=True))
-        assert load_method(words["--method"], {}) is not None
+        option, name, *_ = case.asks
+        assert option == "--method"
+        assert load_method(name, {}) is not None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_units_that_fsdp_gathers_are_those_that_perfsim_reads(name: str) -> None:
+    from support.emulated import real_models
+
+    net, _ = getattr(real_models, name)(1, "cpu")
+    gradients = [
+        Gradient(one, tuple(parameter.shape), float(-at), 0)
+        for at, (one, parameter) in enumerate(net.named_parameters())
+    ]
+    read = [sum(one.elements for one in unit.gradients) for unit in block_units(gradients)]
+    wrapped = [
+        sum(parameter.numel() for module in unit for parameter in module.parameters())
+        for unit in real_models.sharded_units(net)
+    ]
+    assert wrapped == read
+    assert sum(wrapped) == sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_a_table_is_stored_between_its_marks_and_the_text_stays() -> None:
+    text = f"how\n\n{BEGIN}\nold\n{END}\n\nfound\n"
+    assert with_table(text, "new") == f"how\n\n{BEGIN}\nnew\n{END}\n\nfound\n"
+    with pytest.raises(ValueError, match="no line"):
+        with_table("how\n", "new")
+    assert with_table(STORED.read_text(), "new") != STORED.read_text()
+
+
+def test_a_row_compares_means_and_shows_medians() -> None:
+    class Bench(RealBench):
+        def predict(self, *_: object) -> dict[str, object]:
+            return {"iteration_s": 1.1, "iteration_s_interval": [0.9, 1.2]}
+
+    row = Bench.row(
+        Bench.__new__(Bench),
+        RealSetting(2, "1gbit", "cnn", ("ddp",)),
+        CASES["ddp"],
+        {"mean_s": 1.0, "seconds": [1.25, 1.3, 1.25, 1.2]},
+    )
+    assert row["carried"]["error"] == pytest.approx(0.1)
+    assert row["carried"]["median_error"] == pytest.approx(1.1 / 1.25 - 1)
+    assert row["carried"]["inside"]
+    # Standard deviation 0.0408 of 4 blocks.
+    assert row["half_width"] == pytest.approx(1.645 * 0.0408 / 2, rel=1e-3)
+    assert "1 (100%) inside" in table([row])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +16,11 @@ from perfsim.libraries.mpi import choose
 from perfsim.libraries.nccl import protocol_factors
 from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.cluster import Cluster, custom_link, make_cluster
+from perfsim.network.known import MeasuredCollectives
 from perfsim.network.link import under_protocol
+from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import load_network
+from perfsim.planning.break_even import scaled_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 
@@ -118,6 +123,35 @@ def test_gloo_takes_the_same_at_every_size() -> None:
     assert {of.choice("broadcast", size) for size in (1.0, 1e9)} == {"binomial"}
     whole = of.cost("broadcast", 1e9)
     assert whole.seconds == pytest.approx(154e-6 + 3 * 1.0 + 2 * 0.1), "never cut into chunks"
+
+
+def test_pytorch_all_reduces_for_a_reduce_scatter_on_gloo() -> None:
+    # Twice the bytes and the round trips of a ring reduce-scatter.
+    of = cluster("gloo")
+    assert of.cost("reduce_scatter", 1e8) == of.cost("all_reduce", 1e8)
+    assert of.seconds("reduce_scatter", 1e8) == of.seconds("all_reduce", 1e8)
+    assert of.of("across", "reduce_scatter", 1e8) == of.of("across", "all_reduce", 1e8)
+    own = of.cost("reduce_scatter", 1e8, "halving")
+    assert own.sent_bytes < 0.6 * of.cost("reduce_scatter", 1e8).sent_bytes
+
+
+def test_a_measured_reduce_scatter_of_gloo_comes_before_its_all_reduce() -> None:
+    def curve(collective: str, seconds: float) -> CollectiveCurve:
+        sizes = (1e3, 1e6)
+        return CollectiveCurve(
+            *(collective, 2, 2, 1, sizes, (seconds, 10 * seconds), "measured", "test"),
+            library="gloo",
+        )
+
+    whole, gathers = curve("all_reduce", 4e-3), curve("all_gather", 2e-3)
+    two = Cluster(2, (1, 1), SLOW, None, library="gloo", fitted_on="gloo")
+    known = replace(two, known=MeasuredCollectives((whole, gathers)))
+    assert known.seconds("reduce_scatter", 1e3) == pytest.approx(4e-3)
+    assert known.seconds("all_gather", 1e3) == pytest.approx(2e-3)
+    faster = scaled_network(known, 2.0)
+    assert faster.cost("reduce_scatter", 1e6) == faster.cost("all_reduce", 1e6)
+    own = replace(two, known=MeasuredCollectives((whole, gathers, curve("reduce_scatter", 3e-3))))
+    assert own.seconds("reduce_scatter", 1e3) == pytest.approx(3e-3)
 
 
 def test_a_library_refuses_what_it_lacks() -> None:

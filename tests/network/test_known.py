@@ -142,6 +142,28 @@ def test_own_curve_before_that_of_all_reduce() -> None:
     assert cost.seconds == gather.at(1e6)
 
 
+def test_a_gather_of_gloo_on_two_ranks_says_nothing_of_more() -> None:
+    """On two, notices stand behind segments: there its curve counts, beyond them all_reduce's."""
+
+    def of_two(collective: str, ranks: int = 2) -> CollectiveCurve:
+        sizes, seconds = (1e3, 1e6, 1e8), (1e-3, 2e-3, 0.1)
+        made = CollectiveCurve(collective, ranks, ranks, 1, sizes, seconds, "measured", "made up")
+        return replace(made, library="gloo")
+
+    whole, gather = of_two("all_reduce"), of_two("all_gather")
+    both = MeasuredCollectives((whole, gather))
+
+    def of(known: MeasuredCollectives, nodes: int) -> float:
+        return told(known, "all_gather", 1e8, (1,) * nodes, library="gloo").seconds
+
+    assert of(both, 2) == gather.at(1e8)
+    assert of(both, 4) == Gathering(ScalingLaw([whole]), "all_gather", 4, 4).seconds(1e8)
+    only = MeasuredCollectives((gather,))
+    assert of(only, 4) == ScalingLaw([gather]).seconds(4, 4, 1e8) > 1.4 * of(both, 4)
+    four = MeasuredCollectives((whole, gather, of_two("all_gather", 4)))
+    assert of(four, 8) == ScalingLaw([gather, of_two("all_gather", 4)]).seconds(8, 8, 1e8)
+
+
 def test_falling_curves_are_interpolated_as_measured() -> None:
     falling = CollectiveCurve(
         "all_reduce", 8, 2, 4, (1e3, 1e6, 1e9), (4e-4, 1e-4, 1e-1), "measured", "made up"

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from perfsim.collectives import algorithms
 from perfsim.libraries import library as find_library
 from perfsim.network.cluster import Cluster
+from perfsim.network.known import MeasuredCollectives
 from perfsim.network.link import custom_link
+from perfsim.network.measured import CollectiveCurve
 from perfsim.network.wide_area import WideArea, group_over_sites, widest_group
 from perfsim.network.wide_link import WideLink
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 
 LAN = custom_link("1000GB/s,0us", "net")
 BUS = custom_link("1000GB/s,0us", "intra_net")
@@ -99,6 +103,38 @@ def test_an_all_to_all_waits_for_the_slowest_site() -> None:
 def test_a_message_takes_the_mean_of_both_delays() -> None:
     two = at_sites(((1,), (1,)), FAR, FAR._replace(delay_s=0.02))
     assert seconds(two, "send_recv", 1e9, "direct") == near(1.0 + 0.06)
+
+
+def test_links_that_were_measured_are_better_evidence_and_take_as_long() -> None:
+    known = FAR._replace(measured=True)
+    costs = [
+        at_sites(((1,), (1,)), *links).cost("send_recv", 1e9)
+        for links in ((FAR,), (known,), (known, FAR))
+    ]
+    assert len({cost.seconds for cost in costs}) == 1
+    assert [cost.grade for cost in costs] == ["modelled", "carried", "modelled"]
+    # Where a message spends most of its time inside a site, the links there count: a data sheet's
+    # here, then a curve's.
+    slow = replace(
+        at_sites(((2,), (2,)), known._replace(up=1e12, down=1e12, delay_s=1e-4)),
+        inter=custom_link("1GB/s,0us", "net"),
+        intra=custom_link("1GB/s,0us", "intra_net"),
+    )
+    assert slow.cost("all_reduce", 1e9, "ring").grade == "modelled"
+    curve = CollectiveCurve("all_reduce", 4, 2, 2, (1e3, 1e9), (1e-6, 1.5), "measured", "test")
+    curve_known = replace(slow, known=MeasuredCollectives((curve,)))
+    assert curve_known.cost("all_reduce", 1e9).grade == "carried"
+
+
+def test_a_measured_wide_area_narrows_the_interval_and_moves_nothing() -> None:
+    asked = {"model": "resnet50", "gpus": 8, "gpu": "v100", "site": (4, 4), "net": "10gbe"}
+    plain, measured = (
+        predict(make_scenario({**asked, "wan": wan}))
+        for wan in ("1Gbit/s,60ms", "1Gbit/s,60ms,measured")
+    )
+    assert measured.iteration_s == plain.iteration_s
+    (low, high), (lowest, highest) = measured.iteration_s_interval, plain.iteration_s_interval
+    assert lowest < low < plain.iteration_s < high < highest
 
 
 def test_gloo_has_two_segments_on_their_way() -> None:

@@ -32,6 +32,14 @@ def test_presets_are_read_and_may_go_on() -> None:
         assert link.up == link.down > 1e8
 
 
+def test_a_link_may_say_that_it_was_measured() -> None:
+    (link,) = parse_wide_links("1Gbit/s,60ms, flows=8, measured")
+    assert link == WideLink(125e6, 125e6, 0.06, flows=8, measured=True)
+    assert link.words() == "1 Gbit/s, 60 ms, 8 TCP flows, measured"
+    preset, plain = parse_wide_links("aws-oregon-tokyo,measured;aws-oregon-tokyo")
+    assert (preset.measured, plain.measured) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -42,6 +50,11 @@ def test_presets_are_read_and_may_go_on() -> None:
         ("up=1Gbit/s,60ms", "no rate in one direction"),
         ("1Gbit/s,60ms,up=1Gbit/s,down=1Gbit/s", "more than a rate and a delay"),
         ("rate=1Gbit/s,60ms,up=1Gbit/s,down=1Gbit/s", "leave one out"),
+        ("1Gbit/s,measured", "no delay"),
+        ("measured", "no 'measured'"),
+        ("1Gbit/s,measured,60ms", "more than a rate and a delay"),
+        ("1Gbit/s,60ms,measured,measured", "more than a rate and a delay"),
+        ("1Gbit/s,60ms,mesured", "or the word measured at the end"),
         ("1Gbit/s,60ms,7", "more than a rate and a delay"),
         ("1Gbit/s,60ms,lost=1%", "did you mean 'loss'"),
         ("1Gbit/s,60ms,loss=50%", "0% to 10%"),

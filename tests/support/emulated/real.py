@@ -6,9 +6,13 @@ beside messages are calibrated on as many hosts at once as train, which sees tha
 commands alone.
 
 A prediction's network is known in two ways. "carried": calibrated on two hosts of one site and
-carried by perfsim to those that train; what joins sites is stated (``wan``). "measured": calibrated
-on the very hosts that train, over all links between them. What the second one mends is not the
-method's or the computation's fault: collectives of more ranks than cores, or of a long link.
+carried by perfsim to those that train; what joins sites is stated as measured (``wan``;
+`far_tcp.py` measures it). "measured": calibrated on the very hosts that train, over all links
+between them. What the second one mends is not the method's or the computation's fault: collectives
+of more ranks than cores, or of a long link.
+
+perfsim predicts the mean of an iteration. So it is compared with the mean over all iterations of a
+case; the median of the slowest rank's blocks stands beside it.
 """
 
 from __future__ import annotations
@@ -22,17 +26,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import median, stdev
+from typing import Any, TypedDict
 
 from support.emulated.hosts import Hosts, bit_rate
 from support.paths import ROOT, TESTS
 
-__all__ = ["CASES", "MODELS", "WAYS", "RealBench", "RealCase", "RealSetting"]
+__all__ = ["CASES", "MODELS", "WAYS", "RealBench", "RealCase", "RealSetting", "Trained"]
 
 HERE = Path(__file__).resolve().parent
 GPU = "emulated-host"
-MODELS = {"cnn": 24, "transformer": 12}
+MODELS = {"cnn": 24, "gpt": 12}
 """Model of `real_models` and its batch."""
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """glibc keeps freed memory, as allocators that PyTorch's tuning guide advises for CPUs do: handed
@@ -40,6 +44,17 @@ back and mapped anew, it costs a step up to a fifth of its time, more at first t
 NEEDED_KERNELS = "stream_add,stream_copy,stream_scale,launch_queued,launch_alone,matrix_fp32"
 HOOK_KERNELS = "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowrank_rebuilt"
 """What a device file needs, and what the hooks run."""
+
+
+WITHIN_90 = 1.645
+"""Standard errors to either side that hold 90 % of a normal distribution."""
+
+
+class Trained(TypedDict):
+    """What a case took: its mean [s], and the slowest rank's seconds an iteration, by block."""
+
+    mean_s: float
+    seconds: list[float]
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,10 @@ _BUFFERED = ("ddp", "post_local", "diloco")
 """Schemes in DDP, which broadcasts the model's buffers."""
 WAYS = ("carried", "measured")
 """Ways to know the network, see above."""
+NO_OVERLAP = "--no-overlap"
+LEAST_CASE_S = 3.0
+"""A case trains so long or longer, so that its mean is of more iterations where they are short."""
+LONGEST_JOB_S = 900.0
 LINE_BURST_KB, LARGE_FRAMES, USUAL_FRAMES = 16, 9000, 1500
 """A link lets little through at once, as a wire does: calibration, which sends without a pause,
 would not see what training may send after one. Large frames keep what that costs low; where frames
@@ -86,6 +105,8 @@ CASES = {
         _powersgd(1),
         _powersgd(2),
         _powersgd(4),
+        # A CPU has no streams: what FSDP gathers and scatters is waited for where it is called.
+        RealCase("fsdp", "fsdp", ("--method", "fsdp", "--set", "version=2", NO_OVERLAP)),
         RealCase("post-local", "post_local", _POST_LOCAL, {"interval": 4, "inside": 1}),
         RealCase("post-local sites", "post_local", _POST_LOCAL, {"interval": 4, "inside": 2}),
         RealCase(
@@ -211,14 +232,15 @@ class RealBench:
         if not out.exists():
             most = "1MiB" if self.short else "16MiB"
             asked = ("network", "--out", str(out), "--max", most, "--budget", f"{self.network_s}s")
-            asked += ("--collectives", "all_reduce,broadcast", "--transport", "tcp", "--fresh")
+            asked += ("--collectives", "all_reduce,all_gather,broadcast")
+            asked += ("--transport", "tcp", "--fresh")
             all_of_it = way == "measured"
             with self.place(setting) if all_of_it else self.hosts(2, setting.rate) as hosts:
                 self.do(hosts, asked, name)
         return name
 
-    def train(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
-        """Train for real; return the seconds an iteration of each block, by case."""
+    def train(self, setting: RealSetting, blocks: int) -> dict[str, Trained]:
+        """Train for real; return what each case took, by its name."""
         cases = [CASES[name] for name in setting.cases]
         texts = [
             json.dumps({"name": case.name, "scheme": case.scheme, "options": case.options})
@@ -226,9 +248,10 @@ class RealBench:
         ]
         asked = (str(HERE / "real_worker.py"), setting.model, str(MODELS[setting.model]))
         with self.place(setting) as hosts:
-            text = self.run(hosts, (*asked, str(blocks), *texts), "train")
+            least_s = 0.0 if self.short else LEAST_CASE_S
+            text = self.run(hosts, (*asked, str(blocks), str(least_s), *texts), "train")
         results = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        return {result["name"]: result["seconds"] for result in results}
+        return {result.pop("name"): result for result in results}
 
     def predict(self, setting: RealSetting, case: RealCase, way: str = "carried") -> dict[str, Any]:
         """Return the object of ``perfsim predict --json``."""
@@ -245,7 +268,8 @@ class RealBench:
         asked += ["--profiles", str(self.profiles), "--json"]
         buffers = buffer_bytes(setting.model) if case.scheme in _BUFFERED else 0
         asked += ["--set", f"buffers_mib={buffers / 2**20:.6f}"] if buffers else []
-        asked += [] if self.short else ["--scenario", str(self.slowdown(setting))]
+        if not self.short and NO_OVERLAP not in case.asks:
+            asked += ["--scenario", str(self.slowdown(setting))]
         done = subprocess.run(
             [sys.executable, "-m", "perfsim", *asked],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -259,8 +283,8 @@ class RealBench:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    def measure(self, setting: RealSetting, blocks: int) -> dict[str, list[float]]:
-        """Calibrate what a setting needs, train, and return the seconds of each block, by case."""
+    def measure(self, setting: RealSetting, blocks: int) -> dict[str, Trained]:
+        """Calibrate what a setting needs, train, and return what each case took, by its name."""
         self.kernels(setting.hosts)
         for way in setting.ways:
             self.network(setting, way)
@@ -271,20 +295,25 @@ class RealBench:
         return self.train(setting, blocks)
 
     def rows(
-        self, setting: RealSetting, measured: Mapping[str, Sequence[float]]
+        self, setting: RealSetting, measured: Mapping[str, Trained]
     ) -> Iterator[dict[str, Any]]:
         """Predict what was trained; yield a row a case."""
         for name in setting.cases:
             yield self.row(setting, CASES[name], measured[name])
 
-    def row(self, setting: RealSetting, case: RealCase, seconds: Sequence[float]) -> dict[str, Any]:
-        """Return what was measured beside what is predicted, in each way."""
-        middle = median(seconds)
+    def row(self, setting: RealSetting, case: RealCase, trained: Trained) -> dict[str, Any]:
+        """Return what was measured beside what is predicted, in each way.
+
+        ``half_width`` is half the 90 % interval of the mean, over the mean.
+        """
+        mean_s, blocks_s = trained["mean_s"], trained["seconds"]
         row: dict[str, Any] = {
             "setting": setting.name,
             "case": case.name,
-            "measured_s": middle,
-            "spread": (max(seconds) - min(seconds)) / 2 / middle,
+            "measured_s": mean_s,
+            "median_s": median(blocks_s),
+            "blocks": len(blocks_s),
+            "half_width": WITHIN_90 * stdev(blocks_s) / len(blocks_s) ** 0.5 / mean_s,
         }
         for way in setting.ways:
             answer = self.predict(setting, case, way)
@@ -293,8 +322,9 @@ class RealBench:
                 "predicted_s": answer["iteration_s"],
                 "low_s": low,
                 "high_s": high,
-                "inside": low <= middle <= high,
-                "error": answer["iteration_s"] / middle - 1,
+                "inside": low <= mean_s <= high,
+                "error": answer["iteration_s"] / mean_s - 1,
+                "median_error": answer["iteration_s"] / row["median_s"] - 1,
             }
         return row
 
@@ -318,7 +348,7 @@ class RealBench:
         environ = {**KEPT_MEMORY, "PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         before = _others_s()
         job = hosts.run(arguments, environ=environ, label=label, **more)
-        codes = job.wait(340)
+        codes = job.wait(LONGEST_JOB_S)
         after = _others_s()
         self.others[label] = (after[0] - before[0]) / (after[1] - before[1])
         if any(codes):
@@ -338,7 +368,7 @@ def buffer_bytes(model: str) -> int:
 def _wan(setting: RealSetting) -> str:
     """Return what joins sites, as perfsim reads it."""
     loss = [f"loss={setting.loss}"] if setting.loss else []
-    return ",".join((bit_rate(setting.between), setting.delay, *loss))
+    return ",".join((bit_rate(setting.between), setting.delay, *loss, "measured"))
 
 
 def _others_s() -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Two small networks that really compute: a residual CNN and a transformer, with fake data."""
+"""Two small networks that really compute: a residual CNN and a GPT, with fake data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["cnn", "transformer"]
+__all__ = ["cnn", "gpt", "sharded_units"]
 
 IMAGE_SIDE, CLASSES = 32, 10
 """Images and classes of CIFAR-10."""
@@ -52,7 +52,7 @@ def cnn(batch: int, device: str) -> tuple[nn.Module, Callable[[], Any]]:
 
 
 class Language(nn.Module):
-    """A causal transformer with pre-normalised layers and learned positions."""
+    """A small GPT: causal, pre-normalised layers, GELU, learned positions, a head of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,11 +76,20 @@ class Language(nn.Module):
         return self.head(self.norm(x))
 
 
-def transformer(
-    batch: int, device: str, sequence: int = TOKENS
-) -> tuple[nn.Module, Callable[[], Any]]:
-    """Return a transformer of 3.4 million parameters, and its loss on fake tokens."""
+def gpt(batch: int, device: str, sequence: int = TOKENS) -> tuple[nn.Module, Callable[[], Any]]:
+    """Return a GPT of 3.4 million parameters, and its loss on fake tokens."""
     model = Language().to(device)
     tokens = torch.randint(VOCABULARY, (batch, sequence), device=device)
     after = tokens.roll(-1, 1).flatten()
     return model, lambda of=model: functional.cross_entropy(of(tokens).flatten(0, 1), after)
+
+
+def sharded_units(model: nn.Module) -> list[list[nn.Module]]:
+    """Return what FSDP gathers together: what is ahead of the blocks, each block, what is behind.
+
+    torchtitan wraps its models so, and perfsim's method fsdp reads them so.
+    """
+    if isinstance(model, Language):
+        ahead, behind = [model.tokens, model.positions], [model.norm, model.head]
+        return [ahead, *([layer] for layer in model.layers), behind]
+    return [[part] for part in model if list(part.parameters())]

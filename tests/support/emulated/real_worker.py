@@ -1,16 +1,21 @@
-"""One rank that really trains: PyTorch's DDP and its hooks, local SGD, DiLoCo, over gloo.
+"""One rank that really trains: PyTorch's DDP and its hooks, FSDP, local SGD, DiLoCo, over gloo.
 
-python real_worker.py MODEL BATCH BLOCKS CASE...: each case is a JSON object with name, scheme and
-options; rank 0 prints one with the seconds an iteration of every block, of the slowest rank.
+python real_worker.py MODEL BATCH BLOCKS SECONDS CASE...: each case is a JSON object with name,
+scheme and options. A block is one period of the scheme; there are BLOCKS of them, more where these
+are short (SECONDS), fewer where they are very long. Rank 0 prints for each case the mean seconds an
+iteration over all blocks (``mean_s``: of the rank that took longest), and those of every block
+(``seconds``: of the slowest rank of it).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,6 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 from support.emulated import real_models
 
 WARM_UP_ITERATIONS = 3
+FEWEST_BLOCKS, MOST_BLOCKS, MOST_S = 3, 40, 30.0
+"""A case has no more blocks than take ``MOST_S``, but the fewest in any case."""
 Step = Callable[[int], None]
 
 
@@ -30,9 +37,15 @@ class Training:
     def __init__(self, model: str, batch: int, optimizer: str) -> None:
         torch.manual_seed(1)
         self.net, self.loss = getattr(real_models, model)(batch, "cpu")
+        self._optimizer_name = optimizer
+        self.optimizer: Any = None
+        self.make_optimizer()
+
+    def make_optimizer(self) -> None:
+        """Make the optimizer of the network's parameters as they are now."""
         parameters = self.net.parameters()
-        if optimizer == "adamw":
-            self.optimizer: Any = torch.optim.AdamW(parameters, lr=1e-5)
+        if self._optimizer_name == "adamw":
+            self.optimizer = torch.optim.AdamW(parameters, lr=1e-5)
         else:
             self.optimizer = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9)
 
@@ -73,6 +86,21 @@ def _half_hook(name: str) -> Callable[[Any, Any], Any]:
 
     run.__annotations__ = hook.__annotations__
     return run
+
+
+def fsdp(training: Training, options: dict[str, Any]) -> Step:
+    """Train by fully_shard (FSDP2), with a unit a block; the last unit stays gathered."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    *units, last = real_models.sharded_units(training.net)
+    for unit in units:
+        fully_shard(unit, mesh=mesh)
+    fully_shard(last, mesh=mesh, reshard_after_forward=False)
+    fully_shard(training.net, mesh=mesh)
+    training.make_optimizer()
+    return lambda number: training.train(training.net)
 
 
 def post_local(training: Training, options: dict[str, Any]) -> Step:
@@ -162,6 +190,7 @@ _MADE: dict[str, tuple[Any, Any]] = {}
 SCHEMES = {
     "alone": alone,
     "ddp": ddp,
+    "fsdp": fsdp,
     "post_local": post_local,
     "local_sgd": local_sgd,
     "diloco": diloco,
@@ -170,39 +199,64 @@ SCHEMES = {
 
 def main() -> None:
     """Train by each case."""
-    model, batch, blocks, *cases = sys.argv[1:]
+    model, batch, blocks, least_s, *cases = sys.argv[1:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for case in map(json.loads, cases):
-        seconds = _measure(model, int(batch), case, int(blocks))
+        measured = _measure(model, int(batch), case, int(blocks), float(least_s))
         if dist.get_rank() == 0:
-            print(json.dumps({"name": case["name"], "seconds": seconds}), flush=True)
+            print(json.dumps({"name": case["name"], **measured}), flush=True)
     dist.barrier()
     # A reducer's threads may outlive the group: leave without its destructors.
     sys.stdout.flush()
     os._exit(0)
 
 
-def _measure(model: str, batch: int, case: dict[str, Any], blocks: int) -> list[float]:
+def _measure(
+    model: str, batch: int, case: dict[str, Any], blocks: int, least_s: float
+) -> dict[str, Any]:
     options = case["options"]
     training = Training(model, batch, options.get("optimizer", "sgd"))
     step = SCHEMES[case["scheme"]](training, options)
     period = options.get("interval", 1)
-    dist.barrier()
-    number, times = 0, []
-    for _ in range(-(-WARM_UP_ITERATIONS // period) * period):
-        step(number)
-        number += 1
-    dist.barrier()
-    for _ in range(blocks):
+    number = 0
+
+    def block_s() -> float:
+        """Train one period; return its seconds an iteration."""
+        nonlocal number
         begun = time.perf_counter()
         for _ in range(period):
             step(number)
             number += 1
-        times.append((time.perf_counter() - begun) / period)
-    slowest = torch.tensor(times, dtype=torch.float64)
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return [float(block_s) for block_s in slowest]
+        return (time.perf_counter() - begun) / period
+
+    dist.barrier()
+    for _ in range(-(-WARM_UP_ITERATIONS // period)):
+        (last_s,) = _greatest([block_s()])
+    count = block_count(last_s * period, blocks, least_s)
+    dist.barrier()
+    times = [block_s() for _ in range(count)]
+    (mean_s,) = _greatest([fmean(times)])
+    return {"mean_s": mean_s, "seconds": _greatest(times)}
+
+
+def block_count(block_s: float, blocks: int, least_s: float) -> int:
+    """Return how many blocks of ``block_s`` to train.
+
+    Examples
+    --------
+    >>> block_count(0.1, 8, 3.0), block_count(2.0, 8, 3.0), block_count(7.0, 8, 3.0)
+    (30, 8, 4)
+    """
+    wanted = max(blocks, min(MOST_BLOCKS, math.ceil(least_s / block_s)))
+    return min(wanted, max(FEWEST_BLOCKS, int(MOST_S / block_s)))
+
+
+def _greatest(values: Sequence[float]) -> list[float]:
+    """Return the greatest of all ranks, value by value."""
+    found = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return [float(value) for value in found]
 
 
 if __name__ == "__main__":
