@@ -174,11 +174,11 @@ def plain_number(limit: NumberLimit) -> PlainValidator:
 
 
 def one_of(allowed: Sequence[str]) -> AfterValidator:
-    """Return the check of a text that is one of several words."""
+    """Return the check of a text that is one of several words; no other value is one."""
 
-    def check(value: str) -> str:
-        if value not in allowed:
-            match = nearest(value[:MAX_QUOTED], allowed)
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            match = nearest(value[:MAX_QUOTED], allowed) if isinstance(value, str) else ""
             hint = f"; did you mean {match!r}? Allowed" if match else ", allowed"
             raise WrongValue(f"found {shown(value)}{hint}: {', '.join(allowed)}")
         return value

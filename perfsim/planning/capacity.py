@@ -106,7 +106,7 @@ class PriceFile(TomlModel):
         named = [(row.gpu, row.net) for row in self.price]
         for index, pair in enumerate(named):
             if pair in named[:index]:
-                twice = f"{' on '.join(filter(None, pair))} stands twice"
+                twice = f"{' on '.join(map(shown, filter(None, pair)))} stands twice"
                 raise WrongValue(twice, "price", index, "gpu")
         return self
 

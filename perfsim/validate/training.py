@@ -159,11 +159,11 @@ class TrainingRun:
         return self.cells.get(column, "")
 
     def number(self, column: str) -> float | None:
-        """Return a cell's number above zero, else None."""
+        """Return a cell's number above zero, else None; one beyond 1e18 is none, nor its inverse."""
         text = self.text(column).replace(",", "")
         match = _NUMBER.fullmatch(text)
         value = float(text) if match else 0.0
-        return value if 0.0 < value < 1e18 else None
+        return value if 1e-18 < value < 1e18 else None
 
     def whole(self, column: str) -> int | None:
         """Return a cell's whole number above zero, else None; words after it do not count."""

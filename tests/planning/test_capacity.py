@@ -179,6 +179,9 @@ def test_the_shipped_price_table_is_empty_and_says_what_to_write() -> None:
     assert "per_gpu_hour" in found.path.read_text()
 
 
+LONG = f'[[price]]\ngpu = "{"9" * 5000}"\nper_gpu_hour = 1.0\nsource = "s"\ndate = "2026-11-01"'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -186,6 +189,7 @@ def test_the_shipped_price_table_is_empty_and_says_what_to_write() -> None:
         ("gpu =", "gpus =", "did you mean 'gpu'"),
         ("prices/1", "prices/2", "this perfsim reads 'perfsim/prices/1'"),
         ('date = "2026-11-01"', "", "price[1].date: is missing"),
+        ("[[price]]", f"{LONG}\n{LONG}\n[[price]]", f"'{'9' * 59}... stands twice"),
     ],
 )
 def test_a_damaged_price_table_is_one_sentence(

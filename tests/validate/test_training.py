@@ -295,6 +295,8 @@ def test_batches_imply_accumulation(tmp_path: Path) -> None:
     assert (found.accumulate, found.batch_per_gpu, found.missing) == ("2", "64", "")
     assert (found.metric, found.value) == ("throughput", 2048.0)
     assert read(tmp_path, global_batch="512", dp="4").accumulate == "2"
+    # Numbers that no run has are none: their ratio would be no number.
+    assert read(tmp_path, global_batch="1e17", micro_batch="1e-300").accumulate == ""
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ def test_tables_are_read(tmp_path: Path) -> None:
             {"kind": "single-switch", "ties": "last"},
             "fabric.ties: found 'last', allowed: even, first",
         ),
+        ({"kind": "single-switch", "ties": [3]}, "fabric.ties: found [3], allowed: even, first"),
         (
             {"kind": "torus", "dims": 4},
             "fabric.dims: found 4, allowed is a list of 1 to 6 whole numbers",
