@@ -285,7 +285,7 @@ def baseline_s_of(setup: Setup, iteration_s: float, catalog: Catalog) -> float:
     key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
     # A single-GPU time of the user's own makes a profile that is seldom asked for again.
     cache = None if setup.scenario.single_gpu else job_cache(catalog)
-    return catalog.once(key, lambda: steady_s(baseline_rounds(setup, cache)))
+    return catalog.once(key, lambda: steady_s(baseline_rounds(setup, cache, timing_only=True)))
 
 
 def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | None:

@@ -109,6 +109,13 @@ class Cost(NamedTuple):
     grade: Grade = "modelled"
 
 
+class Timing(NamedTuple):
+    """The time of a collective [s] and the bytes that one GPU sends: a cost without its reasons."""
+
+    seconds: float
+    sent_bytes: float
+
+
 def weakest(kinds: list[Kind]) -> Kind:
     """Return the weakest of several kinds: a number is no better than its weakest part.
 

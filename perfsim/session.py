@@ -31,7 +31,7 @@ from perfsim.methods.base import Group, Job, MethodContext
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.network.route import Route
-from perfsim.quantity import Cost
+from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.costs import Costs, reprice
 
@@ -102,6 +102,7 @@ class RememberingCluster(Cluster):
         super().__init__(*args, **fields)
         self._costs = _Memory[tuple[str, float, str, str], Cost]()
         self._seconds = _Memory[tuple[str, float, str, str], float]()
+        self._timings = _Memory[tuple[str, float, str, str], Timing]()
         self._routes = _Memory[tuple[str, str, str], Route]()
         self._clusters = _Memory[tuple[str, Hashable], Cluster]()
 
@@ -127,6 +128,14 @@ class RememberingCluster(Cluster):
         return (
             seconds if seconds is not None else self._seconds.keep(asked, super().seconds(*asked))
         )
+
+    def timing(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Timing:
+        """Return the time of one collective and what a rank sends (see `Cluster.timing`)."""
+        asked = (collective, size_bytes, algorithm, protocol)
+        timing = self._timings.get(asked)
+        return timing if timing is not None else self._timings.keep(asked, super().timing(*asked))
 
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
         """Return an algorithm of a collective over the links here (see `Cluster.route`)."""

@@ -191,7 +191,7 @@ def read_statements(path: Path) -> list[Statement]:
         for column in ("method", "words", "source", "locator"):
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
-        statements.append(Statement(**cells))
+        statements.append(Statement(*(cells[column] for column in Statement._fields)))
     return statements
 
 

@@ -19,7 +19,7 @@ from perfsim.methods.base import Group
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
 from perfsim.network.route import ClusterLinks, Route, among_nodes
-from perfsim.quantity import Cost, Quantity, Term
+from perfsim.quantity import Cost, Quantity, Term, Timing
 from perfsim.simulate.task import LinkUse
 
 if TYPE_CHECKING:
@@ -521,14 +521,28 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
-        if (self.crowd > 1 and self.nodes > 1) or self.wide is not None:
-            return self.cost(collective, size_bytes, algorithm, protocol).seconds
+        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
+        return known.seconds(size_bytes) if isinstance(known, Route) else known.seconds
+
+    def timing(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Timing:
+        """Return the time of one collective and what a rank sends, without their provenance."""
+        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
+        if isinstance(known, Route):
+            return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
+        return Timing(known.seconds, known.sent_bytes)
+
+    def _cost_or_route(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost | Route:
+        """Return what tells a collective's time: its cost, or the route for its formula."""
+        if (self.crowd > 1 and self.nodes > 1) or self.wide is not None or self._shared:
+            return self.cost(collective, size_bytes, algorithm, protocol)
         if algorithm == AUTO:
             collective = self.runs_as(collective)
-        if self._shared:
-            return self._beside(collective, size_bytes, algorithm, protocol).seconds
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
-        return route.seconds(size_bytes) if cost is None else cost.seconds
+        return route if cost is None else cost
 
     def _cost_and_route(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str

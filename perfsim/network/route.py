@@ -366,6 +366,10 @@ class Route:
             last = self._last = size_bytes, max([path.seconds(size_bytes) for path in self.paths])
         return last[1]
 
+    def sent_bytes(self, size_bytes: float) -> float:
+        """Return what a rank sends of a message of this size."""
+        return self.algorithm.sent_bytes(size_bytes, self.paths[0].hops(size_bytes))
+
     def cost(self, size_bytes: float) -> Cost:
         """Return the cost for a message of this size, with the numbers that it follows from."""
         hops = self.paths[0].hops(size_bytes)

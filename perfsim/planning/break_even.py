@@ -12,6 +12,7 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Group
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Link
+from perfsim.network.route import Route
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
 from perfsim.schedule.rounds import baseline_rounds, build_rounds
@@ -171,8 +172,8 @@ def _along(
 def _pair(setup: Setup, jobs: JobCache | None) -> TimePair | None:
     """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
     try:
-        method_s = steady_s(build_rounds(setup, jobs))
-        return method_s, steady_s(baseline_rounds(setup, jobs))
+        method_s = steady_s(build_rounds(setup, jobs, timing_only=True))
+        return method_s, steady_s(baseline_rounds(setup, jobs, timing_only=True))
     except RequestError:
         return None
 
@@ -287,6 +288,13 @@ class _Scaled(Cluster):
         ratio = (scaled.seconds - scaled.latency_s) / usual_s if usual_s > 0 else 1.0
         wire_s = (cost.seconds - cost.latency_s) * ratio
         return cost._replace(seconds=cost.latency_s + wire_s)
+
+    def _cost_or_route(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost | Route:
+        if self.known is None or self.wide is not None:
+            return super()._cost_or_route(collective, size_bytes, algorithm, protocol)
+        return self.cost(collective, size_bytes, algorithm, protocol)
 
 
 class _RememberingScaled(RememberingCluster, _Scaled):

@@ -684,7 +684,7 @@ def _beside_passes_s(prediction: Prediction) -> float:
 def _iteration_s(scenario: Scenario, software: str, catalog: Catalog) -> float:
     """Return an iteration [s] in another software era, and nothing else of its prediction."""
     setup = resolve(scenario.model_copy(update={"software": software}), catalog)
-    return steady_s(build_rounds(setup, job_cache(catalog)))
+    return steady_s(build_rounds(setup, job_cache(catalog), timing_only=True))
 
 
 def _asked(

@@ -491,7 +491,7 @@ def _parts(setup: Setup, costed: CostedGraph) -> list[float]:
 
 def mean_iteration_s(setup: Setup, jobs: JobCache | None = None) -> float:
     """Return the mean iteration of a setup over all of training [s]."""
-    return steady_s(build_rounds(setup, jobs))
+    return steady_s(build_rounds(setup, jobs, timing_only=True))
 
 
 def smallest_interval(

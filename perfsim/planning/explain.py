@@ -745,7 +745,7 @@ def improvements(
         if sized is None or "network" not in charged:
             continue
         try:
-            then_s = steady_s(build_rounds(sized))
+            then_s = steady_s(build_rounds(sized, timing_only=True))
         except RequestError:
             continue
         result.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))

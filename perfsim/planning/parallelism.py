@@ -647,7 +647,7 @@ def _told(setup: Setup, catalog: Catalog) -> tuple[float, float]:
 
 
 def _ran(setup: Setup, catalog: Catalog) -> tuple[float, float]:
-    rounds = build_rounds(setup, job_cache(catalog))
+    rounds = build_rounds(setup, job_cache(catalog), timing_only=True)
     return steady_s(rounds), gathered_bytes(setup, rounds)
 
 
@@ -829,7 +829,7 @@ def iteration_as_asked(scenario: Scenario, global_batch: int, catalog: Catalog) 
         setup = resolve(scenario, catalog)
         if setup.samples * setup.replicas != global_batch or not memory_use(setup).fits:
             return None
-        return steady_s(build_rounds(setup, job_cache(catalog)))
+        return steady_s(build_rounds(setup, job_cache(catalog), timing_only=True))
     except RequestError:
         return None
 

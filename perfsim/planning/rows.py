@@ -101,7 +101,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     try:
         scenario = make_scenario(fields)
         setup = resolve(scenario, catalog)
-        plans = build_rounds(setup, catalog.jobs)
+        plans = build_rounds(setup, catalog.jobs, timing_only=True)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
         return *[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)

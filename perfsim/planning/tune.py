@@ -519,7 +519,7 @@ def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None
 
 
 def _iteration_s(setup: Setup) -> float:
-    return steady_s(build_rounds(setup))
+    return steady_s(build_rounds(setup, timing_only=True))
 
 
 def _tuned(setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog) -> TunedValue:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
@@ -91,6 +92,7 @@ class CostedGraph:
     beside : the rounds of the other jobs on the network
     mixed : the same round on the other types of GPU
     work : what each task does of the method, None for passes and updates
+    kernels_on : the GPU, and the factor, at which kernels were priced
     messages : what each kind of message costs, so that it is priced once
     """
 
@@ -108,6 +110,7 @@ class CostedGraph:
     beside: tuple[CostedGraph, ...] = ()
     mixed: Mixed | None = None
     work: list[Work | None] = field(default_factory=list)
+    kernels_on: tuple[Device, float] | None = None
     messages: dict[Send, MessageCost] = field(default_factory=dict, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
@@ -127,6 +130,11 @@ class CostedGraph:
     def note(self, question: Hashable, size: float, terms: tuple[Term, ...]) -> None:
         """Note the numbers behind a cost: what was priced, its size, and the terms."""
         self._terms[question] = size, terms
+
+    def note_kernels(self, work: Work, other: CostedGraph) -> None:
+        """Note the numbers behind the kernels of a task as another graph has them."""
+        for kernel, _ in work.kernels:
+            self._terms[kernel] = other._terms[kernel]
 
     def replace_terms(self, terms: Iterable[tuple[float, Term]]) -> None:
         """Note other numbers instead: each with the size of what it prices."""

@@ -16,7 +16,7 @@ from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
-from perfsim.quantity import Cost, Grade, Quantity, Term
+from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import CostedGraph, MessageCost, TaskCost, Work
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
@@ -37,6 +37,7 @@ class Costs:
         message how it uses them
     axes : groups beside the data-parallel ranks that ``cluster`` has, each a cluster of its own
     stages : of a pipeline that the ranks belong to
+    timing_only : whether messages need only their times, not what these are made of
     """
 
     device: Device
@@ -47,6 +48,7 @@ class Costs:
     shared: bool = False
     axes: Mapping[str, Cluster] = field(default_factory=dict)
     stages: int = 1
+    timing_only: bool = False
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Price a kernel."""
@@ -90,13 +92,34 @@ class Costs:
         servers: int = 0,
     ) -> Cost:
         """Price a collective among a group of the ranks."""
+        cluster, asked = self._asked(collective, group, algorithm, servers)
+        return cluster.cost(collective, size_bytes, asked, self.protocol)
+
+    def timing(
+        self,
+        collective: str,
+        size_bytes: float,
+        group: Group = "all",
+        algorithm: str = AUTO,
+        servers: int = 0,
+    ) -> Timing:
+        """Return the time of a collective among a group of the ranks, and what a rank sends.
+
+        They take a third of the work that a cost with its reasons takes.
+        """
+        cluster, asked = self._asked(collective, group, algorithm, servers)
+        return cluster.timing(collective, size_bytes, asked, self.protocol)
+
+    def _asked(
+        self, collective: str, group: Group, algorithm: str, servers: int
+    ) -> tuple[Cluster, str]:
+        """Return the group as a cluster, and the algorithm that is asked for there."""
         if group in self.axes:
-            return self.axes[str(group)].cost(collective, size_bytes, algorithm, self.protocol)
+            return self.axes[str(group)], algorithm
         if algorithm == AUTO and collective == "all_reduce" and group == "all":
             algorithm = self.algorithm
-        return self.cluster.served(servers).of(
-            group, collective, size_bytes, algorithm, self.protocol
-        )
+        cluster = self.cluster.served(servers)
+        return (cluster if group == "all" else cluster.cluster_of(group)), algorithm
 
     def link_use(self, send: Send) -> LinkUse | None:
         """Return how a collective of a method uses the links between nodes; None: not at all."""
@@ -123,11 +146,7 @@ class Costs:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-            if group != "all" or "all" in self.axes:
-                return self.collective(collective, size_bytes, group).seconds
-            algorithm = self.algorithm if collective == "all_reduce" else AUTO
-            # The time alone takes a third of what a cost with all its terms takes to work out.
-            return self.cluster.served(0).seconds(collective, size_bytes, algorithm, self.protocol)
+            return self.timing(collective, size_bytes, group).seconds
 
         return MethodContext(
             self.cluster.gpus,
@@ -164,12 +183,19 @@ def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCo
     return priced.seconds, priced.charged
 
 
+_SENT = TaskCost("network")
+"""What a message is charged to where only its time is asked."""
+
+
 def _price_message(stage: Send, costed: CostedGraph, costs: Costs) -> MessageCost:
     asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
-    cost, times = costs.collective(*asked), stage.repeats
+    times, meeting = stage.repeats, sync_scope(stage, costs.cluster.placement)
+    if costs.timing_only:
+        seconds, sent_bytes = costs.timing(*asked)
+        return MessageCost(seconds * times, _SENT, sent_bytes * times, meeting)
+    cost = costs.collective(*asked)
     costed.note(asked, stage.size_bytes, cost.terms)
     charged = TaskCost("network", cost.latency_s * times, cost.spread, cost.grade)
-    meeting = sync_scope(stage, costs.cluster.placement)
     return MessageCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
 
 
@@ -204,6 +230,10 @@ def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
         begins=costed.begins,
         work=costed.work,
     )
+    new.kernels_on = on = costs.device, costs.kernel_factor
+    same_kernels = costed.kernels_on is not None and (
+        costed.kernels_on[0] is on[0] and costed.kernels_on[1] == on[1]
+    )
     tasks: list[Task] = []
     same_meetings = True
     charges, seen = new.charges, dict[int, MessageCost]()
@@ -213,6 +243,11 @@ def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
             tasks.append(task)
             continue
         message = None if isinstance(work.stage, Compute) else work.stage
+        if message is None and same_kernels:
+            charges.append(known)
+            new.note_kernels(work, costed)
+            tasks.append(task)
+            continue
         priced = seen.get(id(work))  # works are shared by tasks of one kind
         if priced is None:
             priced = MessageCost(*charge(work, new, costs), 0.0, None)

@@ -49,24 +49,32 @@ Scheduler = Callable[..., "list[CostedGraph]"]
 
 
 def build_rounds(
-    setup: Setup, cache: JobCache | None = None, rounds: Sequence[Round] = ()
+    setup: Setup,
+    cache: JobCache | None = None,
+    rounds: Sequence[Round] = (),
+    *,
+    timing_only: bool = False,
 ) -> list[CostedGraph]:
     """Build the task graph of each round of the method's period, or of ``rounds`` instead.
 
-    ``cache`` has the jobs of other scenarios (see `schedule`).
+    ``cache`` has the jobs of other scenarios, and with ``timing_only`` messages need only their
+    times (see `schedule`).
     """
     scheduler: Scheduler = partial(_schedule_method, rounds=rounds) if rounds else _schedule_method
-    return _build(setup, scheduler, setup.policy.fuse, cache)
+    return _build(setup, scheduler, setup.policy.fuse, cache, timing_only)
 
 
-def baseline_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
+def baseline_rounds(
+    setup: Setup, cache: JobCache | None = None, *, timing_only: bool = False
+) -> list[CostedGraph]:
     """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions.
 
     Its collectives are those that the library chooses, whatever was asked for the method.
+    ``cache`` and ``timing_only`` are those of `build_rounds`.
     """
     usual = {"algorithm": AUTO, "protocol": AUTO}
     setup = replace(setup, scenario=setup.scenario.model_copy(update=usual))
-    return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache)
+    return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache, timing_only)
 
 
 def is_baseline(setup: Setup) -> bool:
@@ -85,7 +93,11 @@ def _ssgd() -> Method:
 
 
 def _build(
-    setup: Setup, scheduler: Scheduler, fuse: FusionPolicy, cache: JobCache | None
+    setup: Setup,
+    scheduler: Scheduler,
+    fuse: FusionPolicy,
+    cache: JobCache | None,
+    timing_only: bool,
 ) -> list[CostedGraph]:
     """Build rounds, with those of other types of GPU and of other jobs where there are any.
 
@@ -94,7 +106,7 @@ def _build(
     if setup.parts:
         return _build_mixed(setup, scheduler, fuse)
     if not setup.beside:
-        return _stages_or_whole(setup, scheduler, fuse, cache=cache)
+        return _stages_or_whole(setup, scheduler, fuse, cache=cache, timing_only=timing_only)
     others = tuple(
         most_frequent(
             _stages_or_whole(job, _schedule_method, job.policy.fuse, shared=True, joins=True)
@@ -207,6 +219,7 @@ def schedule(
     stage: StagePasses = WHOLE_MODEL,
     axes: Mapping[str, Cluster] | None = None,
     rounds: Sequence[Round] = (),
+    timing_only: bool = False,
 ) -> list[CostedGraph]:
     """Build the task graph of each round of ``method``'s period on ``cluster``.
 
@@ -228,6 +241,7 @@ def schedule(
     stage : what a rank of a divided model does in its passes besides computing
     axes : the groups of a divided model beside its data-parallel ranks, which ``cluster`` has
     rounds : what to build in place of the method's period, each by itself
+    timing_only : whether messages need only their times: no what-if is asked, no number listed
 
     Raises
     ------
@@ -241,7 +255,14 @@ def schedule(
     if method.sites_are_nodes:
         cluster = cluster.by_site()
     costs = Costs(
-        device, cluster, algorithm, protocol, shared=shared, axes=axes or {}, stages=stage.stages
+        device,
+        cluster,
+        algorithm,
+        protocol,
+        shared=shared,
+        axes=axes or {},
+        stages=stage.stages,
+        timing_only=timing_only,
     )
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))

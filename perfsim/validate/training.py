@@ -159,7 +159,7 @@ class TrainingRun:
         return self.cells.get(column, "")
 
     def number(self, column: str) -> float | None:
-        """Return a cell's number above zero, else None; one beyond 1e18 is none, nor its inverse."""
+        """Return a cell's number, 1e-18 to 1e18, else None."""
         text = self.text(column).replace(",", "")
         match = _NUMBER.fullmatch(text)
         value = float(text) if match else 0.0

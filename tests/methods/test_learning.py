@@ -8,7 +8,13 @@ import pytest
 
 from perfsim.errors import DataError
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.methods.learning import LEARNING_FILE, read_evidence, summaries
+from perfsim.methods.learning import (
+    LEARNING_FILE,
+    STATEMENTS_FILE,
+    read_evidence,
+    read_statements,
+    summaries,
+)
 from support.commands import answer, run
 from support.paths import ROOT
 
@@ -138,3 +144,14 @@ def test_show_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert left == 0 and "what is known of its learning\n  nothing is collected" in out
     left, out, _ = run("show method ssgd", capsys)
     assert left == 0 and "what is known of its learning" not in out
+
+
+def test_a_column_that_a_table_of_statements_has_besides_does_not_count(tmp_path: Path) -> None:
+    shipped = TABLE.with_name(STATEMENTS_FILE)
+    notes, head, *rows = shipped.read_text().splitlines()
+    while head.startswith("#"):
+        notes, (head, *rows) = f"{notes}\n{head}", rows
+    (wider := tmp_path / STATEMENTS_FILE).write_text(
+        "\n".join([notes, f"{head},-1", *(f"{row},x" for row in rows)]) + "\n"
+    )
+    assert read_statements(wider) == read_statements(shipped)
