@@ -359,16 +359,18 @@ class JobCache:
         jobs: list[list[Job]],
         costs: Costs,
         make: Callable[[], CostedGraph],
+        *,
+        durations_only: bool = False,
     ) -> CostedGraph:
         """Return the task graph of some jobs: from the cache at what tasks cost here, or new.
 
         ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
-        and updates take.
+        and updates take. ``durations_only`` is that of `perfsim.schedule.costs.reprice`.
         """
         key = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
         kept = self._graphs.get(key)
         if kept is not None and kept.is_of(jobs):
-            return reprice(kept.graph, costs)
+            return reprice(kept.graph, costs, durations_only=durations_only)
         graph = make()
         self._graphs.keep(key, _KeptGraph(graph, jobs), len(graph.graph.tasks))
         return graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from perfsim.compute.device import Device
@@ -93,6 +94,7 @@ class CostedGraph:
     mixed : the same round on the other types of GPU
     work : what each task does of the method, None for passes and updates
     kernels_on : the GPU, and the factor, at which kernels were priced
+    durations_s : of the tasks here, where only times were asked and the graph's are others
     messages : what each kind of message costs, so that it is priced once
     """
 
@@ -111,8 +113,24 @@ class CostedGraph:
     mixed: Mixed | None = None
     work: list[Work | None] = field(default_factory=list)
     kernels_on: tuple[Device, float] | None = None
+    durations_s: list[float] | None = None
     messages: dict[Send, MessageCost] = field(default_factory=dict, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def kinds_of_work(self) -> tuple[list[Work], list[int], list[int]]:
+        """The different works; which of them each task does; and the same of what this rank sends.
+
+        A pass or an update does none: -1.
+        """
+        places: dict[int, int] = {}
+        kinds = [
+            -1 if work is None else places.setdefault(id(work), len(places)) for work in self.work
+        ]
+        works = {id(work): work for work in self.work if work is not None}
+        found = [works[one] for one in places]
+        sends = [isinstance(one.stage, Send) and one.stage.counted for one in found]
+        return found, kinds, [kind for kind in kinds if kind >= 0 and sends[kind]]
 
     @property
     def iterations(self) -> float:

@@ -218,11 +218,18 @@ def _charge_kernels(
     return seconds, TaskCost(cause, latency_s, spread_s / seconds if spread_s else None, grade)
 
 
-def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
+def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
     The cluster may have another shape: then ranks may wait for others before they send.
+
+    Parameters
+    ----------
+    durations_only : leave the tasks as they are and return their durations beside them: where all
+        that is asked is how long one rank takes, and what it sends
     """
+    if durations_only and not costed.graph.contended:
+        return _retime(costed, costs)
     new = CostedGraph(
         costed.graph,
         count=costed.count,
@@ -230,10 +237,8 @@ def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
         begins=costed.begins,
         work=costed.work,
     )
-    new.kernels_on = on = costs.device, costs.kernel_factor
-    same_kernels = costed.kernels_on is not None and (
-        costed.kernels_on[0] is on[0] and costed.kernels_on[1] == on[1]
-    )
+    new.kernels_on = costs.device, costs.kernel_factor
+    same_kernels = _same_kernels(costed, costs)
     tasks: list[Task] = []
     same_meetings = True
     charges, seen = new.charges, dict[int, MessageCost]()
@@ -268,4 +273,35 @@ def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
     new.graph = (
         costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
     )
+    return new
+
+
+def _same_kernels(costed: CostedGraph, costs: Costs) -> bool:
+    """Tell whether the kernels of a graph were priced on the same GPU, at the same factor."""
+    device, factor = costed.kernels_on or (None, 0.0)
+    return device is costs.device and factor == costs.kernel_factor
+
+
+def _retime(costed: CostedGraph, costs: Costs) -> CostedGraph:
+    """Return the graph with the durations of its tasks here, each kind of work priced once."""
+    new = replace(costed, messages={}, sent_bytes=0.0, _terms={})
+    works, kinds, sent = costed.kinds_of_work
+    keeps_kernels = _same_kernels(costed, costs)
+    times_s: list[float | None] = []
+    sent_bytes: list[float] = []
+    for work in works:
+        stage, taken_s, sends_bytes = work.stage, None, 0.0
+        if not isinstance(stage, Compute):
+            taken_s, _, sends_bytes, _ = _price_message(stage, new, costs)
+        elif not keeps_kernels:
+            taken_s, _ = _charge_kernels(work, stage, new, costs)
+        times_s.append(taken_s)
+        sent_bytes.append(sends_bytes)
+    times_s.append(None)  # for kind -1: a pass or an update
+    new.durations_s = [
+        float(task.duration_s) if (taken_s := times_s[kind]) is None else taken_s
+        for task, kind in zip(costed.graph.tasks, kinds, strict=True)
+    ]
+    for kind in sent:
+        new.sent_bytes += sent_bytes[kind]
     return new

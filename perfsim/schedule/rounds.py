@@ -279,6 +279,7 @@ def schedule(
         micro_batches=micro_batches,
         exchange_each=each,
         stage=stage,
+        durations_only=timing_only and conditions is None and stage is WHOLE_MODEL,
     )
     works = cluster.gpus > 1 or method.works_alone
     refusal = method.refusal(builder.context) if works else ""
@@ -357,9 +358,10 @@ class _Builder:
         micro_batches: int,
         exchange_each: bool,
         stage: StagePasses,
+        durations_only: bool,
     ) -> None:
         self.profile, self.method, self.costs, self.cache = profile, method, costs, cache
-        self.stage, self.fuse_by = stage, fuse
+        self.stage, self.fuse_by, self.durations_only = stage, fuse, durations_only
         self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
@@ -440,4 +442,5 @@ class _Builder:
         share = optimizer_share(self.profile, method, costs, self.stage)
         accumulated = self.micro_batches, self.exchange_each, self.stage
         passes = self.overlap, self.slowdown, launches_s, share
-        return self.cache.graph((*self.key, one, *passes, *accumulated), jobs, costs, make)
+        key = (*self.key, one, *passes, *accumulated)
+        return self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)

@@ -66,6 +66,8 @@ def run(
         With an axis of draws where ranks vary by chance, and an axis of starts beside other jobs.
         Of several types of GPU it is the timeline of the one that ends last.
     """
+    if durations is None:
+        durations = costed.durations_s
     if costed.beside:
         return _run_together(costed, durations, brief=brief)[0]
     if costed.mixed is not None:
