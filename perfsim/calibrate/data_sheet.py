@@ -21,7 +21,7 @@ __all__ = ["RateFinding", "beside_data_sheet", "check_nodes", "era_lines", "rate
 _ABOVE = 1.02
 """Rates above the data sheet's times this are no error of the clock. No source: chosen."""
 _ALIKE = 0.1
-"""Algorithms whose times, in ln, are as near to the measured one as this cannot be told apart.
+"""Algorithms whose times, in ln, are this near to the measured one are too close to call.
 
 No source: chosen at the law's median error of 12 % for messages above 4 MiB
 (profiles/nodes/errors.csv)."""

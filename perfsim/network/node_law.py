@@ -164,7 +164,7 @@ class NodeFacts(NamedTuple):
 
     @property
     def wire(self) -> str:
-        """The transport, with EFA's first generation told apart as efa1."""
+        """The transport, with EFA's first generation as efa1."""
         old = self.transport == "efa" and self.nics * self.nic_rate < _OLD_EFA
         return "efa1" if old else self.transport
 

@@ -481,8 +481,8 @@ def _families(report: NcclReport) -> None:
     if families:
         largest, rows = next(iter(families.items()))
         print(
-            f"\n{rows:,} of {sum(families.values()):,} rows carried to more nodes are of one family"
-            f" of clusters, {largest}"
+            f"\n{rows:,} of {sum(families.values()):,} rows extrapolated to more nodes are of one"
+            f" family of clusters, {largest}"
         )
 
 

@@ -82,7 +82,7 @@ No source: chosen."""
 REFERENCE_SHARE = 8
 """A reference is at most this part of the largest message, so that looking again costs little.
 No source: chosen."""
-MOST_LOOK_REPEATS = 20
+MAX_LOOK_REPEATS = 20
 """Repeats of a look, at most. No source: chosen."""
 PAIR_SHARE = 0.02
 """Share of a sweep's time for one message of one pair of hosts. No source: chosen."""
@@ -465,7 +465,7 @@ def _look(wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float) ->
     seconds = wire.run(*what, 1)
     if seconds[0] <= rule.budget_s:
         most = int(budget_s / max(seconds[0], 1e-9))
-        seconds = wire.run(*what, max(MIN_REPEATS, min(MOST_LOOK_REPEATS, most)))
+        seconds = wire.run(*what, max(MIN_REPEATS, min(MAX_LOOK_REPEATS, most)))
     return _network_point(point, seconds, wire.waited_s(point.group))
 
 

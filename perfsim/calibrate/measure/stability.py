@@ -36,7 +36,7 @@ SMALLEST_CHANGE_OF_FEW = 0.5
 """The same where one side has too few repeats for quartiles (`MIN_REPEATS`). No source: chosen."""
 
 SMALLEST_DIFFERENCE_S, SMALLEST_GPU_DIFFERENCE_S = 5e-4, 50e-6
-"""Times that differ by less are not told apart: where processes of the CPU carry messages, each
+"""Times that differ by less count as alike: where processes of the CPU carry messages, each
 waits for a core; between GPUs only the launch does. No source: chosen; 1 KiB over gloo took 0.12 ms
 on an idle machine and 0.32 ms on a busy one."""
 
@@ -49,12 +49,12 @@ STALL_S = 0.1
 """A call that takes so much longer than the median of its point has stalled. TCP waits 200 ms and
 more for a lost segment (TCP_RTO_MIN of Linux's include/net/tcp.h); a scheduler's tick is 1 to
 10 ms."""
-WAITS_OF_MOST = 2.0
+MAX_WAIT_RATIO = 2.0
 """Calls that are late by no more than so many times what the rank that waited most waited for a
 core are late because hosts are busy. No source: chosen."""
 STALLS_OF_MEDIAN = 0.5
 """A stall is also this share of the median, where calls take long. No source: chosen."""
-FEWEST_STALLS = 3
+MIN_STALLS = 3
 """Stalls that are said; fewer may be the machine's own. No source: chosen."""
 
 UNSTEADY_FACTOR = 2.0
@@ -62,7 +62,7 @@ UNSTEADY_FACTOR = 2.0
 No source: chosen."""
 UNSTEADY_MIN_S = 0.005
 """Shorter messages are not looked at: a scheduler's ticks (1 to 10 ms) spread them anywhere."""
-FEWEST_UNSTEADY = 2
+MIN_UNSTEADY = 2
 """Unsteady points that are said. No source: chosen."""
 
 POOR_RESIDUAL = 0.5
@@ -148,7 +148,7 @@ def explained(excess_s: float, waited_s: float) -> bool:
     >>> explained(0.5, 0.3), explained(0.5, 0.01)
     (True, False)
     """
-    return excess_s <= WAITS_OF_MOST * waited_s
+    return excess_s <= MAX_WAIT_RATIO * waited_s
 
 
 def change_of(before: NetworkPoint, now: NetworkPoint, least_s: float = 0.0) -> Change | None:
@@ -203,7 +203,7 @@ def _stalls(points: Sequence[NetworkPoint]) -> list[Noticed]:
         stalled += len(late)
         if max(point.seconds) > limit and max(point.seconds) - usual > longest:
             longest, where = max(point.seconds) - usual, point.name
-    if stalled < FEWEST_STALLS:
+    if stalled < MIN_STALLS:
         return []
     return [
         Noticed(
@@ -233,7 +233,7 @@ def _two_kinds(points: Sequence[NetworkPoint]) -> list[Noticed]:
         if high / low > worst:
             worst = high / low
             words = f"{point.name}: {format_seconds(low)} to {format_seconds(high)}"
-    if unsteady < FEWEST_UNSTEADY:
+    if unsteady < MIN_UNSTEADY:
         return []
     return [
         Noticed(

@@ -49,7 +49,8 @@ QUESTION_ORDER = (
 
 
 CARRIED = ("scale_2x", "scale_4x", "scale_beyond")
-"""Questions of times carried to more nodes; those of two nodes are some of them, asked again."""
+"""Questions of times extrapolated to more nodes; those of two nodes are some of them, asked
+again."""
 
 
 ERRORS_OVER = " / "

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfsim.calibrate.knots import fit_curve
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_carry import carry
+from perfsim.network.node_extrapolation import extrapolate_nodes
 from perfsim.network.node_law import law_without
 from perfsim.network.scaling_laws import ScalingLaw, extrapolate
 from perfsim.validate.nccl.row import NcclRow, PlainRing
@@ -91,7 +91,7 @@ def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]
                 what,
                 size,
                 seconds,
-                carry(growth, facts, law, target.nodes, size).seconds,
+                extrapolate_nodes(growth, facts, law, target.nodes, size).seconds,
                 plain.seconds(target.collective, target.ranks, size),
                 {
                     "unchanged": extrapolate(last, size),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.calibrate.measure.stability import (
-    FEWEST_STALLS,
+    MIN_STALLS,
     SMALLEST_CHANGE,
     Change,
     allowed_factor,
@@ -85,14 +85,14 @@ def test_a_single_call_tells_only_a_large_change() -> None:
 def test_stalls_are_counted_and_the_longest_named() -> None:
     fine = [point(1024 * 2**step, *[1e-3] * 20) for step in range(4)]
     assert unsteadiness(fine) == []
-    stalled = point(2**20, *[1e-2] * 17, *[0.21] * (FEWEST_STALLS - 1), 0.41)
+    stalled = point(2**20, *[1e-2] * 17, *[0.21] * (MIN_STALLS - 1), 0.41)
     (noticed,) = unsteadiness([*fine, stalled])
     assert noticed.what == "stalls"
     assert noticed.text.startswith(
         "3 of 100 calls took over 100 ms longer than their median, up to 400 ms (all_reduce on 2"
         " ranks (2 x 1) at 1.049 MB)"
     )
-    few = point(2**20, *[1e-2] * 18, *[0.21] * (FEWEST_STALLS - 1))
+    few = point(2**20, *[1e-2] * 18, *[0.21] * (MIN_STALLS - 1))
     assert unsteadiness([*fine, few]) == []
 
 
