@@ -82,11 +82,6 @@ class SteadyRound:
         """Length of all runs in the window [s]."""
         return self.closes_s[-1]
 
-    @property
-    def run_s(self) -> float:
-        """Mean length of a run [s]."""
-        return self.window_s / len(self.closes_s)
-
     def words(self, number: int, rounds: int) -> str:
         """Describe the round, such as "round 2 of 2: 7 times 1 iteration"."""
         many = f"{self.iterations} iteration{'s' if self.iterations > 1 else ''}"

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ from perfsim.calibrate.measure.stability import (
 from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
+from perfsim.data.files import today
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import Noticed
@@ -663,7 +664,7 @@ def measured_curves(
             tuple(float(point.size_bytes) for point in curve),
             tuple(point.mean_s for point in curve),
             "measured",
-            f"perfsim calibrate network, {date.today().isoformat()}",
+            f"perfsim calibrate network, {today()}",
             spread=_median_spread(curve),
             algorithm=wire.forced_algorithm if collective == "all_reduce" else "",
             library=wire.library,
@@ -698,7 +699,7 @@ def _fit_and_write(
             source=f"{len(wire.ranks)} ranks, {wire.library} {wire.version}",
             transport=request.transport,
             nics_per_node=request.nics_per_node,
-            date=date.today().isoformat(),
+            date=today(),
             notes=[note],
             schema=CALIBRATE_NETWORK_SCHEMA,
             noticed=journal.noticed,
