@@ -500,7 +500,7 @@ def describe_thing(kind: str, name: str, catalog: Catalog) -> InventoryItem:
         if error.field != kind:
             raise
         # The name itself is wrong, which is no field of a scenario here.
-        refusal = RequestError("", error.why, value=error.value, nearest=error.nearest)
+        refusal = type(error)("", error.why, value=error.value, nearest=error.nearest)
         raise refusal.within(kind) from None
 
 

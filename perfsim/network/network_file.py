@@ -33,7 +33,7 @@ from perfsim.data.toml import (
     tables_check,
     whole_number,
 )
-from perfsim.errors import RequestError, shown
+from perfsim.errors import MissingFileError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.link import Latency, Link, NodeExponent, ProtocolFigures, custom_link
@@ -530,7 +530,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
         if not is_there(text):
             near = near_file(Path(text), (NETWORK_SUFFIX,))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
-            raise RequestError(field, why, value=text)
+            raise MissingFileError(field, why, value=text)
         return read_network(Path(text))
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)

@@ -185,7 +185,7 @@ def test_the_page_is_whole_and_opens_offline(own: Path, tmp_path: Path) -> None:
         ("node dgx-h10 --html page.html", 2, "no 'dgx-h10'; did you mean 'dgx-h100'?"),
         (
             "node none.toml --html page.html",
-            2,
+            3,
             "there is no file 'none.toml'; give",
         ),
         ("node dgx-h100 --html none/page.html", 2, "'none/page.html' cannot be written"),
