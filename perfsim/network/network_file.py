@@ -313,6 +313,7 @@ def _check_links(values: object) -> dict[str, Link]:
 
 NOTICED = {
     "change": "its times changed while it was measured",
+    "drift": "its times drifted while it was measured",
     "slow_host": "one host is slower than the others",
     "unsteady": "repeats of one message differ widely",
     "stalls": "calls stalled",

@@ -147,8 +147,8 @@ class NetworkJournal(Journal):
     """The points of a sweep of collectives, and what was noticed on the way.
 
     ``points`` are the points as they stand, ``attempts`` all that were ever measured: those that
-    were replaced, and references that were only looked at. ``noticed`` is what was noticed,
-    ``runs`` a sentence a run that went on with the file.
+    were replaced, and references that were only looked at, which ``looks`` has alone.
+    ``noticed`` is what was noticed, ``runs`` a sentence a run that went on with the file.
 
     Parameters
     ----------
@@ -169,6 +169,7 @@ class NetworkJournal(Journal):
         super().__init__(path, NETWORK_JOURNAL_SCHEMA, setting, what="a sweep", anew=anew)
         self.points: list[NetworkPoint] = []
         self.attempts: list[NetworkPoint] = []
+        self.looks: list[NetworkPoint] = []
         self.noticed: list[Noticed] = []
         self.runs: list[str] = []
         self.open(self._take, fresh=fresh)
@@ -181,7 +182,7 @@ class NetworkJournal(Journal):
     def add_look(self, point: NetworkPoint) -> None:
         """Append repeats of a point that were taken only to compare: they replace nothing."""
         self.add({"look": asdict(point)})
-        self.attempts.append(point)
+        self._keep_look(point)
 
     def add_noticed(self, noticed: Noticed) -> None:
         """Append what was noticed; the network file says it in the end."""
@@ -201,6 +202,10 @@ class NetworkJournal(Journal):
         self.attempts.append(point)
         self.points = [other for other in self.points if other.key != point.key] + [point]
 
+    def _keep_look(self, point: NetworkPoint) -> None:
+        self.attempts.append(point)
+        self.looks.append(point)
+
     def _take(self, line: Mapping[str, Any]) -> None:
         if "run" in line:
             self.runs.append(str(line["run"]))
@@ -210,7 +215,7 @@ class NetworkJournal(Journal):
                 raise WrongLineError(f"what is {shown(what)}, not one of {', '.join(NOTICED)}")
             self.noticed.append(Noticed(what, text))
         elif "look" in line:
-            self.attempts.append(_point_of(line["look"]))
+            self._keep_look(_point_of(line["look"]))
         else:
             self._keep(_point_of(line))
 

@@ -87,6 +87,7 @@ def test_runs_looks_and_what_was_noticed_are_kept(tmp_path: Path) -> None:
     again = NetworkJournal(tmp_path / "x.part", SETTING)
     assert again.runs == ["begun today"] and again.points == [point(1024, 1e-3)]
     assert again.attempts == [point(1024, 2e-3), point(1024, 1e-3), point(1024, 5e-3)]
+    assert again.looks == first.looks == [point(1024, 5e-3)]
     assert again.noticed == first.noticed == [("stalls", "calls stalled.")]
 
 
