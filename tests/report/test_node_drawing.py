@@ -12,9 +12,9 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog
-from perfsim.inventory import network_picture, node_picture
 from perfsim.network.node_law import node_error, node_law
 from perfsim.network.node_type import load_node_type
+from perfsim.pictures import network_picture, node_picture
 from perfsim.report.html.node_page import node_figures, node_page
 from perfsim.report.network_drawing import draw_text
 from perfsim.report.node_drawing import NodePicture, node_drawing, node_text
