@@ -597,7 +597,7 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
 
 
 def _defined_model(name: str, catalog: Catalog) -> ModelDescription:
-    """Describe a model of which perfsim has the layers and no profile."""
+    """Describe a model that perfsim defines, layer by layer, and that nobody profiled."""
     from perfsim.models import build_model, own_tokens, takes_tokens
     from perfsim.models.specification import canonical_model
 

@@ -163,7 +163,7 @@ def find_profile(
 
 
 def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -> None:
-    """Refuse to move a profile from a GPU of which nothing but this profile is known."""
+    """Refuse to move a profile from a GPU that nothing but this profile describes."""
     if profile.gpu in (gpu, *catalog.files("devices")):
         return
     raise RequestError(
@@ -721,7 +721,7 @@ def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[st
 
 
 _CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
-"""Transports of which nodes with several GPUs often have several NICs."""
+"""Transports that often reach a node with several GPUs through several NICs."""
 
 
 def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> bool:

@@ -666,7 +666,7 @@ def _chance_points(row: Evidence) -> float:
 def learning_notes(factors: Mapping[str, EpochsFactor]) -> list[str]:
     """Say where each method's epochs are from, whose are not known and why, and what is against it.
 
-    Methods of which the same is known share a sentence.
+    Methods with the same evidence share a sentence.
 
     Parameters
     ----------
@@ -713,7 +713,7 @@ def _together(
     words: Callable[[EpochsFactor], str],
     of: Sequence[Basis] = ("evidence", "given", "none"),
 ) -> dict[str, list[str]]:
-    """Return the names of which the same words are said, by these words."""
+    """Group names by the words that are said of them."""
     found: dict[str, list[str]] = {}
     for name, factor in sorted(factors.items()):
         if factor.basis in of and words(factor):

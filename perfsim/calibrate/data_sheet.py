@@ -261,7 +261,7 @@ def _algorithm_words(curve: CollectiveCurve, algorithms: Sequence[str], of: str)
 
 
 def era_lines(facts: NodeFacts, library: str, version: str) -> list[str]:
-    """Say of which era a library is, and what that means on such nodes."""
+    """Say what era a library is from, and what that means on such nodes."""
     if library != "nccl":
         return [f"Library: {library} {version}".rstrip() + "; NCCL's eras do not apply"]
     number = version_number(version)

@@ -133,7 +133,7 @@ def read_elsewhere() -> OwnFiles | None:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Go through the data files of a user's folder."""
+    """Yield the data files of a user's folder."""
     for kind, suffix in FILE_SUFFIXES.items():
         yield from sorted((folder / kind).glob(f"*{suffix}"))
 

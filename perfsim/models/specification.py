@@ -246,7 +246,7 @@ def _value(name: str, text: str) -> Any:
 
 
 class _Generic(NamedTuple):
-    """A model of which only its size is known: parameters, layers, forward work of a sample."""
+    """A model whose size alone is known: parameters, layers, forward work of a sample."""
 
     params: int
     layers: int

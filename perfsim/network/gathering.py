@@ -51,7 +51,7 @@ _HALF = 0.5
 """What a ring all_gather sends of what a ring all_reduce sends: P-1 of 2 (P-1) steps."""
 
 _SMALLEST_BYTES = 8.0
-"""A message of which no byte counts [B]."""
+"""A message so small that it shows the latency alone [B]."""
 
 _LARGE_BYTES = 2.0**23
 """Messages from this size on show a rate, as in `perfsim.network.node_extrapolation` [B]. Half or
@@ -151,7 +151,7 @@ def gathering_floor(floor_s: float, ranks: int, nodes: int, call_s: float, insid
 
 
 class Gathering:
-    """An all_gather or reduce_scatter on a cluster of which all_reduces were measured.
+    """An all_gather or reduce_scatter on a cluster whose all_reduces were measured.
 
     Parameters
     ----------

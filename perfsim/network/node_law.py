@@ -262,7 +262,7 @@ _NET_SIMPLE = {
 _NIC_SHARE = dict.fromkeys((*_RDMA, "efa1"), "rdma")
 """Wires that share what is reached of a NIC's data sheet."""
 _HOP_GROWTH = {**_NIC_SHARE, "tcpx": "tcp"}
-"""Wires of which a hop grows alike."""
+"""Wires whose hops grow alike."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
 
 
 def without_spikes(curve: CollectiveCurve) -> CollectiveCurve:
-    """Return a curve of which no single size takes longer than both its neighbours.
+    """Return a curve without sizes that take longer than both of their neighbours.
 
     Such a time becomes the larger of the neighbours'. What takes longer than less and than more
     bytes is a disturbed measurement, or a hump one size wide that sits elsewhere on other numbers

@@ -38,7 +38,7 @@ from perfsim.network.node_law import ALL, band_of
 from perfsim.validate.accuracy import score
 from perfsim.validate.nccl import NcclRow, scale
 from perfsim.validate.nccl.report import (
-    CARRIED,
+    MORE_NODES,
     NcclReport,
     curves_in_folder,
     validate_nccl,
@@ -137,8 +137,8 @@ def growth_table(report: NcclReport, date: str) -> str:
         np.mean([inside for error, inside in held if error.family == family])
         for family in sorted({error.family for error in errors})
     ]
-    carried = [inside for error, inside in held if error.question in CARRIED]
-    families = report.families(CARRIED)
+    carried = [inside for error, inside in held if error.question in MORE_NODES]
+    families = report.families(MORE_NODES)
     largest = next(iter(families))
     lines = [
         f"# schema: {GROWTH_ERRORS_SCHEMA}",
@@ -188,7 +188,7 @@ _CONSTANTS: tuple[tuple[ModuleType, str], ...] = (
 _FACTORS = (0.5, 2.0)
 _WITHOUT = ("_SWITCH_PENALTY", "_FADE_LOG_SIZE")
 """Constants whose rule is gone with 0."""
-_QUESTIONS = (*CARRIED, "two_nodes")
+_QUESTIONS = (*MORE_NODES, "two_nodes")
 _NEAR = 4.0
 """Ratio of nodes up to which those extrapolated to fewer are separate."""
 

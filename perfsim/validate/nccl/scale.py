@@ -30,7 +30,7 @@ LIMITS = {
 }
 
 _TWO_NODES = {"scale_2x": "two_nodes_2x", "scale_4x": "two_nodes_4x"}
-"""Questions of which the rows fitted on two nodes alone are asked once more."""
+"""Questions that are asked once more of the rows fitted on two nodes alone."""
 
 
 def larger_targets(
