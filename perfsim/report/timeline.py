@@ -94,8 +94,8 @@ class SteadyRound:
 def steady_rounds(prediction: Prediction) -> list[SteadyRound]:
     """Return the steady window of each round of the predicted method's period.
 
-    The mean iteration is that of the prediction: the sum over rounds of ``count`` times its mean run,
-    over that of ``count`` times ``iterations``.
+    The mean iteration is that of the prediction: the sum over rounds of ``count`` times the mean
+    run, over that of ``count`` times ``iterations``.
 
     Examples
     --------
