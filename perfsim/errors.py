@@ -16,6 +16,7 @@ from typing import Any
 __all__ = [
     "MAX_QUOTED",
     "DataError",
+    "MissingFileError",
     "PerfsimError",
     "RequestError",
     "StoppedError",
@@ -118,7 +119,7 @@ class RequestError(PerfsimError):
     def within(self, source: str) -> RequestError:
         """Return the same error with the name of the file or job that holds the field."""
         where = ": ".join(part for part in (source, self.source) if part)
-        return RequestError(
+        return type(self)(
             self.field, self.why, value=self.value, nearest=self.nearest, source=where
         )
 
@@ -131,9 +132,22 @@ class RequestError(PerfsimError):
         gpu: no 'x'; or describe yours.
         """
         why = f"{self.why.removesuffix('.')}; or {ways}"
-        return RequestError(
+        return type(self)(
             self.field, why, value=self.value, nearest=self.nearest, source=self.source
         )
+
+
+class MissingFileError(RequestError):
+    """A field names a file or a folder that is not there.
+
+    Examples
+    --------
+    >>> error = MissingFileError("net", "there is no file 'none.toml'.")
+    >>> print(error, error.within("a.toml").exit_code)
+    net: there is no file 'none.toml'. 3
+    """
+
+    exit_code = 3
 
 
 _FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)")

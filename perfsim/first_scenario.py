@@ -1,6 +1,6 @@
 """A first scenario file: what files and the machine say, what is asked, and the text with comments.
 
-A `Draft` holds the answers, each with where it comes from. Files are told apart by what is in them.
+A `Draft` holds the answers, each with where it comes from. Files are recognised by what is in them.
 What is made of them (a network of logs, a profile of a trace) is made in a folder of its own and
 goes beside the scenario with it: all files are written, or none.
 """
@@ -568,7 +568,7 @@ def _further(fields: Mapping[str, Found], setup: Setup) -> Iterator[tuple[str, A
         yield "pp", 1, "stages of a pipeline"
     if setup.parts:  # these do not say of which type they are
         return
-    iteration_ms = setup.carried.profile.alone_s * 1e3
+    iteration_ms = setup.transferred.profile.alone_s * 1e3
     yield "single_gpu", f"{iteration_ms:.4g}ms", "one iteration on one GPU as you measured it"
     yield "straggler", "1:1.2", "one GPU that computes 1.2 times as long"
 

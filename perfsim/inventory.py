@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import exp, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
     from perfsim.compute.profile import Profile
     from perfsim.network.link import Link
     from perfsim.network.measured import CollectiveCurve
-    from perfsim.network.network_file import Network
     from perfsim.network.node_network import DerivedCollectives
-    from perfsim.network.node_type import InsideLink, NodeType
+    from perfsim.network.node_type import NodeType
     from perfsim.network.tuner_fit import TunedChoice
     from perfsim.quantity import Cost
-    from perfsim.report.network_drawing import Picture
-    from perfsim.report.node_drawing import LineRate, NodeFact, NodePicture, RateCurve
     from perfsim.validate.claims import Claim
 
 __all__ = [
@@ -39,17 +36,15 @@ __all__ = [
     "MethodOption",
     "ScenarioDescription",
     "ScenarioRow",
+    "describe_node",
     "describe_thing",
     "list_rows",
-    "network_picture",
-    "node_picture",
+    "named_algorithm",
+    "nics_words",
 ]
 
 _MAX_TENSORS_NAMED = 5
 """The largest gradients of a model that its description names."""
-
-_DRAWN_NODES = 8
-"""Nodes of a picture where a file states a fabric but no number of nodes: enough to show it."""
 
 
 class InventoryItem:
@@ -500,7 +495,7 @@ def describe_thing(kind: str, name: str, catalog: Catalog) -> InventoryItem:
         if error.field != kind:
             raise
         # The name itself is wrong, which is no field of a scenario here.
-        refusal = RequestError("", error.why, value=error.value, nearest=error.nearest)
+        refusal = type(error)("", error.why, value=error.value, nearest=error.nearest)
         raise refusal.within(kind) from None
 
 
@@ -602,7 +597,7 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
 
 
 def _defined_model(name: str, catalog: Catalog) -> ModelDescription:
-    """Describe a model of which perfsim has the layers and no profile."""
+    """Describe a model that perfsim defines, layer by layer, and that nobody profiled."""
     from perfsim.models import build_model, own_tokens, takes_tokens
     from perfsim.models.specification import canonical_model
 
@@ -850,7 +845,8 @@ _SHOWN_SIZES = (1e6, 64e6, 1e9)
 _SHOWN_COLLECTIVES = ("all_reduce", "all_gather")
 
 
-def _node(name: str, catalog: Catalog) -> NodeDescription:
+def describe_node(name: str, catalog: Catalog) -> NodeDescription:
+    """Return all that is known of a node type, and what collectives on such nodes reach."""
     from perfsim.network.node_network import DerivedCollectives
     from perfsim.network.node_type import load_node_type
     from perfsim.resolve import node_facts
@@ -870,7 +866,7 @@ def _node(name: str, catalog: Catalog) -> NodeDescription:
         gpus_per_node=node.gpus,
         library=node.library,
         inside=_inside_words(node),
-        nics=_nics_words(node),
+        nics=nics_words(node),
         rates=[
             _derived_rate(derived, node, collective, nodes, size)
             for collective in _SHOWN_COLLECTIVES
@@ -886,7 +882,8 @@ def _node(name: str, catalog: Catalog) -> NodeDescription:
     )
 
 
-def _nics_words(node: NodeType) -> str:
+def nics_words(node: NodeType) -> str:
+    """Say how many NICs a node has, and whether they read the memory of GPUs."""
     nics = node.nics
     if nics is None:
         return "none"
@@ -911,11 +908,11 @@ def _derived_rate(
         time=format_seconds(cost.seconds, 3),
         bus_bandwidth=format_rate(volume / cost.seconds, 3),
         within=f"x{exp(-(cost.spread or 0.0)):.2g} to x{exp(cost.spread or 0.0):.2g}",
-        algorithm=_algorithm(cost),
+        algorithm=named_algorithm(cost),
     )
 
 
-def _algorithm(cost: Cost) -> str:
+def named_algorithm(cost: Cost) -> str:
     """Return the algorithm that the law of node types took."""
     return cost.terms[0].quantity.source.rpartition("; ")[2]
 
@@ -1096,278 +1093,11 @@ DESCRIBED_KINDS: dict[str, Callable[[str, Catalog], InventoryItem]] = {
     "model": _model,
     "gpu": _gpu,
     "net": _network,
-    "node": _node,
+    "node": describe_node,
     "method": _method,
     "scenario": _scenario,
 }
 """Each kind of thing that `show` takes, and what describes it."""
-
-
-def network_picture(name: str, catalog: Catalog) -> Picture:
-    """Return the picture of a network: its links, nodes and switches, to be drawn.
-
-    Raises
-    ------
-    RequestError
-        If there is no such network.
-    """
-    from perfsim.network.node_network import load_any_network
-    from perfsim.report.network_drawing import DrawnLink, Picture
-
-    network = load_any_network(name, catalog, "net")
-    wires = {
-        link_class: DrawnLink(
-            format_rate(link.rate.value), f"{format_seconds(link.ring.at(1e3), 3)} a hop"
-        )
-        for link_class, link in network.links.items()
-    }
-    curves = network.known.curves if network.known else ()
-    nodes = max((curve.nodes for curve in curves), default=2) if "inter" in wires else 1
-    fabric = network.fabric if "inter" in wires else None
-    if fabric is not None:
-        nodes = max(nodes, _DRAWN_NODES)
-    rate = network.links["inter"].rate.value if "inter" in network.links else 1.0
-    picture = Picture(
-        f"{network.name}: {network.title}",
-        wires.get("inter"),
-        wires.get("intra"),
-        nodes,
-        network.gpus_per_node,
-        network.nics_per_node,
-        fabric.words() if fabric else "switches not stated",
-        network.node.words() if network.node else "not stated",
-        fabric.graph(nodes, network.nics_per_node, rate) if fabric else None,
-        (f"latency is that of a hop for 1 kB; inside the nodes: {network.inside}",)
-        if network.inside
-        else (),
-    )
-    return _with_node_type(picture, network, catalog)
-
-
-def _with_node_type(picture: Picture, network: Network, catalog: Catalog) -> Picture:
-    """Return the picture with what the data sheet of its nodes says, where it has a node type."""
-    from perfsim.network.node_type import load_node_type
-    from perfsim.report.network_drawing import DrawnLink
-
-    node = network.node_type
-    if node is None and network.stated_node:
-        node = load_node_type(network.stated_node, catalog, "node_type")
-    if node is None:
-        return picture
-    inside, nics = node.inside, node.nics
-    says = [f"{inside.link} {format_rate(inside.rate)} a GPU one way"] if inside.rate else []
-    says += [f"{_nics_words(node)}, {_CARRIERS[nics.transport]}"] if nics else []
-    whose = (
-        "its data sheet" if network.node_type else f"its nodes are {node.name}, whose data sheet"
-    )
-    stated = DrawnLink(f"{format_rate(inside.rate)} a GPU one way by data sheet")
-    picture = replace(
-        picture,
-        intra=picture.intra or (stated if inside.rate else None),
-        intra_kind=network.node.words() if network.node else _inside_kind(inside)[0],
-        notes=(*picture.notes, f"{whose} says: {'; '.join(says)}"),
-    )
-    if nics is None or picture.inter is None or network.gpus_per_node != node.gpus:
-        return picture
-    # The link's rate is that of a GPU's NICs where it has several, or of all of a node's.
-    used = min(network.nics_per_node, node.gpus)
-    share, rest = divmod(nics.number, used)
-    if rest or share <= 1:
-        return picture
-    return replace(picture, nics_per_node=nics.number, per=f"{share} NICs together")
-
-
-def _inside_kind(inside: InsideLink) -> tuple[str, str]:
-    """Return what joins the GPUs of a node, and whether it is drawn as switch, mesh or host."""
-    generation = inside.link[-1]
-    if inside.link == "none":
-        return "", "mesh"
-    if inside.link == "xgmi":
-        return ("xGMI switch", "switch") if inside.switch else ("xGMI mesh", "mesh")
-    if inside.link.startswith("nvlink"):
-        if inside.switch:
-            return f"NVSwitch, NVLink {generation}", "switch"
-        return f"NVLink {generation} mesh, no switch", "mesh"
-    if not inside.peer_access:
-        return f"PCIe {generation} via host, no peer access", "host"
-    return f"PCIe {generation}, peer access", "switch" if inside.switch else "mesh"
-
-
-_CARRIERS = {
-    "infiniband": "RDMA over InfiniBand",
-    "roce": "RDMA over Ethernet (RoCE)",
-    "efa": "AWS EFA (SRD)",
-    "slingshot": "RDMA over Slingshot",
-    "tcp": "TCP sockets",
-    "tcpx": "GPUDirect-TCPX or TCPXO",
-}
-"""What carries messages between nodes, by the transport of their NICs."""
-
-_CURVE_COLLECTIVES = (
-    *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"),
-)
-_CURVE_NODES = (1, 2, 4, 16, 64)
-_CURVE_SIZES = tuple(2.0**power for power in range(10, 33))
-"""What the page of a node type draws."""
-
-
-def node_picture(name: str, catalog: Catalog) -> NodePicture:
-    """Return the picture of a node type: its parts with sources, and what collectives reach.
-
-    Raises
-    ------
-    RequestError
-        If there is no such node type or file.
-    DataError
-        If the file is damaged.
-    """
-    from perfsim.network.node_network import DerivedCollectives
-    from perfsim.network.node_type import load_node_type
-    from perfsim.report.node_drawing import NodePicture
-    from perfsim.resolve import node_facts
-    from perfsim.scenario import DEFAULT_GPU
-
-    node = load_node_type(name, catalog, "node")
-    description = _node(name, catalog)
-    derived = DerivedCollectives(node.name, node_facts(node, catalog))
-    curves = [
-        _rate_curve(derived, node, collective, nodes)
-        for collective in _CURVE_COLLECTIVES
-        for nodes in (_CURVE_NODES if node.nics else (1,))
-        if nodes * node.gpus > 1
-    ]
-    kind, style = _inside_kind(node.inside)
-    nics = node.nics
-    measured = ", ".join(description.measured_like_it) or "none"
-    facts = _node_sheet(node)
-    return NodePicture(
-        name=node.name,
-        title=node.title,
-        gpu=node.gpu or f"any GPU; rates with {DEFAULT_GPU}",
-        gpus=node.gpus,
-        inside_kind=kind,
-        inside_style=style,
-        inside_rate=format_rate(node.inside.rate) if kind else "",
-        nics=nics.number if nics else 0,
-        nic_rate=format_bit_rate(nics.rate) if nics else "",
-        carrier=_carrier(node) if nics else "",
-        facts=facts,
-        curves=curves,
-        line_rates={collective: _line_rates(node, collective) for collective in _CURVE_COLLECTIVES},
-        notes=[
-            "Times follow from the data sheet and from what measured clusters reach of theirs"
-            " (profiles/nodes/README.md); they are derived, not measured here. A band holds 90 %:"
-            " it is the error of the same law on clusters left out of its fit.",
-            f"Measured networks of this node type or one like it: {measured}.",
-            *node.notes,
-        ],
-        result={
-            "schema": "perfsim/show/1",
-            "kind": "node",
-            **description.to_dict(),
-            "facts": [fact._asdict() for fact in facts],
-            "curves": [_curve_record(curve) for curve in curves],
-        },
-    )
-
-
-def _carrier(node: NodeType) -> str:
-    assert node.nics is not None
-    direct = "GPUDirect" if node.nics.gpudirect else "through the host's memory"
-    return f"{_CARRIERS[node.nics.transport]}, {direct}"
-
-
-def _rate_curve(
-    derived: DerivedCollectives, node: NodeType, collective: str, nodes: int
-) -> RateCurve:
-    from perfsim.calibrate.formats.rows import busbw_factor
-    from perfsim.report.node_drawing import RateCurve, RatePoint
-
-    points = []
-    for size in _CURVE_SIZES:
-        cost = derived.cost(collective, size, (node.gpus,) * nodes, node.library)
-        assert cost is not None
-        times = exp(cost.spread or 0.0)
-        seconds = cost.seconds
-        points.append(RatePoint(size, seconds, seconds / times, seconds * times, _algorithm(cost)))
-    gpus = nodes * node.gpus
-    return RateCurve(collective, nodes, gpus, busbw_factor(collective, gpus), points)
-
-
-def _curve_record(curve: RateCurve) -> dict[str, Any]:
-    """Return a curve as JSON has it."""
-    return {
-        "collective": curve.collective,
-        "nodes": curve.nodes,
-        "gpus": curve.gpus,
-        "bus_factor": curve.bus_factor,
-        "points": [point._asdict() for point in curve.points],
-    }
-
-
-def _line_rates(node: NodeType, collective: str) -> list[LineRate]:
-    """Return the rates of the data sheet beside which a collective is drawn."""
-    from perfsim.report.node_drawing import LineRate
-
-    inside, nics, rates = node.inside, node.nics, []
-    if node.gpus > 1:
-        rates.append(LineRate("links inside, of a GPU", inside.rate))
-    if nics is None:
-        return rates
-    if collective == "send_recv":
-        own = max(1.0, nics.number / node.gpus)
-        return [*rates, LineRate("NICs of a GPU, one at least", own * nics.rate)]
-    if collective == "all_to_all":
-        return [*rates, LineRate("a GPU's share of the NICs", nics.number * nics.rate / node.gpus)]
-    return [*rates, LineRate("NICs of a node", nics.number * nics.rate)]
-
-
-def _node_sheet(node: NodeType) -> list[NodeFact]:
-    """Return what is known of a node, and what was not looked up, with sources."""
-    from perfsim.report.node_drawing import NodeFact
-
-    def facts(source: str, values: Mapping[str, str]) -> list[NodeFact]:
-        derived, _, rest = source.partition("derived: ")
-        known = ("derived", rest) if rest and not derived else ("stated", source)
-        return [NodeFact(what, value, *known) for what, value in values.items()]
-
-    inside, nics = node.inside, node.nics
-    rows = facts(
-        node.source,
-        {
-            "GPU": node.gpu or "any",
-            "GPUs of a node": str(node.gpus),
-            "library": node.library,
-        },
-    )
-    if inside.link != "none":
-        rows += facts(
-            inside.source,
-            {
-                "links inside": inside.link,
-                "rate inside, of a GPU, one way": format_rate(inside.rate),
-                "a switch joins all GPUs": "yes" if inside.switch else "no",
-                "GPUs read each other's memory": "yes" if inside.peer_access else "no",
-            },
-        )
-    if nics is not None:
-        rows += facts(
-            nics.source,
-            {
-                "NICs of a node": str(nics.number),
-                "rate of a NIC, one way": f"{format_bit_rate(nics.rate)}, {format_rate(nics.rate)}",
-                "all NICs of a node": format_rate(nics.number * nics.rate),
-                "what carries messages": _CARRIERS[nics.transport],
-                "GPUDirect": "yes" if nics.gpudirect else "no",
-            },
-        )
-    missing = "not looked up: "
-    rows += [
-        NodeFact(note.removeprefix(missing), "-", "not looked up", "-")
-        for note in node.notes
-        if note.startswith(missing)
-    ]
-    return rows
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -288,7 +288,7 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
 
 def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: str) -> Activations:
     """Return the activations of one sample on a rank of a stage; kept for stages that are alike."""
-    part, era = split.parts.stages[stage], setup.carried.era
+    part, era = split.parts.stages[stage], setup.transferred.era
     gathered = split.layout.tp if split.divides_tokens else 1
     recompute: Recompute = "none"  # a stage without blocks has nothing to compute again
     if any(layer.kind == "attention" for layer in part.layers):
@@ -349,7 +349,7 @@ def _add_activations(
     batch: int,
 ) -> None:
     """Add activations; of the passes and the update, the moment that needs more counts."""
-    profile, era = setup.profile, setup.carried.era
+    profile, era = setup.profile, setup.transferred.era
     again = setup.scenario.recompute
     one = _activations(profile.model, defined_tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))

@@ -177,7 +177,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
 
 def model_split(
     scenario: Scenario,
-    carried: TransferredProfile,
+    transferred: TransferredProfile,
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
@@ -202,7 +202,7 @@ def model_split(
     if scenario.pp == 1:
         chunks = 1
     check_schedule(scenario.schedule, scenario.pp, chunks, scenario.accumulate)
-    profile = carried.profile
+    profile = transferred.profile
     if not matches_definition(profile):
         asked = next(name for name in ("tp", "pp", "cp", "ep") if getattr(scenario, name) > 1)
         why = f"perfsim has no layers of {profile.model}, so that it cannot be divided."
@@ -217,12 +217,12 @@ def model_split(
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout),
-        *(scenario.recompute, carried.era, adds),
+        *(scenario.recompute, transferred.era, adds),
         *(getattr(scenario, name) for name in fields_read_by("network")),
     )
 
     def made() -> ModelSplit:
-        work = _rank_work(scenario, carried, device, catalog, degrees, adds)
+        work = _rank_work(scenario, transferred, device, catalog, degrees, adds)
         return _made(scenario, work, device, cluster, catalog, layout, chunks, key)
 
     return catalog.once(key, made)
@@ -289,14 +289,14 @@ def over_sites(cluster: Cluster, groups: list[list[int]]) -> Cluster:
 
 def _rank_work(
     scenario: Scenario,
-    carried: TransferredProfile,
+    transferred: TransferredProfile,
     device: Device,
     catalog: Catalog,
     degrees: Degrees,
     adds: bool,
 ) -> RankWork:
     """Return what a rank computes and sends; pipelines of any length share it."""
-    profile, era = carried.profile, carried.era
+    profile, era = transferred.profile, transferred.era
     tokens = defined_tokens(profile)
 
     def divided() -> DividedLayers:

@@ -110,7 +110,7 @@ def _node_notes(setup: Setup) -> list[str]:
             f" {setup.cluster.gpus_per_node} GPUs of a node share its host (`input` {setup.input}:"
             f" {load.share:.1%} a doubling, {load.low:.1%} to {load.high:.1%})."
         )
-    unpadded = execution_of(setup.carried.era).unpadded and setup.input == "tokens"
+    unpadded = execution_of(setup.transferred.era).unpadded and setup.input == "tokens"
     if unpadded and setup.cluster.gpus > 1 and setup.conditions is None:
         notes.append(
             "Padding is not computed, so a GPU with longer samples makes the others wait. That is"
@@ -200,7 +200,7 @@ def _asked_notes(setup: Setup) -> list[str]:
 
 def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:
     """Say what the interval comes from without a record, and which costs add nothing to it."""
-    known = setup.carried.quantity.spread is not None
+    known = setup.transferred.quantity.spread is not None
     missing = [] if known else ["the single-GPU iteration"]
     unknown = {
         charge.cause
@@ -213,7 +213,7 @@ def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:
     )
     tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
     measured = setup.cluster.known is not None
-    network = ", of collectives also from how wrong carried ones have been" if measured else ""
+    network = ", of collectives also from how wrong extrapolated ones have been" if measured else ""
     return (
         f"The interval comes from fit residuals and repeats only{network}, not from the errors of"
         f" such predictions{tail}."

@@ -438,7 +438,7 @@ def _era_kernels(
 def _interval(ran: _Run, moved: Moves) -> tuple[float, float]:
     """Return the 90 % interval by the record of errors; without one, by the costs' spreads [s]."""
     if ran.record is None:
-        return spread_interval(ran.pinned, ran.iteration_s, ran.setup.carried.quantity.spread)
+        return spread_interval(ran.pinned, ran.iteration_s, ran.setup.transferred.quantity.spread)
     return ran.record.interval(moved, ran.iteration_s)
 
 
@@ -497,22 +497,22 @@ def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> float:
 
 def _compute_terms(setup: Setup) -> list[Term]:
     if not setup.parts:
-        return _terms_of(setup.carried)
+        return _terms_of(setup.transferred)
     return [
         term._replace(term=f"{term.term} on {part.device.name}")
         for part in setup.parts
-        for term in _terms_of(part.carried)
+        for term in _terms_of(part.transferred)
     ]
 
 
-def _terms_of(carried: TransferredProfile) -> list[Term]:
-    profile = carried.profile
+def _terms_of(transferred: TransferredProfile) -> list[Term]:
+    profile = transferred.profile
     source = profile.header["source"]
     backward = Quantity(profile.backward_s, "s", profile.kinds["ready_ms"], source)
     forward = Quantity(profile.forward_s, "s", profile.kinds["forward_ms"], source)
     optimizer = Quantity(profile.optimizer_s, "s", profile.kinds["optimizer_ms"], source)
     return [
-        Term("single-GPU iteration", carried.quantity, carried.extrapolated),
+        Term("single-GPU iteration", transferred.quantity, transferred.extrapolated),
         Term("forward", forward),
         Term("backward", backward),
         Term("update", optimizer),

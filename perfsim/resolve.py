@@ -163,7 +163,7 @@ def find_profile(
 
 
 def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -> None:
-    """Refuse to move a profile from a GPU of which nothing but this profile is known."""
+    """Refuse to move a profile from a GPU that nothing but this profile describes."""
     if profile.gpu in (gpu, *catalog.files("devices")):
         return
     raise RequestError(
@@ -308,7 +308,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog)
     _check_recompute(scenario, profile.model)
-    carried = transfer(
+    transferred = transfer(
         profile,
         device,
         scenario.batch or profile.batch,
@@ -319,15 +319,15 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype),
     )
     if own_profile(scenario.model, catalog) is not None:
-        carried = _named_after(carried, scenario.model)
-    return profile, carried, notes
+        transferred = _named_after(transferred, scenario.model)
+    return profile, transferred, notes
 
 
-def _named_after(carried: TransferredProfile, path: str) -> TransferredProfile:
+def _named_after(transferred: TransferredProfile, path: str) -> TransferredProfile:
     """Name the user's file first in the sources of its times."""
-    profile, quantity = carried.profile, carried.quantity
+    profile, quantity = transferred.profile, transferred.quantity
     header = profile.header | {"source": f"{path}: {profile.header['source']}"}
-    return carried._replace(
+    return transferred._replace(
         profile=replace(profile, header=header),
         quantity=quantity._replace(source=f"{path}: {quantity.source}"),
     )
@@ -387,9 +387,9 @@ def computations(
     update = {"batch": scenario.batch or first.batch, "precision": precision}
     found = []
     for device, (_, count) in zip(devices, types, strict=True):
-        _, carried, noted = computation(scenario.model_copy(update=update), device, catalog)
-        notes += [*noted, *carried.notes]
-        found.append(GpuGroup(count, device, carried))
+        _, transferred, noted = computation(scenario.model_copy(update=update), device, catalog)
+        notes += [*noted, *transferred.notes]
+        found.append(GpuGroup(count, device, transferred))
     return tuple(found), list(dict.fromkeys(notes))
 
 
@@ -721,7 +721,7 @@ def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[st
 
 
 _CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
-"""Transports of which nodes with several GPUs often have several NICs."""
+"""Transports that often reach a node with several GPUs through several NICs."""
 
 
 def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> bool:
@@ -921,13 +921,13 @@ _RESOLVED_KEYS = frozenset(ResolvedScenario._fields)
 class Setup:
     """Everything that a prediction is made of, loaded and checked.
 
-    ``carried`` is the profile on the GPU; ``beside`` are the other jobs on the network; ``parts``
-    are the GPUs of each type where there are several; ``split`` is how the model is divided, None
-    where every rank has all of it.
+    ``transferred`` is the profile on the GPU; ``beside`` are the other jobs on the network;
+    ``parts`` are the GPUs of each type where there are several; ``split`` is how the model is
+    divided, None where every rank has all of it.
     """
 
     scenario: Scenario
-    carried: TransferredProfile
+    transferred: TransferredProfile
     device: Device
     network: Network
     intra_network: Network | None
@@ -985,7 +985,7 @@ class Setup:
     @property
     def profile(self) -> Profile:
         """The profile as it is on this GPU at this batch size and precision."""
-        return self.carried.profile
+        return self.transferred.profile
 
     @property
     def input(self) -> str:
@@ -1024,7 +1024,7 @@ class Setup:
         """The evidence for computation (see `GRADES` in perfsim.interval)."""
         if self.scenario.single_gpu:
             return "given"
-        each = [part.carried for part in self.parts] or [self.carried]
+        each = [part.transferred for part in self.parts] or [self.transferred]
         known = all(
             one.quantity.kind in ("measured", "published") and not one.extrapolated for one in each
         )
@@ -1039,7 +1039,7 @@ class Setup:
         """How far the batch lies outside those whose time is known: ln of the ratio, 0 inside."""
         if self.scenario.single_gpu:
             return 0.0
-        each = [part.carried for part in self.parts] or [self.carried]
+        each = [part.transferred for part in self.parts] or [self.transferred]
         return max(one.batch_reach for one in each)
 
     @property
@@ -1088,7 +1088,7 @@ class Setup:
             seed=scenario.seed,
             overlap=scenario.overlap,
             overlap_slowdown=scenario.overlap_slowdown,
-            single_gpu_s=self.carried.quantity.value if scenario.single_gpu else None,
+            single_gpu_s=self.transferred.quantity.value if scenario.single_gpu else None,
             single_gpu_kernels_s=self.kernels_s,
             profile=Path(self.profile.path).name,
             beside=scenario.beside,
@@ -1096,12 +1096,12 @@ class Setup:
         )
 
 
-def _is_transformer(carried: TransferredProfile, device: Device) -> bool:
+def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
     """Tell whether computation is a transformer's whose attention kernel is known on that GPU.
 
     It is none where how much padding the software skips is not known.
     """
-    profile, execution = carried.profile, execution_of(carried.era)
+    profile, execution = transferred.profile, execution_of(transferred.era)
     if not is_defined(profile.model) or not takes_tokens(profile.model):
         return False
     half = profile.precision in HALF_PRECISIONS
@@ -1145,23 +1145,25 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    profile, carried, noted = computation(scenario, device, catalog)
+    profile, transferred, noted = computation(scenario, device, catalog)
     parts: tuple[GpuGroup, ...] = ()
     if len(types) > 1:
         parts, noted = computations(types, scenario, cluster, catalog)
         slowest = max(parts, key=lambda part: part.alone_s)
-        device, carried = slowest.device, slowest.carried
+        device, transferred = slowest.device, slowest.transferred
     if scenario.single_gpu:
-        batch = carried.profile.batch
-        carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
-    split = _split(scenario, method, carried, device, cluster, catalog)
+        batch = transferred.profile.batch
+        transferred = pin_iteration(
+            transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
+        )
+    split = _split(scenario, method, transferred, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += _unused_network(named_net, scenario, cluster, intra_network)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
-        carried,
+        transferred,
         device,
         network,
         intra_network,
@@ -1170,7 +1172,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         policy_name,
         policy,
         limit_bytes,
-        [*assumed, *notes, *noted, *own, *([] if parts else carried.notes), *others],
+        [*assumed, *notes, *noted, *own, *([] if parts else transferred.notes), *others],
         beside,
         parts,
         split,
@@ -1200,7 +1202,7 @@ def _unused_network(
 def _split(
     scenario: Scenario,
     method: Method,
-    carried: TransferredProfile,
+    transferred: TransferredProfile,
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
@@ -1211,7 +1213,7 @@ def _split(
     from perfsim.model_parallel import model_split
 
     adds = scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
-    return model_split(scenario, carried, device, cluster, catalog, adds=adds)
+    return model_split(scenario, transferred, device, cluster, catalog, adds=adds)
 
 
 def kernel_era(scenario: Scenario) -> str:

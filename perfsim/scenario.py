@@ -951,9 +951,9 @@ def _read_jitter(value: Any, field: str) -> float | str:
         from perfsim.conditions.measured import read_jitter
 
         return read_jitter(value, field)
-    from perfsim.conditions.spec import MOST_JITTER
+    from perfsim.conditions.spec import MAX_JITTER
 
-    return _read_share(value, field, MOST_JITTER)
+    return _read_share(value, field, MAX_JITTER)
 
 
 def _read_background(value: Any, field: str) -> float:

@@ -115,7 +115,7 @@ _DEVIATION = re.compile(r"sd (\d+(?:\.\d+)?)(?:, baseline (\d+(?:\.\d+)?))?")
 _FEW_RUNS = 3
 """Fewer runs than these do not show their own spread."""
 
-_MOST_RUNS = 0.9
+_RUNS_HELD = 0.9
 """The share of runs that needs no more, and no less, than the ends of a spread."""
 
 MAX_BARE_FACTOR = 10.0
@@ -362,7 +362,7 @@ def spread_of_runs(evidence: Iterable[Evidence]) -> float:
     ]
     if not apart:
         return 1.0
-    return exp(sorted(apart)[ceil(_MOST_RUNS * len(apart)) - 1])
+    return exp(sorted(apart)[ceil(_RUNS_HELD * len(apart)) - 1])
 
 
 def epochs_factor(
@@ -510,7 +510,7 @@ def _summed_up(
         by_model.setdefault((row.source, row.model, row.data), []).append(ratio)
         by_source.setdefault(row.source, []).append(row)
     ratios = sorted(ratio for _, ratio in counted)
-    most = ceil(_MOST_RUNS * len(ratios))
+    most = ceil(_RUNS_HELD * len(ratios))
     middles = [median(own) for own in by_model.values()]
     middle = median(middles)
     short = sum(not isfinite(ratio) for ratio in ratios)
@@ -666,7 +666,7 @@ def _chance_points(row: Evidence) -> float:
 def learning_notes(factors: Mapping[str, EpochsFactor]) -> list[str]:
     """Say where each method's epochs are from, whose are not known and why, and what is against it.
 
-    Methods of which the same is known share a sentence.
+    Methods with the same evidence share a sentence.
 
     Parameters
     ----------
@@ -713,7 +713,7 @@ def _together(
     words: Callable[[EpochsFactor], str],
     of: Sequence[Basis] = ("evidence", "given", "none"),
 ) -> dict[str, list[str]]:
-    """Return the names of which the same words are said, by these words."""
+    """Group names by the words that are said of them."""
     found: dict[str, list[str]] = {}
     for name, factor in sorted(factors.items()):
         if factor.basis in of and words(factor):

@@ -190,4 +190,4 @@ def test_fp8_speeds_up_products_alone() -> None:
     gain = rates["fp8"].value / rates["amp-bf16"].value
     assert half.alone_s / gain < quarter.alone_s < half.alone_s
     said = "No iteration of bert-large on h100 in fp8 is known: its kernels and launches on torch2"
-    assert any(note.startswith(said) for note in quarter.carried.notes)
+    assert any(note.startswith(said) for note in quarter.transferred.notes)

@@ -87,5 +87,5 @@ def test_the_command_says_it_in_80_columns_and_refuses_a_folder_that_is_not_ther
     out = capsys.readouterr().out
     assert out.startswith("perfsim ") and "for measuring here" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert code(["doctor", "--profiles", "nowhere"]) == 2
+    assert code(["doctor", "--profiles", "nowhere"]) == 3
     assert capsys.readouterr().err == "perfsim: --profiles: 'nowhere' is not a folder.\n"

@@ -21,7 +21,7 @@ __all__ = ["RateFinding", "beside_data_sheet", "check_nodes", "era_lines", "rate
 _ABOVE = 1.02
 """Rates above the data sheet's times this are no error of the clock. No source: chosen."""
 _ALIKE = 0.1
-"""Algorithms whose times, in ln, are as near to the measured one as this cannot be told apart.
+"""Algorithms whose times, in ln, are this near to the measured one are too close to call.
 
 No source: chosen at the law's median error of 12 % for messages above 4 MiB
 (profiles/nodes/errors.csv)."""
@@ -261,7 +261,7 @@ def _algorithm_words(curve: CollectiveCurve, algorithms: Sequence[str], of: str)
 
 
 def era_lines(facts: NodeFacts, library: str, version: str) -> list[str]:
-    """Say of which era a library is, and what that means on such nodes."""
+    """Say what era a library is from, and what that means on such nodes."""
     if library != "nccl":
         return [f"Library: {library} {version}".rstrip() + "; NCCL's eras do not apply"]
     number = version_number(version)

@@ -45,7 +45,7 @@ def init_command(
         typer.Argument(
             metavar="FILE",
             help="What you have: an nccl-tests log, a PyTorch profiler trace, a config.json, a"
-            " profile CSV, a network or node type TOML; told apart by what is in it.",
+            " profile CSV, a network or node type TOML; recognised by what is in it.",
         ),
     ] = None,
     given: Any = None,

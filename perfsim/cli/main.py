@@ -176,7 +176,9 @@ def _verdict(error: BaseException) -> tuple[str, int]:
     if isinstance(error, PerfsimError):
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return "stopped.", 1 if isinstance(error, typer.Abort) else _INTERRUPTED
+        # A prompt aborts alike where Ctrl-C comes and where the answers end (Ctrl-D).
+        ended = isinstance(error, typer.Abort) and isinstance(error.__context__, EOFError)
+        return "stopped.", 1 if ended else _INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

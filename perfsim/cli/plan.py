@@ -210,7 +210,7 @@ def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
         try:
             varied[field] = values_of(field, str(given[flag]), whole=field == "gpus" or None)
         except RequestError as error:  # named after the flag of a sweep
-            raise RequestError(flag, error.why, value=given[flag]) from None
+            raise type(error)(flag, error.why, value=given[flag]) from None
     first = {field: values[0] for field, values in varied.items()}
     fields, _ = asked.fields()
     for gpu in (fields.get("gpu", ""), *varied.get("gpu", [])):

@@ -19,9 +19,8 @@ from perfsim.inventory import (
     ScenarioRow,
     describe_thing,
     list_rows,
-    network_picture,
-    node_picture,
 )
+from perfsim.pictures import network_picture, node_picture
 from perfsim.report.plain import is_plain
 
 if TYPE_CHECKING:

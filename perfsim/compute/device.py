@@ -564,7 +564,7 @@ class Device:
     scaled to this one. ``succeeds`` is the board of its line before it, which is no faster.
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
     the GPUs of a node, in the data sheet's words.
-    ``intra_net`` is the network that stands for that link where no other is named, and
+    ``intra_net`` is the network used for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
     ``software``; ``other_eras`` names those measured in another era only, with that era.
     """

@@ -23,12 +23,12 @@ class GpuGroup:
 
     count: int
     device: Device
-    carried: TransferredProfile
+    transferred: TransferredProfile
 
     @property
     def alone_s(self) -> float:
         """An iteration on one of them [s]."""
-        return self.carried.profile.alone_s
+        return self.transferred.profile.alone_s
 
 
 def alone_s(groups: Sequence[GpuGroup], micro_batches: int = 1) -> float:
@@ -40,7 +40,8 @@ def alone_s(groups: Sequence[GpuGroup], micro_batches: int = 1) -> float:
     gpus = sum(group.count for group in groups)
     each = [
         group.alone_s
-        + (micro_batches - 1) * (group.carried.profile.forward_s + group.carried.profile.backward_s)
+        + (micro_batches - 1)
+        * (group.transferred.profile.forward_s + group.transferred.profile.backward_s)
         for group in groups
     ]
     return gpus / sum(group.count / one for group, one in zip(groups, each, strict=True))

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from math import exp, log, sqrt
 from typing import NamedTuple
 
-__all__ = ["Deviations", "Place", "Residual", "estimate"]
+__all__ = ["Deviations", "IterationSetting", "Residual", "estimate"]
 
 
-class Place(NamedTuple):
+class IterationSetting(NamedTuple):
     """What an iteration ran: model, GPU, precision, batch and software.
 
     ``family`` is that of the model (text, image, cifar, lstm), ``chip`` what boards of one chip
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 class Residual(NamedTuple):
     """A measured iteration's ln(measured / by kernels), and its own standard deviation."""
 
-    place: Place
+    setting: IterationSetting
     value: float
     deviation: float
 
@@ -64,8 +64,8 @@ class Deviations(NamedTuple):
 FITTED = Deviations()
 
 
-def covariance(one: Place, other: Place, by: Deviations) -> float:
-    """Return how much the residuals of two places have in common."""
+def covariance(one: IterationSetting, other: IterationSetting, by: Deviations) -> float:
+    """Return how much the residuals of two settings have in common."""
     shared = 0.0
     if one.model == other.model:
         shared += by.model**2
@@ -90,13 +90,14 @@ def covariance(one: Place, other: Place, by: Deviations) -> float:
 
 
 def estimate(
-    goal: Place, known: Sequence[Residual], by: Deviations = FITTED
+    goal: IterationSetting, known: Sequence[Residual], by: Deviations = FITTED
 ) -> tuple[float, float]:
-    """Return the residual to expect at a place, and its standard deviation.
+    """Return the residual to expect of a setting, and its standard deviation.
 
     Examples
     --------
-    >>> here = Place("resnet50", "image", None, "v100", "v100", "Volta", "fp32", 32, "torch1.8")
+    >>> names = "v100", "v100", "Volta", "fp32"
+    >>> here = IterationSetting("resnet50", "image", None, *names, 32, "torch1.8")
     >>> there = here._replace(gpu="a100", chip="a100", architecture="Ampere", source="A")
     >>> value, deviation = estimate(here, [Residual(there, 0.2, 0.04)])
     >>> 0 < value < 0.2, deviation > 0.1
@@ -108,7 +109,7 @@ def estimate(
     if not known:
         return 0.0, sqrt(alone)
     lower = _cholesky(known, by)
-    to_goal = _solved(lower, [covariance(goal, one.place, by) for one in known])
+    to_goal = _solved(lower, [covariance(goal, one.setting, by) for one in known])
     values = _solved(lower, [one.value for one in known])
     value = sum(a * b for a, b in zip(to_goal, values, strict=True))
     return value, sqrt(max(alone - sum(a * a for a in to_goal), 0.0))
@@ -120,11 +121,11 @@ def _cholesky(known: Sequence[Residual], by: Deviations) -> list[list[float]]:
     for i, one in enumerate(known):
         row: list[float] = []
         for j in range(i):
-            rest = covariance(one.place, known[j].place, by)
+            rest = covariance(one.setting, known[j].setting, by)
             other = rows[j]
             rest -= sum(a * b for a, b in zip(row, other, strict=False))
             row.append(rest / other[j])
-        own = covariance(one.place, one.place, by) + one.deviation**2
+        own = covariance(one.setting, one.setting, by) + one.deviation**2
         row.append(sqrt(max(own - sum(a * a for a in row), 1e-12)))
         rows.append(row)
     return rows

@@ -29,7 +29,7 @@ Version = tuple[int, ...]
 
 
 class SoftwareEra(NamedTuple):
-    """One era of training software: its name, what it means, and the year it stands for.
+    """One era of training software: its name, what it means, and the year of its releases.
 
     ``framework`` and ``first``, its first version, tell to which era a measurement belongs; an era
     ends where the next one of its framework begins. Eras without a framework are ways to run

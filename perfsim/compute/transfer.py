@@ -38,7 +38,7 @@ from perfsim.compute.kernel_time import (
     model_time,
 )
 from perfsim.compute.profile import Gradient, Layer, Profile, matches_definition
-from perfsim.compute.residuals import Place, Residual, estimate
+from perfsim.compute.residuals import IterationSetting, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
@@ -554,11 +554,13 @@ def _by_residuals(
     profile = inputs.profile
     alone = profile.header.get("kernels") == "alone"
     near = _USUAL_BATCH if alone else profile.batch
-    place = _place(profile.model, inputs.tokens, inputs.gpu(goal.gpu), goal.precision, near, era)
-    known = _telling(inputs, place)
-    value, deviation = estimate(place, known)
+    setting = _setting(
+        profile.model, inputs.tokens, inputs.gpu(goal.gpu), goal.precision, near, era
+    )
+    known = _telling(inputs, setting)
+    value, deviation = estimate(setting, known)
     seconds = by_kernels.iteration_s * math.exp(value)
-    sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
+    sources = dict.fromkeys(one.setting.source.partition(" ")[0] for one in known)
     note = (
         f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on"
         f" {era} take {by_kernels.iteration_s * 1e3:.4g} ms"
@@ -612,7 +614,7 @@ def _not_slower(
         if then.seconds > total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} measured of {other}."
             total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
-    for other in _slower_places(inputs, goal):
+    for other in _slower_neighbours(inputs, goal):
         then = _iteration(inputs, other, batch, era)
         if then.seconds < total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
@@ -621,7 +623,7 @@ def _not_slower(
 
 
 def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> Estimate:
-    """Return the iteration at a place, worked out once."""
+    """Return the iteration on a GPU in a precision, worked out once."""
     model = inputs.profile.path or inputs.profile.model
     asked = ("iteration", model, inputs.tokens, at, batch, era, inputs.training)
 
@@ -631,17 +633,17 @@ def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -
     return inputs.catalog.once(asked, found)
 
 
-def _slower_places(inputs: TransferInputs, goal: GpuPrecision) -> list[GpuPrecision]:
-    """Return the places next to a goal that are no faster: wider precision, the GPU before."""
+def _slower_neighbours(inputs: TransferInputs, goal: GpuPrecision) -> list[GpuPrecision]:
+    """Return what is next to a goal and no faster: a wider precision, the GPU before."""
     device = inputs.gpu(goal.gpu)
-    places = [
+    slower = [
         GpuPrecision(goal.gpu, wider)
         for wider in _WIDER.get(goal.precision, ())
         if wider in device.rates
     ][:1]
     if device.succeeds and goal.precision in inputs.gpu(device.succeeds).rates:
-        places.append(GpuPrecision(device.succeeds, goal.precision))
-    return places
+        slower.append(GpuPrecision(device.succeeds, goal.precision))
+    return slower
 
 
 _WIDER = {
@@ -656,7 +658,7 @@ _NARROWER = {"fp32": ("tf32", "amp-fp16"), "tf32": ("amp-fp16",)}
 """Precision -> those that are no slower on the same GPU."""
 
 
-def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
+def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
     """Return the residuals that tell of a goal: of its model, of its GPU, of its software.
 
     Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's.
@@ -685,7 +687,7 @@ def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
     return [residual_of(inputs, anchor, gpu) for gpu, anchor in chosen]
 
 
-def _shares(way: str, goal: Place, gpu: str, architecture: str, anchor: Anchor) -> bool:
+def _shares(way: str, goal: IterationSetting, gpu: str, architecture: str, anchor: Anchor) -> bool:
     """Tell whether a measured iteration shares a goal's model, GPU, architecture or software."""
     if way == "model":
         return anchor.model == goal.model
@@ -700,7 +702,7 @@ def _shares(way: str, goal: Place, gpu: str, architecture: str, anchor: Anchor) 
 def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
     """Return ln(measured / by kernels) of a measured iteration, and where it ran."""
     by_kernels = inputs.anchor_by_kernels(anchor, gpu).iteration_s
-    place = _place(
+    setting = _setting(
         anchor.model,
         anchor.sequence,
         inputs.gpu(gpu),
@@ -709,10 +711,10 @@ def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
         anchor.software,
         f"{owner_of(anchor.source)} {anchor.framework}",
     )
-    return Residual(place, math.log(anchor.iteration_s / by_kernels), REPEATS)
+    return Residual(setting, math.log(anchor.iteration_s / by_kernels), REPEATS)
 
 
-def _place(
+def _setting(
     model: str,
     tokens: int | None,
     device: Device,
@@ -720,10 +722,12 @@ def _place(
     batch: int,
     era: str,
     source: str = "",
-) -> Place:
+) -> IterationSetting:
     family, gpu = _family(model), device.name
     chip, architecture = _chip(gpu), device.architecture or gpu
-    return Place(model, family, tokens, gpu, chip, architecture, precision, batch, era, source)
+    return IterationSetting(
+        model, family, tokens, gpu, chip, architecture, precision, batch, era, source
+    )
 
 
 def _chip(gpu: str) -> str:
@@ -817,8 +821,8 @@ def _stretched_to(
 ) -> TransferredProfile:
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
-    place = profile.gpu, profile.precision, profile.batch, profile.sequence
-    same = place == (*goal, batch, inputs.tokens) and inputs.training.recompute == "none"
+    own = profile.gpu, profile.precision, profile.batch, profile.sequence
+    same = own == (*goal, batch, inputs.tokens) and inputs.training.recompute == "none"
     scaled = profile
     if not same or not math.isclose(iteration.seconds, profile.iteration_s, rel_tol=1e-9):
         kinds: dict[str, Kind] = {

@@ -125,7 +125,7 @@ class _Place(NamedTuple):
     unit : neighbouring ranks that are picked together (those of a node); 0 if all must be run
     inside, across : meetings within each unit, and of one place of every unit
     alone : whether units never wait for each other, so that one of them says what all do
-    circle : ranks of a circle of neighbours that stand for all; 0 for none
+    circle : ranks of a circle of neighbours whose times are those of all; 0 for none
     spreads : whether a delay goes on to other ranks period after period
     """
 

@@ -53,7 +53,7 @@ MAX_SCALE = 3.0
 """The largest multiple of a measured distribution. No source: chosen. A spread over 8 micro-batches
 is that of one times 1/sqrt(8) = 1/2.8."""
 
-_MOST_AVERAGED = 32
+_MAX_AVERAGED = 32
 """Draws that a mean of many is made of; of more the spread falls on, the form stays."""
 
 
@@ -123,7 +123,7 @@ class MeasuredJitter(NamedTuple):
         """
         import numpy as np
 
-        drawn = min(averaged, _MOST_AVERAGED)
+        drawn = min(averaged, _MAX_AVERAGED)
         away = np.zeros(shape)
         for _ in range(drawn):
             away += np.interp(chance.random(shape), self.shares, self.factors) - 1.0

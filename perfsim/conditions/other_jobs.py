@@ -37,7 +37,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     try:
         path = catalog.scenario(name)
     except RequestError as error:
-        raise RequestError("beside", error.why, value=name, nearest=error.nearest) from None
+        raise type(error)("beside", error.why, value=name, nearest=error.nearest) from None
     fields = read_fields(path)
     own = fields.get("net", Scenario.model_fields["net"].default)
     for field in ("beside", "jitter"):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from perfsim.conditions.measured import MeasuredJitter
 
 __all__ = [
+    "MAX_JITTER",
     "MAX_SLOWDOWN",
-    "MOST_JITTER",
     "Conditions",
     "checked_names",
     "full_paths",
@@ -26,7 +26,7 @@ __all__ = [
 MAX_SLOWDOWN = 1000.0
 """The largest factor of a straggler."""
 
-MOST_JITTER = 0.3
+MAX_JITTER = 0.3
 """The largest relative standard deviation. Beyond it a normal distribution has too many values
 below zero (at 0.3 one in 2,300), which are cut off."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfsim.data.files import Stamp, forbidden, is_there, near_file, noting
-from perfsim.errors import DataError, RequestError, shown, unknown
+from perfsim.errors import DataError, MissingFileError, RequestError, shown, unknown
 
 __all__ = [
     "RECORDS",
@@ -133,7 +133,7 @@ def read_elsewhere() -> OwnFiles | None:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Go through the data files of a user's folder."""
+    """Yield the data files of a user's folder."""
     for kind, suffix in FILE_SUFFIXES.items():
         yield from sorted((folder / kind).glob(f"*{suffix}"))
 
@@ -332,7 +332,7 @@ class Catalog:
         if name in names:
             return names[name]
         if path.suffix == ".toml" or len(path.parts) > 1:
-            raise RequestError(
+            raise MissingFileError(
                 "scenario",
                 f"there is no file {shown(name)}{near_file(path, ('.toml',))};"
                 " `perfsim list scenarios` shows those that ship.",
@@ -345,7 +345,8 @@ def _folder(field: str, folder: Path) -> Path:
     # PERFSIM_PATH is no field of a scenario: it is named as the source of the folder.
     field, source = ("", field) if field == "PERFSIM_PATH" else (field, "")
     if not _there(folder.is_dir):
-        raise RequestError(field, f"{shown(str(folder))} is not a folder.", source=source)
+        kind = RequestError if is_there(str(folder)) else MissingFileError
+        raise kind(field, f"{shown(str(folder))} is not a folder.", source=source)
     if not any(_there((folder / kind).is_dir) for kind in FILE_SUFFIXES):
         raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.", source=source)
     return folder

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import date
 from pathlib import Path
 from typing import IO, BinaryIO, TypeVar
 
@@ -40,6 +41,7 @@ __all__ = [
     "reading",
     "stamp",
     "target_of",
+    "today",
     "too_large",
     "write_bytes",
     "write_text",
@@ -50,6 +52,11 @@ Stamp = tuple[int, int, int] | None
 """When a file or folder was written, its size and its inode; None where there is none."""
 
 _NOTED: ContextVar[tuple[dict[str, Stamp], ...]] = ContextVar("_NOTED", default=())
+
+
+def today() -> str:
+    """Return today's date as data files state it (ISO 8601)."""
+    return date.today().isoformat()
 
 
 def stamp(path: str) -> Stamp:

@@ -117,7 +117,7 @@ def csv_rows(
     path: Path,
     bad: list[DataError] | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Go through the rows below the head at line index ``start``: line number, cells by column.
+    """Yield the rows below the head at line index ``start``: line number, cells by column.
 
     ``bad`` takes the errors of rows that are cut short, which are then left out.
 

@@ -508,7 +508,7 @@ def _check_keys(text: str, path: Path) -> None:
 
 
 def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[TomlKey, ...], str]]:
-    """Go through all keys and texts of a file, each with its place."""
+    """Yield all keys and texts of a file, each with its place."""
     left: list[tuple[tuple[TomlKey, ...], object]] = [((), values)]
     while left:
         at, value = left.pop()

@@ -44,7 +44,7 @@ class RcclFigures(NamedTuple):
     tuning : the model's number in RCCL
     generations : of GPUs whose nodes take it; none for all others
     base_us : latency of a call by algorithm
-    hop_us : latency of a hop by link (nvlink stands for Infinity Fabric, pci, net) and algorithm
+    hop_us : latency of a hop by link (nvlink, here Infinity Fabric; pci; net) and algorithm
     share : of the bus bandwidth by algorithm, up to two nodes and on more
     factor : correction of the bandwidth for 64 B, 128 B, ... by algorithm and protocol
     """
@@ -94,7 +94,7 @@ class RcclTuner:
     generation : of the GPUs, one of `GENERATIONS`
     ranks, nodes : GPUs that take part, and their nodes
     cpu : intel, amd, arm or power
-    intra : links between the GPUs of a node, nvlink (which stands for Infinity Fabric) or pci
+    intra : links between the GPUs of a node, nvlink (here Infinity Fabric) or pci
     bus_bandwidth : of all channels together, as the topology search finds it [GB/s]
 
     Notes

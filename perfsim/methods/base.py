@@ -299,6 +299,18 @@ class MethodContext:
         """What a node is: a site where the nodes here are sites."""
         return "site" if self.gpus_of_host else "node"
 
+    def given_profile(self) -> Profile:
+        """Return the model's profile, for methods that need it.
+
+        Raises
+        ------
+        ValueError
+            If the context has no profile.
+        """
+        if self.profile is None:
+            raise ValueError("this MethodContext has no profile")
+        return self.profile
+
 
 class OptionError(ValueError):
     """A refused option of a method: its name, its value, and why.

@@ -15,13 +15,12 @@ from perfsim.methods.base import (
     SET,
     Compute,
     JobStage,
-    Method,
     MethodContext,
     OnlyWith,
     Round,
     Send,
 )
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.sparsify import (
     Decoding,
     SparseSum,
@@ -36,7 +35,7 @@ from perfsim.methods.building.sparsify import (
 _PAIR_BYTES = "(value_bytes + index_bytes)"
 
 
-class Dgc(Method):
+class Dgc(GathersThroughHorovod):
     """Sends the values above a threshold found on a sample; vectors go dense.
 
     The hook runs on the compute stream: momentum correction and local accumulation (multiply 2
@@ -159,10 +158,6 @@ class Dgc(Method):
         warm = min(self.warmup_epochs, self.epochs)
         rest = [Round((warm,), self.epochs - warm)] if self.epochs > warm else []
         return [*(Round((epoch,)) for epoch in range(warm)), *rest] or [Round()]
-
-    def code_base(self) -> CodeBase:
-        """Return Horovod's, with all-gathers; the sums are no code's."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes that a rank sends for one gradient: sparse matrices, dense vectors."""

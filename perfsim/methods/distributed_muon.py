@@ -105,9 +105,7 @@ def muon_groups(world: MethodContext) -> list[list[Gradient]]:
     ValueError
         If the context has no profile.
     """
-    profile = world.profile
-    if profile is None:
-        raise ValueError("this MethodContext has no profile")
+    profile = world.given_profile()
     layers = profile.layers
     last = len(layers) - 1 if len(layers) > 1 else len(layers)
     hidden = [

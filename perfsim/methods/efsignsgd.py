@@ -10,14 +10,13 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import ONE_GROUP, JobStage, Method, MethodContext, OnlyWith
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.base import ONE_GROUP, JobStage, MethodContext, OnlyWith
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
     Packing,
     between_nodes,
     gathered_from_all,
-    one_node,
     sign_bytes,
     sign_decode,
     sign_encode,
@@ -31,7 +30,7 @@ _FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 the residual, scales, adds, subtracts and copies. GRACE scales, adds and subtracts."""
 
 
-class Efsignsgd(Method):
+class Efsignsgd(GathersThroughHorovod):
     """Sends one bit a value and one scale, the mean magnitude; error feedback keeps what is lost.
 
     The hook runs on the compute stream. The residual is added, and signs and mean are taken. The
@@ -122,14 +121,6 @@ class Efsignsgd(Method):
     def default_fusion(self) -> str:
         """Return the fusion: one message a tensor, or one in all for two steps."""
         return sign_fusion(self.exchange)
-
-    def refusal(self, world: MethodContext) -> str:
-        """Return why it cannot compress between nodes, where that is chosen."""
-        return one_node(world) if self.exchange == "between_nodes" else ""
-
-    def code_base(self) -> CodeBase:
-        """Return GRACE's and MergeComp's, through Horovod, with all-gathers."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and their scale."""

@@ -171,11 +171,10 @@ def _dealt(world: MethodContext, ranks: int, *, in_order: bool) -> list[_Owned]:
     ValueError
         If the context has no profile.
     """
-    if world.profile is None:
-        raise ValueError("this MethodContext has no profile")
-    gradients = world.profile.gradients
-    elements, layers = [0] * ranks, [len(world.profile.layers)] * ranks
-    even = world.profile.elements // ranks
+    profile = world.given_profile()
+    gradients = profile.gradients
+    elements, layers = [0] * ranks, [len(profile.layers)] * ranks
+    even = profile.elements // ranks
     rank = filled = 0
     if not in_order:
         gradients = tuple(sorted(gradients, key=lambda gradient: -gradient.elements))

@@ -9,8 +9,8 @@ from pydantic import Field
 from perfsim.compute.kernel import KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 _ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
@@ -23,7 +23,7 @@ _DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
 negate (2), choose (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 
 
-class Natural(Method):
+class Natural(GathersThroughHorovod):
     """Sends sign and exponent of each value in a byte; the mantissa decides the draw.
 
     In the hook, on the compute stream, exponents are drawn and packed, tensor by tensor as GRACE
@@ -69,10 +69,6 @@ class Natural(Method):
         joined = (elementwise(n, 2), mean)
         last = KernelLoop([((elementwise(piece, *decode),), ranks), (joined, 1)])
         return two_step([first], [float(n)], 0.0, middle, last, ranks)
-
-    def code_base(self) -> CodeBase:
-        """Return GRACE's, through Horovod, with all-gathers."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's values: one each."""

@@ -10,13 +10,12 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import ONE_GROUP, JobStage, Method, MethodContext, OnlyWith
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.base import ONE_GROUP, JobStage, MethodContext, OnlyWith
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
     between_nodes,
     gathered_from_all,
-    one_node,
     sign_bytes,
     summed,
 )
@@ -29,7 +28,7 @@ _DECODE = (6.0, 4)
 """Passes and launches: mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
 
 
-class Onebit(Method):
+class Onebit(GathersThroughHorovod):
     """Sends one bit a value and two means, one for each sign; error feedback keeps what is lost.
 
     In the hook, on the compute stream, the residual is added (7 passes: decay, scale, add). Then
@@ -104,14 +103,6 @@ class Onebit(Method):
         if self.packing == "bits":
             return _measured("onebit_decode", elements, _DECODE)
         return elementwise(elements, *_DECODE)
-
-    def refusal(self, world: MethodContext) -> str:
-        """Return why one node cannot compress between nodes, or ""."""
-        return one_node(world) if self.exchange == "between_nodes" else ""
-
-    def code_base(self) -> CodeBase:
-        """Return GRACE's and MergeComp's, through Horovod, with all-gathers."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and of both means."""

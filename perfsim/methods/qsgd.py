@@ -14,13 +14,12 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     Compute,
     JobStage,
-    Method,
     MethodContext,
     OnlyWith,
     Send,
 )
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
 QUANTISE_PASSES = 24
@@ -41,7 +40,7 @@ DECODE_PASSES, DECODE_LAUNCHES = 3, 3
 operations. Adding to the sum takes 3 passes and a launch more."""
 
 
-class Qsgd(Method):
+class Qsgd(GathersThroughHorovod):
     """Sends each value as a sign and level of ``bits`` bits, and a norm a group of values.
 
     In the hook, on the compute stream, the groups' norms are taken (1 read). Unfused PyTorch
@@ -151,10 +150,6 @@ class Qsgd(Method):
         """Return the bytes of the narrowest signed integer that NCCL sums and P levels fit in."""
         most = ranks * (2 ** (self.bits - 1) - 1)
         return 1 if most < 2**7 else 4
-
-    def code_base(self) -> CodeBase:
-        """Return GRACE's, through Horovod, with all-gathers."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's levels and norms."""

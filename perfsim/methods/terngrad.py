@@ -9,8 +9,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext
-from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 CLIP = (8.0, 6)
@@ -27,7 +27,7 @@ WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
 """Bytes of the values, as part of ``wire``."""
 
 
-class Terngrad(Method):
+class Terngrad(GathersThroughHorovod):
     """Sends -1, 0 or 1 a value, and the largest magnitude that scales them.
 
     In the hook, on the compute stream, unfused operations clip (option ``clip``), take the largest
@@ -92,10 +92,6 @@ class Terngrad(Method):
     def packed_bytes(self, elements: int) -> float:
         """Return the bytes of ``elements`` values, packed."""
         return float(elements if self.packing == "bytes" else -(-elements // 4))
-
-    def code_base(self) -> CodeBase:
-        """Return GRACE's, through Horovod, with all-gathers."""
-        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's values and of their scale."""

@@ -171,10 +171,10 @@ class Thc(InStep):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of errors, rotated gradients, indices and random signs."""
         padded = sum(self.slices(sum(gradient.elements for gradient in gradients)))
-        return (2.0 * FLOAT + 1) * padded + FLOAT * min(_power_of_two(padded), _MOST_SIGNS)
+        return (2.0 * FLOAT + 1) * padded + FLOAT * min(_power_of_two(padded), _MAX_SIGNS)
 
 
-_MOST_SIGNS = 8 * 2**20
+_MAX_SIGNS = 8 * 2**20
 """Random signs kept at most: the code has one compressor for each 8 Mi values."""
 _BEGINS = PassPoint("backward")
 

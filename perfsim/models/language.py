@@ -322,7 +322,7 @@ _TARGET_SHARE = 114 / 512
 """Tokens of the target for each of the input in T5's pre-training: 114 of 512 (Raffel et al., arXiv
 1910.10683, section 3.1.4 and its code's span corruption)."""
 _BUCKETS = 32
-"""Relative positions that T5 tells apart (Raffel et al., section 2.1)."""
+"""Buckets of relative positions in T5 (Raffel et al., section 2.1)."""
 
 
 def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:

@@ -51,7 +51,7 @@ _FLOPS = re.compile(r"(\d{1,25}(?:\.\d{1,9})?)\s*([kMGTPE]?)FLOPs?")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _MAX_FLOPS = 1e24
 """Most forward work of a sample; no source: chosen, above a million tokens of such a model."""
-_LEAST_FLOPS = 2e-6
+_MIN_FLOPS = 2e-6
 """Least forward work of a sample a parameter; no source: chosen, a multiply-add of a millionth."""
 _WORDS: dict[str, tuple[str, ...]] = {
     "family": get_args(Family),
@@ -246,7 +246,7 @@ def _value(name: str, text: str) -> Any:
 
 
 class _Generic(NamedTuple):
-    """A model of which only its size is known: parameters, layers, forward work of a sample."""
+    """A model whose size alone is known: parameters, layers, forward work of a sample."""
 
     params: int
     layers: int
@@ -276,7 +276,7 @@ def _generic(text: str) -> _Generic:
     if layers > MAX_LAYERS or not layers <= params <= MAX_ELEMENTS:
         why = f"{params} parameters in {layers} layers: allowed are 1 to {MAX_LAYERS} layers"
         raise RequestError("model", f"{why} and 1 to 1e14 parameters, one a layer.", value=text)
-    least = max(1.0, _LEAST_FLOPS * params)
+    least = max(1.0, _MIN_FLOPS * params)
     if not least <= flops <= _MAX_FLOPS:
         why = f"flops={shown(given['flops'])} is not {least:.3g}FLOP to 1000000EFLOP."
         raise RequestError("model", why, value=text)

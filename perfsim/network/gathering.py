@@ -51,12 +51,12 @@ _HALF = 0.5
 """What a ring all_gather sends of what a ring all_reduce sends: P-1 of 2 (P-1) steps."""
 
 _SMALLEST_BYTES = 8.0
-"""A message of which no byte counts [B]."""
+"""A message so small that it shows the latency alone [B]."""
 
 _LARGE_BYTES = 2.0**23
-"""Messages from this size on show a rate, as in `perfsim.network.node_carry` [B]. Half or twice as
-much moves the median and the 90th percentile of ``other_collective`` by at most 0.1 and 0.2 points.
-So does half or twice of `STEP_BYTES`."""
+"""Messages from this size on show a rate, as in `perfsim.network.node_extrapolation` [B]. Half or
+twice as much moves the median and the 90th percentile of ``other_collective`` by at most 0.1 and
+0.2 points. So does half or twice of `STEP_BYTES`."""
 
 _FULL_RATE_BYTES = 2.0**34
 """A message at which every algorithm of the law runs at its full rate, under Simple [B]."""
@@ -151,7 +151,7 @@ def gathering_floor(floor_s: float, ranks: int, nodes: int, call_s: float, insid
 
 
 class Gathering:
-    """An all_gather or reduce_scatter on a cluster of which all_reduces were measured.
+    """An all_gather or reduce_scatter on a cluster whose all_reduces were measured.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class Gathering:
         - Between nodes with a data sheet at least L, call + (T - call) / 2 and what the NICs take,
           and half way, in logs, from there to what the law of node types says if that is longer.
         - Between nodes without one L + (T - F) / 2.
-        - Where switches add in the all_reduce, the law's ratio of bytes stands for 1/2.
+        - Where switches add in the all_reduce, the law's ratio of bytes takes the place of 1/2.
         - A curve that starts above `SMALL_BYTES` shows no F: L / F counts as 1 on one node. Between
           nodes the time is T / 2, or what the NICs take; below the curve it is the law's, on the
           level of the large messages, as nothing measured tells a latency there.

@@ -17,7 +17,7 @@ from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
 from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_carry import carry
+from perfsim.network.node_extrapolation import extrapolate_nodes
 from perfsim.network.node_law import ALL, NodeFacts, band_of, node_error, node_law
 from perfsim.network.scaling_laws import (
     SMALL_BYTES,
@@ -53,7 +53,7 @@ GROWTH_ERRORS_COLUMNS = (
 
 @cache
 def growth_errors() -> dict[str, tuple[tuple[float, float], ...]]:
-    """Read the errors of carried times: band of sizes -> (ratio of ranks up to, half-width in ln).
+    """Read errors of extrapolated times: band of sizes -> (ratio of ranks up to, half-width in ln).
 
     It is read once a process, with the other files of a cluster.
     """
@@ -67,7 +67,7 @@ def growth_errors() -> dict[str, tuple[tuple[float, float], ...]]:
 
 
 def growth_error(ratio: float, size_bytes: float | None = None) -> float:
-    """Return the 90 % half-width, in ln, of a time carried to ``ratio`` times the ranks.
+    """Return the 90 % half-width, in ln, of a time extrapolated to ``ratio`` times the ranks.
 
     It is a percentile of the errors of the same laws on measured clusters, for messages of that
     band of sizes (of all sizes without ``size_bytes``), and no less than that of a shorter way.
@@ -233,7 +233,9 @@ class MeasuredCollectives:
             seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
             by_node_type = False
         else:
-            seconds, by_node_type = carry(law, facts, node_law(), message.nodes, message.size_bytes)
+            seconds, by_node_type = extrapolate_nodes(
+                law, facts, node_law(), message.nodes, message.size_bytes
+            )
         if facts is not None and by_node_type:
             how = " by the data sheet of its nodes"
             error = node_error(facts, message.nodes, message.size_bytes)
@@ -367,9 +369,9 @@ def _cost(
     sent = find_algorithm(message.collective, SENT_AS[message.collective]).sent_bytes(
         message.size_bytes, hops
     )
-    carried = (curve.ranks, curve.nodes) != (message.ranks, message.nodes)
+    other_ranks = (curve.ranks, curve.nodes) != (message.ranks, message.nodes)
     other = curve.collective != message.collective
-    way = f", carried from {curve.name}{how}" if carried or other else how
+    way = f", extrapolated from {curve.name}{how}" if other_ranks or other else how
     quantity = Quantity(
         seconds,
         "s",

@@ -7,8 +7,8 @@ of these kinds only; `ParallelLayout.group` says how many of its ranks stand on 
 and how many such groups leave a node at once.
 
 Expert-parallel ranks are data-parallel ranks too, as in Megatron-LM: they hold the same attention
-and other experts. So ``dp`` stands for the replicas that have the same experts, and
-``GRADIENTS`` for all ranks that have the same other weights.
+and other experts. So ``dp`` is the group of the replicas that have the same experts, and
+``GRADIENTS`` that of all ranks that have the same other weights.
 """
 
 from __future__ import annotations

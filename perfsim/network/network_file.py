@@ -33,7 +33,7 @@ from perfsim.data.toml import (
     tables_check,
     whole_number,
 )
-from perfsim.errors import RequestError, shown
+from perfsim.errors import MissingFileError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.link import Latency, Link, NodeExponent, ProtocolFigures, custom_link
@@ -313,6 +313,7 @@ def _check_links(values: object) -> dict[str, Link]:
 
 NOTICED = {
     "change": "its times changed while it was measured",
+    "drift": "its times drifted while it was measured",
     "slow_host": "one host is slower than the others",
     "unsteady": "repeats of one message differ widely",
     "stalls": "calls stalled",
@@ -530,7 +531,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
         if not is_there(text):
             near = near_file(Path(text), (NETWORK_SUFFIX,))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
-            raise RequestError(field, why, value=text)
+            raise MissingFileError(field, why, value=text)
         return read_network(Path(text))
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)

@@ -164,7 +164,7 @@ class NodeFacts(NamedTuple):
 
     @property
     def wire(self) -> str:
-        """The transport, with EFA's first generation told apart as efa1."""
+        """The transport, with EFA's first generation as efa1."""
         old = self.transport == "efa" and self.nics * self.nic_rate < _OLD_EFA
         return "efa1" if old else self.transport
 
@@ -262,7 +262,7 @@ _NET_SIMPLE = {
 _NIC_SHARE = dict.fromkeys((*_RDMA, "efa1"), "rdma")
 """Wires that share what is reached of a NIC's data sheet."""
 _HOP_GROWTH = {**_NIC_SHARE, "tcpx": "tcp"}
-"""Wires of which a hop grows alike."""
+"""Wires whose hops grow alike."""
 
 
 @dataclass(frozen=True)

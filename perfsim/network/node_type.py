@@ -24,7 +24,7 @@ from perfsim.data.toml import (
     table_check,
     whole_number,
 )
-from perfsim.errors import RequestError, shown
+from perfsim.errors import MissingFileError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.network.node_law import GENERATIONS, NodeFacts
 from perfsim.quantity import RATE_LIMIT, NumberLimit
@@ -335,7 +335,7 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
         if not is_there(text):
             near = near_file(Path(text), (".toml",))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
-            raise RequestError(field, why, value=text)
+            raise MissingFileError(field, why, value=text)
         return read_node_type(Path(text))
     try:
         path = catalog.path("nodes", text, field, "nodes")

@@ -68,8 +68,8 @@ __all__ = [
 SMALL_BYTES = 65536.0
 """The time of a message up to this size is a latency. A curve that starts above shows none.
 
-No source: chosen as in `Latency.stretched`; half or twice as much moves no error of a time carried
-to more nodes by 0.1 points."""
+No source: chosen as in `Latency.stretched`; half or twice as much moves no error of a time
+extrapolated to more nodes by 0.1 points."""
 
 
 def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
@@ -107,7 +107,7 @@ def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
 
 
 def without_spikes(curve: CollectiveCurve) -> CollectiveCurve:
-    """Return a curve of which no single size takes longer than both its neighbours.
+    """Return a curve without sizes that take longer than both of their neighbours.
 
     Such a time becomes the larger of the neighbours'. What takes longer than less and than more
     bytes is a disturbed measurement, or a hump one size wide that sits elsewhere on other numbers
@@ -115,8 +115,8 @@ def without_spikes(curve: CollectiveCurve) -> CollectiveCurve:
     more stays as it was measured, and so do valleys. Fitted knots lie further apart, so that what
     stands out there is wider: they stay as well.
 
-    The rule has no number. With it, 90th percentiles of times carried to twice, four times and more
-    nodes are 31.4, 36.2 and 36.7 % where they were 32.3, 37.0 and 37.9; no family of clusters
+    The rule has no number. With it, 90th percentiles of times extrapolated to twice, four times and
+    more nodes are 31.4, 36.2 and 36.7 % where they were 32.3, 37.0 and 37.9; no family of clusters
     loses more than 0.2 points. To cut valleys too makes them 33.6, 38.6 and 46.9 %; to cut humps of
     two sizes raises twice the nodes from two, 36.9 to 39.0 % (318 curves; ``growth_errors.py``).
 
@@ -374,8 +374,8 @@ def _peers(ranks: int, nodes: int, gpus_per_node: int) -> int:
 FLOOR_BYTES = 1024.0
 """Up to this size an all-reduce takes its floor.
 
-No source: chosen; half or twice as much moves errors of carried times by 0.1 points in the median
-and 0.3 at the 90th percentile."""
+No source: chosen; half or twice as much moves errors of extrapolated times by 0.1 points in the
+median and 0.3 at the 90th percentile."""
 
 
 def small_message_seconds(curve: CollectiveCurve) -> float:
@@ -407,15 +407,15 @@ LinesByNodes = Mapping[int, Line]
 _ROUNDED_LOG_SIZE = 0.01
 """A size so little outside a line, in log size, counts as on it: sizes are rounded.
 
-No source: chosen; half or twice as much moves no error of a carried time by 0.1 points
+No source: chosen; half or twice as much moves no error of an extrapolated time by 0.1 points
 (``profiles/build/growth_errors.py --sensitivity``)."""
 
 _FADE_LOG_SIZE = math.log(2.0)
 """So far past a line's end, in log size, the next line has taken over.
 
 No source: chosen as one doubling, the usual grid of measured sizes. Without it no error of a time
-carried to more nodes moves by 0.1 points, but one node more may take 2.2 times as long (Polaris
-over TCP, 16 MiB, 17 nodes); with twice as much, errors grow by up to 1.4 points."""
+extrapolated to more nodes moves by 0.1 points, but one node more may take 2.2 times as long
+(Polaris over TCP, 16 MiB, 17 nodes); with twice as much, errors grow by up to 1.4 points."""
 
 
 def read_lines_at(
@@ -660,7 +660,7 @@ class ScalingLaw:
             raise ValueError("no curve to grow from")
         self.curves = sorted(curves, key=lambda curve: curve.ranks)
         self.last = last = self.curves[-1]
-        self._carried = [without_spikes(curve) for curve in self.curves]
+        self._unspiked = [without_spikes(curve) for curve in self.curves]
         self.call_s = call_seconds(last)
         self._simple_s = simple_seconds(last)
         self._latency_shown = any(curve.size_bytes[0] <= SMALL_BYTES for curve in self.curves)
@@ -672,8 +672,8 @@ class ScalingLaw:
         )
         self.tuned: TunedAllReduce | None = None
         if tuned:
-            none_s = _without_levels(self._carried, self.call_s)
-            self.tuned = TunedAllReduce(self._carried, choice or fit_tuner(self._carried), none_s)
+            none_s = _without_levels(self._unspiked, self.call_s)
+            self.tuned = TunedAllReduce(self._unspiked, choice or fit_tuner(self._unspiked), none_s)
 
     def measured(self, ranks: int, nodes: int) -> CollectiveCurve | None:
         """Return the curve of exactly these ranks and nodes, None where none was measured."""
@@ -683,8 +683,8 @@ class ScalingLaw:
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own.
 
-        The law carries the curves without their spikes (`without_spikes`). Near measured ranks its
-        time is corrected by the factor that it misses there. The correction fades with the
+        The law extrapolates the curves without their spikes (`without_spikes`). Near measured ranks
+        its time is corrected by the factor that it misses there. The correction fades with the
         distance: it is gone at twice or half the ranks, or at the next ranks that were measured.
         Curves of large messages alone show no latency: a time by them is at least what NCCL's
         figures say (`least_seconds`).
@@ -726,7 +726,7 @@ class ScalingLaw:
         return f" as NCCL's tuner takes it: {algorithm}, {kind}"
 
     def _plain(self, ranks: int, nodes: int, size_bytes: float) -> float:
-        last, call_s = self._carried[-1], self.call_s
+        last, call_s = self._unspiked[-1], self.call_s
         if last.collective in _ROUNDS:
             return self._round(ranks, nodes, size_bytes)
         if last.collective == "send_recv":
@@ -758,13 +758,13 @@ class ScalingLaw:
     def _shown(self, ranks: int, size_bytes: float) -> CollectiveCurve:
         """Return the curve of the most ranks that reaches messages as large a rank, n / P."""
         share = size_bytes / ranks
-        fewer = reversed(self._carried)
+        fewer = reversed(self._unspiked)
         reaching = (one for one in fewer if share <= one.size_bytes[-1] / one.ranks)
-        return next(reaching, self._carried[-1])
+        return next(reaching, self._unspiked[-1])
 
     def _levels(self, nodes: int, size_bytes: float) -> float:
         """Return the time of a tree held fixed: its levels by log2 N, its bytes as they are."""
-        last = self._carried[-1]
+        last = self._unspiked[-1]
         wire_s = size_bytes * last.seconds[-1] / last.size_bytes[-1]
         above_s = max(extrapolate(last, size_bytes) - wire_s - self.call_s, 0.0)
         more = tree_nic_bytes(nodes, size_bytes) / tree_nic_bytes(last.nodes, size_bytes)

@@ -137,9 +137,9 @@ _SWITCH_PENALTY = 0.05
 """What a switch of algorithm costs in the fit, so that not every step is explained by one.
 
 No source: chosen; it is a slope 0.22 too steep, squared. Without it the 90th percentile of |ln
-of predicted / measured| of times carried to less than a fourth of the nodes is 77 % where it is 70,
-and no median moves by over 0.1 points. Half or twice as much: 0.4 points at twice the nodes, 1.1
-above 4 MiB there (``profiles/build/growth_errors.py --sensitivity``)."""
+of predicted / measured| of times extrapolated to less than a fourth of the nodes is 77 % where it
+is 70, and no median moves by over 0.1 points. Half or twice as much: 0.4 points at twice the nodes,
+1.1 above 4 MiB there (``profiles/build/growth_errors.py --sensitivity``)."""
 
 
 @lru_cache(maxsize=256)  # of numbers alone: it cannot go stale

@@ -115,7 +115,7 @@ class WideArea:
         return min(min(link.up, link.down) for link in self.links)
 
     def paths(self) -> Iterator[SitePath]:
-        """Go through the paths from each site to each other."""
+        """Yield the paths from each site to each other."""
         for tail, one in enumerate(self.links):
             for head, other in enumerate(self.links):
                 if head != tail:
@@ -157,7 +157,7 @@ def group_over_sites(wide: WideArea, group: Group) -> GroupOverSites:
 
 
 def _groups(group: Group, units: Sequence[int]) -> Iterator[list[int]]:
-    """Go through all groups of a kind, each the ranks that it has."""
+    """Yield all groups of a kind, each the ranks that it has."""
     ranks = sum(units)
     starts = [0, *accumulate(units)]
     if group == "all":

@@ -23,7 +23,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
-from perfsim.errors import RequestError, nearest, shown
+from perfsim.errors import MissingFileError, RequestError, nearest, shown
 from perfsim.methods import method_name
 from perfsim.planning.divisions import fixed_fields
 from perfsim.planning.parallelism import (
@@ -612,6 +612,8 @@ class _Tried:
         name = self._name(scenario, scenario.method)
         try:
             prediction = predict(scenario, self.catalog)
+        except MissingFileError:
+            raise
         except RequestError as error:
             self.left[name] = str(error)
             return None
@@ -644,6 +646,8 @@ class _Tried:
         except NothingFitsError as error:
             self.large[name] = error.needed, error.usable
             self.left[name] = str(error)
+        except MissingFileError:
+            raise
         except RequestError as error:
             self.left[name] = str(error)
         return None

@@ -416,7 +416,7 @@ def with_interval(setup: Setup, count: int) -> Setup:
 
 
 def why_unknown(setup: Setup) -> str:
-    """Return why exchanges and the iterations between them cannot be told apart; "" if they can."""
+    """Return why exchanges cannot be priced apart from the iterations between them, or ""."""
     if setup.beside:
         return "other jobs are on the network, so that each exchange takes another time"
     if setup.parts:

@@ -17,7 +17,7 @@ _BLOCK_ROWS = 4096
 _MAX_INTEGER = 2**63
 
 _Column = Sequence[Any]
-"""The values of a block's rows in one place; one value alone stands for all of them."""
+"""The values of a block's rows in one place; one value alone holds for all of them."""
 
 
 class KeptRows(Sequence[tuple[Any, ...]]):

@@ -16,7 +16,7 @@ from perfsim.data.catalog import FILE_SUFFIXES, Catalog, read_elsewhere
 from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
-from perfsim.errors import DataError, PerfsimError, RequestError, spelled
+from perfsim.errors import DataError, MissingFileError, PerfsimError, RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
@@ -420,6 +420,8 @@ class SweepTable(Displayed):
             resolve(make_scenario(self.sweep.grid.fields(0)), Session(self.sweep.profiles))
         except DataError:
             return DataError(why)
+        except MissingFileError:
+            return MissingFileError("", why)
         except PerfsimError:
             pass
         return RequestError("", why)

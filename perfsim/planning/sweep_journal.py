@@ -148,7 +148,7 @@ def _whole(row: Mapping[str, Any], where: str, iteration_s: object) -> None:
 
 
 def _texts_in(values: object) -> Iterator[str]:
-    """Go through all keys and texts of a line."""
+    """Yield all keys and texts of a line."""
     left = [values]
     while left:
         value = left.pop()

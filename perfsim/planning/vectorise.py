@@ -279,7 +279,7 @@ def _with(setup: Setup, tables: dict[str, Any]) -> Setup:
     """Return the setup with many values of its own iteration and slowdown."""
     if "single_gpu" in tables:
         (seconds,) = tables["single_gpu"]
-        setup = replace(setup, carried=pin_iteration(setup.carried, seconds))
+        setup = replace(setup, transferred=pin_iteration(setup.transferred, seconds))
     if "overlap_slowdown" in tables:
         (slowdown,) = tables["overlap_slowdown"]
         changed = setup.scenario.model_copy(update={"overlap_slowdown": slowdown})

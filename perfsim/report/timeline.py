@@ -82,11 +82,6 @@ class SteadyRound:
         """Length of all runs in the window [s]."""
         return self.closes_s[-1]
 
-    @property
-    def run_s(self) -> float:
-        """Mean length of a run [s]."""
-        return self.window_s / len(self.closes_s)
-
     def words(self, number: int, rounds: int) -> str:
         """Describe the round, such as "round 2 of 2: 7 times 1 iteration"."""
         many = f"{self.iterations} iteration{'s' if self.iterations > 1 else ''}"
@@ -99,8 +94,8 @@ class SteadyRound:
 def steady_rounds(prediction: Prediction) -> list[SteadyRound]:
     """Return the steady window of each round of the predicted method's period.
 
-    The mean iteration is that of the prediction: the sum over rounds of ``count`` times ``run_s``,
-    over that of ``count`` times ``iterations``.
+    The mean iteration is that of the prediction: the sum over rounds of ``count`` times the mean
+    run, over that of ``count`` times ``iterations``.
 
     Examples
     --------

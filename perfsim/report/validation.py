@@ -25,8 +25,8 @@ from perfsim.validate.claims import ClaimNotAsked, ClaimResult
 from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs, WayErrors
 from perfsim.validate.measurements import LEFT_OUT, MeasurementsReport
 from perfsim.validate.nccl.report import (
-    CARRIED,
     ERRORS_OVER,
+    MORE_NODES,
     ClusterErrors,
     NcclReport,
     question_names,
@@ -477,12 +477,12 @@ def _print_targets(report: NcclReport) -> None:
 
 
 def _families(report: NcclReport) -> None:
-    families = report.families(CARRIED)
+    families = report.families(MORE_NODES)
     if families:
         largest, rows = next(iter(families.items()))
         print(
-            f"\n{rows:,} of {sum(families.values()):,} rows carried to more nodes are of one family"
-            f" of clusters, {largest}"
+            f"\n{rows:,} of {sum(families.values()):,} rows extrapolated to more nodes are of one"
+            f" family of clusters, {largest}"
         )
 
 

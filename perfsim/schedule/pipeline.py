@@ -174,12 +174,6 @@ class PipelineRun:
     _replay: Callable[[], Iterator[PipelinePass]]
 
     @property
-    def last_backward_start_s(self) -> Floats:
-        """Return when each stage begins the pass that makes its last gradients final [s]."""
-        last: Floats = self.chunk_backward_starts_s.max(axis=0)
-        return last
-
-    @property
     def period_s(self) -> float:
         """Return the least time between two iterations whose stages wait for each other no more.
 

@@ -138,7 +138,9 @@ def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list
         (
             part.device.name,
             partial(
-                scheduler, replace(setup, device=part.device, carried=part.carried), joins=True
+                scheduler,
+                replace(setup, device=part.device, transferred=part.transferred),
+                joins=True,
             ),
         )
         for part in order

@@ -40,6 +40,6 @@ def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
         return Groups(placement, "across") if max(placement) > 1 else None
     if isinstance(send.group, tuple):
         return Blocks(*send.group)
-    # A rank here stands for its whole tensor, context and pipeline groups.
+    # A rank here is its whole tensor, context and pipeline groups.
     count = send.group if isinstance(send.group, int) else 1
     return Blocks(count) if count < sum(placement) else None

@@ -448,7 +448,7 @@ class TaskGraph:
         return self.order().ancestors(self.closing)
 
     def scopes(self) -> frozenset[SyncScope | None]:
-        """Return by whom ranks wait for each other in a period; None stands for all ranks."""
+        """Return by whom ranks wait for each other in a period; None is all ranks."""
         return self.order().scopes(self.closing)
 
 

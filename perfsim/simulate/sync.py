@@ -227,7 +227,7 @@ def _latest(groups: SyncGroups, moments: Moments) -> Moments:
 
 
 def _latest_of_block(moments: Moments, count: int, stride: int) -> Moments:
-    """Return the latest moment of each group, of which all are alike."""
+    """Return the latest moment of each group, where all groups are alike."""
     import numpy as np
 
     table = moments.reshape(*moments.shape[:-1], -1, count, stride)

@@ -149,7 +149,7 @@ class PredictedCase:
 
     @property
     def evidence(self) -> str:
-        """What the prediction rests on: evidence of computation, and of the network if any."""
+        """The evidence behind the prediction: of computation, and of the network if any."""
         words = []
         for cause in ("compute", "network"):
             moves = {

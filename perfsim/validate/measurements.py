@@ -263,7 +263,7 @@ def _asked(item: MappedCase) -> list[str]:
 def _by_source(
     chosen: Sequence[Case], cases: Sequence[Case]
 ) -> Iterable[tuple[list[Case], set[str]]]:
-    """Go through the sources of cases, each with the owners of its repositories."""
+    """Yield the sources of cases, each with the owners of its repositories."""
     sources = same_source(cases)
     owners: dict[str, set[str]] = {}
     grouped: dict[str, list[Case]] = {}

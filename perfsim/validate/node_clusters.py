@@ -111,7 +111,7 @@ def family_of(series: str, cluster: str) -> str:
 
 _FILES_FILE = "networks/clusters.csv"
 _FILES_SCHEMA = "perfsim/clusters/1"
-"""Which collected files are of which measured network."""
+"""The collected files of each measured network."""
 
 
 @cache

@@ -354,7 +354,7 @@ class TrainingRun:
         micro, chunks = self.choice("micro_batch", larger=True), self.whole("chunks") or 1
         if micro and chunks > 1:
             return micro // chunks if micro % chunks == 0 else None
-        if micro and micro > _MOST_SAMPLES and self.micro_batches > 1:
+        if micro and micro > _MAX_SAMPLES and self.micro_batches > 1:
             # The table's batch is that of a GPU and step: no GPU holds as many samples at once.
             return round(micro / self.micro_batches)
         if micro:
@@ -530,7 +530,7 @@ def _has_adapters(run: TrainingRun) -> bool:
 
 
 _NO_RECOMPUTE = ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
-_MOST_SAMPLES = 1024
+_MAX_SAMPLES = 1024
 """Samples of a micro-batch where steps accumulate. No source: chosen, above those of public tables
 (512 in llm-foundry's) and below the batches that DeepLearningExamples states of a whole step."""
 _ROUNDED = 0.01

@@ -25,7 +25,7 @@ from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import FITTED, Constants, KernelRates, kernel_rates, model_time
 from perfsim.compute.profile import read_profile
 from perfsim.compute.residuals import FITTED as FITTED_DEVIATIONS
-from perfsim.compute.residuals import Place
+from perfsim.compute.residuals import IterationSetting
 from perfsim.compute.transfer import REPEATS, TransferInputs, residual_of
 from perfsim.data.catalog import Catalog
 from perfsim.models import MODELS, TEXT_MODELS
@@ -199,7 +199,7 @@ def fit(judge: Judge, used: Sequence[Row], start: Constants = FITTED) -> Constan
     return Constants(*(float(value) for value in np.exp(found.x)))
 
 
-_KINDS: dict[str, Callable[[Place], object]] = {
+_KINDS: dict[str, Callable[[IterationSetting], object]] = {
     "model": lambda place: place.model,
     "model_precision": lambda place: (place.model, place.precision),
     "architecture": lambda place: place.architecture,
@@ -230,9 +230,9 @@ def deviations(catalog: Catalog) -> None:
         for anchor in anchors
         if anchor.use != "ratio" and anchor.model in MODELS
     ]
-    places, values = [one.place for one in found], np.array([one.value for one in found])
+    places, values = [one.setting for one in found], np.array([one.value for one in found])
 
-    def alike(of: Callable[[Place], object]) -> np.ndarray:
+    def alike(of: Callable[[IterationSetting], object]) -> np.ndarray:
         names = np.array([repr(of(place)) for place in places])
         return (names[:, None] == names[None, :]).astype(float)
 

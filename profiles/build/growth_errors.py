@@ -1,4 +1,4 @@
-"""Record how far carried collectives are off, which the intervals of predictions use.
+"""Record how far extrapolated collectives are off, which the intervals of predictions use.
 
     python profiles/build/growth_errors.py --data ../shared/data/nccl \
         --data ../shared/data/nccl_modern --date DATE --out profiles/networks/growth_errors.csv
@@ -31,14 +31,14 @@ import numpy as np
 
 from perfsim.collectives import HALVES
 from perfsim.data.files import write_text
-from perfsim.network import node_carry, scaling_laws, tuner_fit
+from perfsim.network import node_extrapolation, scaling_laws, tuner_fit
 from perfsim.network.known import GROWTH_ERRORS_COLUMNS, GROWTH_ERRORS_SCHEMA
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import ALL, band_of
 from perfsim.validate.accuracy import score
 from perfsim.validate.nccl import NcclRow, scale
 from perfsim.validate.nccl.report import (
-    CARRIED,
+    MORE_NODES,
     NcclReport,
     curves_in_folder,
     validate_nccl,
@@ -63,8 +63,8 @@ _NOMINAL = 0.90
 """Share of the weighted errors that a half-width holds."""
 _WEIGHT = -0.5
 """Power of a family's rows that each of them weighs: a family as large as all others together does
-not decide alone. Families left out, 88.9 % of the rows carried to more nodes are held; with equal
-rows 84.7 %, with equal families 89.5 % (0, -0.5 and -1)."""
+not decide alone. Families left out, 88.9 % of the rows extrapolated to more nodes are held; with
+equal rows 84.7 %, with equal families 89.5 % (0, -0.5 and -1)."""
 _FEW = 20
 """Errors of a question and band below which those of the question stand in."""
 
@@ -137,8 +137,8 @@ def growth_table(report: NcclReport, date: str) -> str:
         np.mean([inside for error, inside in held if error.family == family])
         for family in sorted({error.family for error in errors})
     ]
-    carried = [inside for error, inside in held if error.question in CARRIED]
-    families = report.families(CARRIED)
+    carried = [inside for error, inside in held if error.question in MORE_NODES]
+    families = report.families(MORE_NODES)
     largest = next(iter(families))
     lines = [
         f"# schema: {GROWTH_ERRORS_SCHEMA}",
@@ -151,8 +151,8 @@ def growth_table(report: NcclReport, date: str) -> str:
         f" {np.mean(carried):.1%}",
         f"# source: perfsim validate nccl, {len(report.curves)} curves of {clusters} clusters;"
         " in_range as served; plain a two-parameter alpha-beta ring fit on these rows",
-        f"# notes: {families[largest]:,} of {sum(families.values()):,} rows carried to more nodes"
-        f" are of one family of clusters, {largest}",
+        f"# notes: {families[largest]:,} of {sum(families.values()):,} rows extrapolated to more"
+        f" nodes are of one family of clusters, {largest}",
         ",".join(GROWTH_ERRORS_COLUMNS),
     ]
     for question, ratio in _RATIOS:
@@ -180,25 +180,25 @@ _CONSTANTS: tuple[tuple[ModuleType, str], ...] = (
     (scaling_laws, "CALL_ROUNDS"),
     (scaling_laws, "SMALL_BYTES"),
     (scaling_laws, "FLOOR_BYTES"),
-    (node_carry, "_BUMP"),
-    (node_carry, "_SMALL_BYTES"),
-    (node_carry, "_LARGE_BYTES"),
+    (node_extrapolation, "_BUMP"),
+    (node_extrapolation, "_SMALL_BYTES"),
+    (node_extrapolation, "_LARGE_BYTES"),
 )
 """Numbers of the laws that were chosen, or whose source leaves room."""
 _FACTORS = (0.5, 2.0)
 _WITHOUT = ("_SWITCH_PENALTY", "_FADE_LOG_SIZE")
 """Constants whose rule is gone with 0."""
-_QUESTIONS = (*CARRIED, "two_nodes")
+_QUESTIONS = (*MORE_NODES, "two_nodes")
 _NEAR = 4.0
-"""Ratio of nodes up to which those carried to fewer are told apart."""
+"""Ratio of nodes up to which those extrapolated to fewer are separate."""
 
 
 def sensitivity(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[str]:
-    """Return the errors of carried times with each constant at 0, half, once and twice its value.
+    """Return the errors of extrapolated times with each constant times 0, 0.5, 1 and 2.
 
     One line a value: name, factor, and median and 90th percentile by question; the 90th percentile
     above 4 MiB at twice the nodes; and median and 90th percentile of |ln of predicted / measured|
-    carried to fewer nodes, down to a fourth and beyond.
+    extrapolated to fewer nodes, down to a fourth and beyond.
     """
     lines = [f"{'constant':32} {'times':>5}  " + "  ".join(f"{one:>13}" for one in _QUESTIONS)]
     lines[0] += f"  2x above 4 MiB  {'fewer nodes':>13}  {'beyond 1/4':>13}"
@@ -235,9 +235,9 @@ def _line(name: str, factor: float, curves: Sequence[tuple[str, CollectiveCurve]
 
 
 def _fewer_nodes(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[tuple[float, float]]:
-    """Return (ratio of nodes, |ln error|) of times carried from larger counts to smaller ones.
+    """Return (ratio of nodes, |ln error|) of times extrapolated from larger counts to smaller ones.
 
-    The scaling law alone carries them, as the scaling questions with the counts turned round.
+    The scaling law alone extrapolates them, as the scaling questions with the counts turned round.
     """
     groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for cluster, curve in curves:

@@ -235,7 +235,7 @@ def test_damaged_lines_are_refused_or_left_out_by_name(capsys, tmp_path, nets) -
             2,
             "--gpus-per-node: 0 is not allowed: it must be 1 to 999,999,999.",
         ),
-        (("--profiles", "/nowhere"), 2, "/nowhere"),
+        (("--profiles", "/nowhere"), 3, "/nowhere"),
     ],
 )
 def test_wrong_options(capsys, tmp_path, nets, more, left, message) -> None:

@@ -32,14 +32,19 @@ WRONG = (
     (3, "--model resnet50 --gpus 8 --net hurt --profiles mine", "hurt.toml: is not TOML"),
     (3, "--model resnet50 --gpus 8 --node hurt --profiles mine", "hurt.toml: is not TOML"),
     (3, "--scenario cut.toml", "cut.toml: is not TOML"),
-    (2, "--scenario none.toml", "there is no file 'none.toml'"),
+    (3, "--scenario none.toml", "there is no file 'none.toml'"),
+    (3, "--model resnet50 --gpus 8 --net none.toml", "--net: there is no file 'none.toml'"),
+    (3, "--model resnet50 --gpus 8 --net 1gbe --intra-net none.toml", "there is no file"),
+    (3, "--model resnet50 --gpus 8 --node none.toml", "--node: there is no file 'none.toml'"),
+    (3, "--model resnet50 --gpus 8 --net 1gbe --beside none.toml", "--beside: there is no file"),
     (2, "--model resnet5 --gpus 8", "did you mean 'resnet50'?"),
     (2, "--model resnet50 --gpus 8 --net 1gb", "did you mean '1gbe'?"),
     (2, "--model resnet50 --gpus 8 --net 10Gbit,5us", "--net: "),
     (2, "--model resnet50 --gpus 8 --bucket 25", "give a number and a unit such as '25MiB'"),
     (2, "--model resnet50 --gpus -1", "'-1' is not allowed: it must be 1 or more."),
     (2, "--model resnet50 --gpus 8 --jitter 900%", "it must be 0% to 30%."),
-    (2, "--model resnet50 --gpus 8 --profiles none", "'none' is not a folder."),
+    (3, "--model resnet50 --gpus 8 --profiles none", "'none' is not a folder."),
+    (2, "--model resnet50 --gpus 8 --profiles cut.csv", "'cut.csv' is not a folder."),
     (2, "--model resnet50 --gpus 8 --profiles empty", "'empty' holds no models/, devices/"),
 )
 
@@ -77,6 +82,15 @@ def test_every_command_refuses_alike(
     [sentence] = said
     assert sentence.startswith("perfsim: ") and sentence.count("\n") == 1 and words in sentence
     assert not list(here.glob("rows*"))
+
+
+@pytest.mark.parametrize("thing", ["net", "node", "scenario"])
+def test_show_of_a_file_that_is_not_there(
+    thing: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code(["show", thing, "none.toml"]) == 3
+    told = capsys.readouterr()
+    assert told.out == "" and f"{thing}: there is no file 'none.toml'" in told.err
 
 
 OUTPUTS = (

@@ -371,6 +371,24 @@ def test_who_leaves_writes_nothing(
     assert sorted(workplace.iterdir()) == before
 
 
+def test_ctrl_c_at_a_question_writes_nothing_and_exits_with_130(
+    terminal: Any,
+    workplace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Keyboard(io.StringIO):
+        def readline(self, *_: Any) -> str:
+            raise KeyboardInterrupt
+
+    before = sorted(workplace.iterdir())
+    terminal()
+    monkeypatch.setattr("sys.stdin", Keyboard())
+    assert code(["init", "all_reduce.log"]) == 130
+    assert capsys.readouterr().err.endswith("perfsim: stopped.\n")
+    assert sorted(workplace.iterdir()) == before
+
+
 def test_yes_asks_nothing(terminal: Any, capsys: pytest.CaptureFixture[str]) -> None:
     terminal()
     assert code(["init", "--model", "resnet50", "--gpus", "8", "--yes"]) == 0

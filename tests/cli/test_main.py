@@ -199,12 +199,10 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --batch 0", ["--batch", "'0'"]),
     ("predict --model resnet50 --gpus 4 --algorithm rings", ["--algorithm", "ring"]),
     ("predict --model resnet50 --gpus 4 --scenario nothing", ["--scenario", "'nothing'"]),
-    ("predict --model resnet50 --gpus 4 --profiles /no/such", ["--profiles", "not a folder"]),
     ("predict --model resnet50 --gpus 4 --net 1e-99999999999999999999B/s,50us", ["--net"]),
     ("predict --model resnet50 --gpus 4 --net 1e-300B/s,50us", ["--net", "1 B/s"]),
     ("predict --model resnet50 --gpus 4 --net 10Gbit/s,100s", ["--net", "10 s"]),
     ("predict --modl resnet50", ["--modl", "--model"]),
-    ("predict --scenario /no/such.toml", ["--scenario", "no file '/no/such.toml'"]),
     ("predict --model resnet50 --gpus 4 --single-gpu 253", ["--single-gpu", "a bare number"]),
     (
         "predict --model resnet50 --gpus 4 --method cpsgd --set bits=4",

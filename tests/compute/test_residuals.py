@@ -10,15 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.compute.residuals import FITTED, Deviations, Place, Residual, covariance, estimate
+from perfsim.compute.residuals import (
+    FITTED,
+    Deviations,
+    IterationSetting,
+    Residual,
+    covariance,
+    estimate,
+)
 
-HERE = Place(
+HERE = IterationSetting(
     "resnet50", "image", None, "v100", "v100", "Volta", "fp32", 32, "torch1.8", "A pytorch"
 )
-FAR = Place("gpt2", "text", 1024, "h100", "h100", "Hopper", "amp-bf16", 4, "torch2", "B jax")
+FAR = IterationSetting(
+    "gpt2", "text", 1024, "h100", "h100", "Hopper", "amp-bf16", 4, "torch2", "B jax"
+)
 
 places = st.builds(
-    Place,
+    IterationSetting,
     model=st.sampled_from(["resnet50", "vgg16"]),
     family=st.sampled_from(["image", "text"]),
     tokens=st.sampled_from([None, 128]),
@@ -67,7 +76,9 @@ def test_batches_far_apart_share_less_of_a_cell() -> None:
 
 
 @given(goal=places, one=residuals)
-def test_the_estimate_by_one_lies_between_nothing_and_it(goal: Place, one: Residual) -> None:
+def test_the_estimate_by_one_lies_between_nothing_and_it(
+    goal: IterationSetting, one: Residual
+) -> None:
     value, _ = estimate(goal, [one])
     low, high = sorted((0.0, one.value))
     assert low - 1e-12 <= value <= high + 1e-12
@@ -75,14 +86,14 @@ def test_the_estimate_by_one_lies_between_nothing_and_it(goal: Place, one: Resid
 
 @given(goal=places, known=st.lists(residuals, max_size=6))
 def test_it_is_the_best_linear_estimate_and_more_is_known_by_more(
-    goal: Place, known: list[Residual]
+    goal: IterationSetting, known: list[Residual]
 ) -> None:
     """The same by solving the normal equations, and each further residual narrows it."""
     value, deviation = estimate(goal, known)
     if known:
-        among = np.array([[covariance(a.place, b.place, FITTED) for b in known] for a in known])
+        among = np.array([[covariance(a.setting, b.setting, FITTED) for b in known] for a in known])
         among += np.diag([one.deviation**2 for one in known])
-        to_goal = np.array([covariance(goal, one.place, FITTED) for one in known])
+        to_goal = np.array([covariance(goal, one.setting, FITTED) for one in known])
         weights = np.linalg.solve(among, to_goal)
         assert value == pytest.approx(weights @ [one.value for one in known], abs=1e-6)
     widths = [estimate(goal, known[:count])[1] for count in range(len(known) + 1)]
@@ -92,14 +103,16 @@ def test_it_is_the_best_linear_estimate_and_more_is_known_by_more(
 
 @given(goal=places, known=st.lists(residuals, min_size=2, max_size=5), data=st.data())
 def test_the_order_of_what_is_known_does_not_matter(
-    goal: Place, known: list[Residual], data: st.DataObject
+    goal: IterationSetting, known: list[Residual], data: st.DataObject
 ) -> None:
     shuffled = data.draw(st.permutations(known))
     assert estimate(goal, shuffled) == pytest.approx(estimate(goal, known), abs=1e-9)
 
 
 @given(one=places, other=places)
-def test_covariance_is_symmetric_and_largest_with_oneself(one: Place, other: Place) -> None:
+def test_covariance_is_symmetric_and_largest_with_oneself(
+    one: IterationSetting, other: IterationSetting
+) -> None:
     shared = covariance(one, other, FITTED)
     assert shared == covariance(other, one, FITTED)
     assert 0 <= shared <= covariance(one, one, FITTED) + 1e-12

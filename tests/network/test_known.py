@@ -62,7 +62,7 @@ def test_other_numbers_of_nodes_with_the_error_of_the_law(nodes: int, ratio: flo
     assert cost.seconds == ScalingLaw(curves).seconds(4 * nodes, nodes, 1e6)
     assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
     assert cost.spread == term.quantity.spread == growth_error(ratio, 1e6)
-    assert "carried from all_reduce on 16 GPUs (4 x 4)" in term.quantity.source
+    assert "extrapolated from all_reduce on 16 GPUs (4 x 4)" in term.quantity.source
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
@@ -201,7 +201,7 @@ def test_other_collectives_than_gathering_are_not_told_by_all_reduce() -> None:
 
 
 def test_a_fixed_algorithm_with_its_own_curve() -> None:
-    """Held to ring and to tree on the same ranks: each is told and carried by its own curve."""
+    """Held to ring and to tree on the same ranks: each is extrapolated by its own curve."""
     ring, tree = curve(4, algorithm="ring"), curve(4, algorithm="tree", factor=2.0)
     known = MeasuredCollectives((curve(4), ring, tree))
     for one in (ring, tree):

@@ -45,7 +45,7 @@ def by_hand(method: str, options: dict[str, Any], link: str = FAST) -> Setup:
     tensors = profile([(500, 500)] * 2, [10 * MS, 30 * MS], forward_s=10 * MS, optimizer_s=2 * MS)
     return replace(
         setup,
-        carried=setup.carried._replace(profile=tensors),
+        transferred=setup.transferred._replace(profile=tensors),
         device=hand_device(),
         cluster=ring_cluster(4, link),
     )

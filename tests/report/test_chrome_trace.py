@@ -74,7 +74,7 @@ def test_the_check_finds_what_is_wrong(change: dict[str, Any], said: str) -> Non
 def test_the_mean_of_rounds_is_the_prediction() -> None:
     prediction = predicted("localsgd")
     rounds = steady_rounds(prediction)
-    total_s = sum(one.count * one.run_s for one in rounds)
+    total_s = sum(one.count * one.window_s / len(one.closes_s) for one in rounds)
     iterations = sum(one.count * one.iterations for one in rounds)
     assert len(rounds) == 2
     assert total_s / iterations == pytest.approx(prediction.iteration_s, rel=1e-12)

@@ -12,9 +12,9 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog
-from perfsim.inventory import network_picture, node_picture
 from perfsim.network.node_law import node_error, node_law
 from perfsim.network.node_type import load_node_type
+from perfsim.pictures import network_picture, node_picture
 from perfsim.report.html.node_page import node_figures, node_page
 from perfsim.report.network_drawing import draw_text
 from perfsim.report.node_drawing import NodePicture, node_drawing, node_text
@@ -185,7 +185,7 @@ def test_the_page_is_whole_and_opens_offline(own: Path, tmp_path: Path) -> None:
         ("node dgx-h10 --html page.html", 2, "no 'dgx-h10'; did you mean 'dgx-h100'?"),
         (
             "node none.toml --html page.html",
-            2,
+            3,
             "there is no file 'none.toml'; give",
         ),
         ("node dgx-h100 --html none/page.html", 2, "'none/page.html' cannot be written"),

@@ -128,7 +128,7 @@ def test_1f1b_waits_for_messages_although_they_overlap() -> None:
     assert run.ends_s == pytest.approx([9.2, 7.1])
     assert run.starts_s == pytest.approx([0.0, 1.1])
     assert run.idle_s == pytest.approx([3.2, 1.1])
-    assert run.last_backward_start_s == pytest.approx([7.2, 5.1])
+    assert run.chunk_backward_starts_s.max(axis=0) == pytest.approx([7.2, 5.1])
 
 
 def test_uneven_stages() -> None:
@@ -298,7 +298,7 @@ def test_final_backward_passes_by_chunk() -> None:
         assert run.chunk_backward_starts_s[chunk, stage] == one.start_s
         assert run.chunk_backward_ends_s[chunk, stage] == one.end_s
     assert (run.chunk_backward_ends_s[0] == run.ends_s).all()
-    assert (run.last_backward_start_s == run.ends_s - 1.0).all()
+    assert (run.chunk_backward_starts_s.max(axis=0) == run.ends_s - 1.0).all()
 
 
 # The part that repeats is added up

@@ -20,7 +20,7 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.report.validation import print_nccl
 from perfsim.validate.nccl import NcclReport, NcclRow, in_range, scale, validate_nccl
 from perfsim.validate.nccl.report import (
-    CARRIED,
+    MORE_NODES,
     QUESTION_ORDER,
     curves_in_folder,
     questions,
@@ -308,4 +308,4 @@ def test_rows_are_counted_by_family_of_clusters() -> None:
         ("c", curve(2)),
     )
     rows = (made("a"), made("b"), made("b", "two_nodes"), made("c"))
-    assert NcclReport(curves, rows).families(CARRIED) == {"alps": 2, "c": 1}
+    assert NcclReport(curves, rows).families(MORE_NODES) == {"alps": 2, "c": 1}

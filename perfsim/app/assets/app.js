@@ -194,7 +194,7 @@
       if (unit) slider.parentElement.querySelector(".at").textContent =
         number > 0 ? `${Number(number.toPrecision(3))} ${unit}` : "";
     }
-    // Sliders where the answer says that they stand, and what empty controls stand for.
+    // Sliders where the answer says that they stand, and what empty controls mean.
     place() {
       for (const slider of this.root.querySelectorAll("[data-slider]")) {
         const number = this.placed[slider.dataset.slider];

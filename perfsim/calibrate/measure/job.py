@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from perfsim.errors import RequestError
 
-__all__ = ["FEWEST_ROUND_TRIPS", "MOST_ROUND_TRIPS", "Backend", "RankGroup", "rank_groups"]
+__all__ = ["MAX_ROUND_TRIPS", "MIN_ROUND_TRIPS", "Backend", "RankGroup", "rank_groups"]
 
-FEWEST_ROUND_TRIPS, MOST_ROUND_TRIPS = 5, 25
+MIN_ROUND_TRIPS, MAX_ROUND_TRIPS = 5, 25
 """Of one message between two ranks: enough for quartiles, and no more than they need.
 No source: chosen."""
 
@@ -129,7 +129,7 @@ class Backend(Protocol):
         """Send a message to another rank and back some times; both ranks call it.
 
         The lower rank gets the seconds of each round trip by its own clock, the other one none.
-        It ends after ``budget_s`` seconds, but not before `FEWEST_ROUND_TRIPS`.
+        It ends after ``budget_s`` seconds, but not before `MIN_ROUND_TRIPS`.
         """
         ...
 

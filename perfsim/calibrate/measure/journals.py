@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.measure.repeats import Repeats
-from perfsim.data.journal import Journal
+from perfsim.data.journal import Journal, WrongLineError
+from perfsim.errors import shown
 from perfsim.network.network_file import NOTICED, Noticed
+from perfsim.quantity import (
+    COUNT_LIMIT,
+    ELEMENTS_LIMIT,
+    MESSAGE_LIMIT,
+    TIME_LIMIT,
+    NumberLimit,
+)
 from perfsim.units import format_bytes
 
 __all__ = ["KernelJournal", "KernelPoint", "KernelStop", "NetworkJournal", "NetworkPoint"]
 
 KERNEL_JOURNAL_SCHEMA = "perfsim/measured-kernels/1"
 NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/2"
+_WIDTH_LIMIT = NumberLimit(0.0, 1e9, "0 to 1e9")
+_WAITED_LIMIT = NumberLimit(0.0, 1e9, "0 s to 1e9 s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class KernelJournal(Journal):
     RequestError
         If the file cannot be written, or was begun with another setting.
     DataError
-        If the file is no journal.
+        If the file is no journal, or a field of a line holds what no run writes.
     """
 
     def __init__(self, path: Path, setting: Mapping[str, str], *, fresh: bool = False) -> None:
@@ -94,11 +103,16 @@ class KernelJournal(Journal):
         )
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        key = str(line["kernel"]), int(line["elements"]), int(line["width"])
+        kernel = _text(line, "kernel")
+        key = kernel, _whole(line, "elements", ELEMENTS_LIMIT), _whole(line, "width", _WIDTH_LIMIT)
         if "why" not in line:
-            self.points.append(KernelPoint(*key, tuple(map(float, line["seconds"]))))
-        elif line["final"]:
-            self.stops.append(KernelStop(*key, str(line["why"]), final=True))
+            self.points.append(KernelPoint(*key, _times(line)))
+            return
+        why, final = _text(line, "why"), line["final"]
+        if not isinstance(final, bool):
+            raise WrongLineError(f"final is {shown(final)}, not true or false")
+        if final:
+            self.stops.append(KernelStop(*key, why, final=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +147,8 @@ class NetworkJournal(Journal):
     """The points of a sweep of collectives, and what was noticed on the way.
 
     ``points`` are the points as they stand, ``attempts`` all that were ever measured: those that
-    were replaced, and references that were only looked at. ``noticed`` is what was noticed,
-    ``runs`` a sentence a run that went on with the file.
+    were replaced, and references that were only looked at, which ``looks`` has alone.
+    ``noticed`` is what was noticed, ``runs`` a sentence a run that went on with the file.
 
     Parameters
     ----------
@@ -147,7 +161,7 @@ class NetworkJournal(Journal):
     RequestError
         If the file cannot be written, or was begun with another setting.
     DataError
-        If the file is no journal.
+        If the file is no journal, or a field of a line holds what no run writes.
     """
 
     def __init__(self, path: Path, setting: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -155,6 +169,7 @@ class NetworkJournal(Journal):
         super().__init__(path, NETWORK_JOURNAL_SCHEMA, setting, what="a sweep", anew=anew)
         self.points: list[NetworkPoint] = []
         self.attempts: list[NetworkPoint] = []
+        self.looks: list[NetworkPoint] = []
         self.noticed: list[Noticed] = []
         self.runs: list[str] = []
         self.open(self._take, fresh=fresh)
@@ -167,7 +182,7 @@ class NetworkJournal(Journal):
     def add_look(self, point: NetworkPoint) -> None:
         """Append repeats of a point that were taken only to compare: they replace nothing."""
         self.add({"look": asdict(point)})
-        self.attempts.append(point)
+        self._keep_look(point)
 
     def add_noticed(self, noticed: Noticed) -> None:
         """Append what was noticed; the network file says it in the end."""
@@ -187,16 +202,20 @@ class NetworkJournal(Journal):
         self.attempts.append(point)
         self.points = [other for other in self.points if other.key != point.key] + [point]
 
+    def _keep_look(self, point: NetworkPoint) -> None:
+        self.attempts.append(point)
+        self.looks.append(point)
+
     def _take(self, line: Mapping[str, Any]) -> None:
         if "run" in line:
             self.runs.append(str(line["run"]))
         elif "noticed" in line:
-            what, text = (str(line["noticed"][name]) for name in ("what", "text"))
+            what, text = (_text(line["noticed"], name) for name in ("what", "text"))
             if what not in NOTICED:
-                raise ValueError(what)
+                raise WrongLineError(f"what is {shown(what)}, not one of {', '.join(NOTICED)}")
             self.noticed.append(Noticed(what, text))
         elif "look" in line:
-            self.attempts.append(_point_of(line["look"]))
+            self._keep_look(_point_of(line["look"]))
         else:
             self._keep(_point_of(line))
 
@@ -206,15 +225,49 @@ def _point_of(line: Mapping[str, Any]) -> NetworkPoint:
 
     Raises
     ------
-    ValueError, KeyError, TypeError
-        If it is no point: numbers are missing, or its times are none.
+    WrongLineError
+        If a field holds what no run writes.
+    KeyError, TypeError
+        If a field is missing, or the line is no table.
     """
-    names = ("ranks", "nodes", "gpus_per_node", "size_bytes")
-    ranks, nodes, gpus, size = (int(line[name]) for name in names)
-    seconds = tuple(map(float, line["seconds"]))
-    if not seconds or not all(0.0 < one < math.inf for one in seconds):
-        raise ValueError("no times")
-    waited_s = float(line["waited_s"])
-    if not 0.0 <= waited_s < math.inf:
-        raise ValueError("no time of waiting")
-    return NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds, waited_s)
+    names = ("ranks", "nodes", "gpus_per_node")
+    ranks, nodes, gpus = (_whole(line, name, COUNT_LIMIT) for name in names)
+    size_bytes, seconds = _whole(line, "size_bytes", MESSAGE_LIMIT), _times(line)
+    waited_s = line["waited_s"]
+    if not _is_number(waited_s) or not _WAITED_LIMIT.holds(waited_s):
+        raise WrongLineError(f"waited_s is {shown(waited_s)}, not a time of {_WAITED_LIMIT.words}")
+    collective = _text(line, "collective")
+    return NetworkPoint(collective, ranks, nodes, gpus, size_bytes, seconds, float(waited_s))
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(line: Mapping[str, Any], name: str) -> str:
+    """Return a field that is a text."""
+    value = line[name]
+    if not isinstance(value, str) or not value:
+        raise WrongLineError(f"{name} is {shown(value)}, not a text")
+    return value
+
+
+def _whole(line: Mapping[str, Any], name: str, limit: NumberLimit) -> int:
+    """Return a field that is a whole number within a limit."""
+    value = line[name]
+    if not isinstance(value, int) or not _is_number(value) or not limit.holds(value):
+        raise WrongLineError(f"{name} is {shown(value)}, not a whole number of {limit.words}")
+    return value
+
+
+def _times(line: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the times of a line's repeats [s]."""
+    seconds = line["seconds"]
+    if not isinstance(seconds, list) or not seconds:
+        raise WrongLineError(f"seconds is {shown(seconds)}, not a list of times")
+    for index, one in enumerate(seconds):
+        if not _is_number(one) or not TIME_LIMIT.holds(one):
+            allowed = f"a time of {TIME_LIMIT.words}"
+            raise WrongLineError(f"seconds[{index}] is {shown(one)}, not {allowed}")
+    return tuple(map(float, seconds))

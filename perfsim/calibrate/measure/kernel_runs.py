@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from perfsim.calibrate.measure.kernel_files import (
 from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, settled
 from perfsim.compute.device import KERNELS_SUFFIX, Device, read_device
 from perfsim.data.catalog import Catalog
-from perfsim.data.files import write_text
+from perfsim.data.files import today, write_text
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.units import format_seconds
 
@@ -376,14 +375,14 @@ def _write(
     """Write the files, each whole and only if it reads back."""
     path = request.out / "devices" / f"{name}{KERNELS_SUFFIX}"
     stopped = tuple(map(str, journal.stops))
-    today = date.today().isoformat()
-    source = f"perfsim calibrate kernels on {device.driver_name}, {today}"
+    day = today()
+    source = f"perfsim calibrate kernels on {device.driver_name}, {day}"
     about = {
         "gpu": name,
         "software": device.software,
         "source": source,
         "licence": "the measurer's own",
-        "date": today,
+        "date": day,
         "left out": "; ".join([*stopped, *(f"{kernel}: no time left" for kernel in cut)]),
     }
     before = path if path.is_file() else catalog.beside("devices", name, KERNELS_SUFFIX)

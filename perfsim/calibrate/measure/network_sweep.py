@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -25,6 +25,7 @@ from perfsim.calibrate.measure.rendezvous import check_same_request, open_journa
 from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, half_width, settled
 from perfsim.calibrate.measure.stability import (
     change_of,
+    drifts,
     quartiles,
     smallest_difference_s,
     unsteadiness,
@@ -32,6 +33,7 @@ from perfsim.calibrate.measure.stability import (
 from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
+from perfsim.data.files import today
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import Noticed
@@ -73,7 +75,8 @@ MAX_SECOND_ROUNDS = 3
 """Rounds of second measurements: a mended point may show that its neighbour is doubtful.
 No source: chosen."""
 LOOKS_PER_CURVE = 3
-"""Times that a curve's reference is measured again, in equal distances, the last time at its end.
+"""Looks at a curve's reference that are compared with its first time, in equal distances, the last
+one at its end. Looks between them, after each size, only show whether it drifts (`drifts`).
 No source: chosen."""
 LOOK_SHARE = 0.15
 """Share of its time that a curve gives to looking at its reference again, at most: a look that
@@ -82,7 +85,9 @@ No source: chosen."""
 REFERENCE_SHARE = 8
 """A reference is at most this part of the largest message, so that looking again costs little.
 No source: chosen."""
-MOST_LOOK_REPEATS = 20
+MIN_DRIFT_REPEATS = 3
+"""Repeats of a look that only shows drift, at least: their median stands one disturbed call."""
+MAX_LOOK_REPEATS = 20
 """Repeats of a look, at most. No source: chosen."""
 PAIR_SHARE = 0.02
 """Share of a sweep's time for one message of one pair of hosts. No source: chosen."""
@@ -231,6 +236,9 @@ def measure_network(
     if journal is None:
         return None
     _note_all(journal, unsteadiness(journal.attempts))
+    if not any(one.what == "change" for one in journal.noticed):
+        least_s = smallest_difference_s(wire.device)
+        _note_all(journal, drifts(journal.looks, rule.tolerance, least_s))
     network = _fit_and_write(journal, wire, request, _note(wire, hosts, rule, journal), profiles)
     journal.remove()
     return network
@@ -399,7 +407,7 @@ def run_sweep(
             continue
         first = _reference_index(wire, curve, rule)
         order = [first, *(index for index in _out_of_order(len(curve)) if index != first)]
-        looks = {-(-len(curve) * look // LOOKS_PER_CURVE) for look in range(1, LOOKS_PER_CURVE + 1)}
+        looks = [-(-len(curve) * look // LOOKS_PER_CURVE) for look in range(1, LOOKS_PER_CURVE + 1)]
         measured: dict[int, NetworkPoint] = {}
         for count, index in enumerate(order, 1):
             point = curve[index]
@@ -415,9 +423,14 @@ def run_sweep(
                 report_progress(done + 1, len(points), words)
             if count == 1:
                 references.append(_Reference(point, measured[index]))
-            elif count in looks:
+            else:
                 when = f"after {count} of {len(curve)} sizes"
-                _look_again(wire, references[-1], rule, when, journal, last=count == len(curve))
+                due, last = count >= looks[0], count == len(curve)
+                looked = _look_again(
+                    wire, references[-1], rule, when, journal, compares=due, last=last
+                )
+                if looked and due:
+                    looks = [one for one in looks if one > count]
         in_order = [measured[index] for index in range(len(curve))]
         _measure_doubtful_again(wire, curve, in_order, rule, journal)
     for reference in references[:-1]:
@@ -458,14 +471,16 @@ def _reference_index(wire: Backend, curve: Sequence[SweepPoint], rule: SweepRule
     return chosen
 
 
-def _look(wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float) -> NetworkPoint:
+def _look(
+    wire: Backend, point: SweepPoint, rule: SweepRule, budget_s: float, least: int = MIN_REPEATS
+) -> NetworkPoint:
     """Repeat a point only to compare: a few times, after a call that does not count."""
     what = point.collective, point.group, point.size_bytes
     wire.waited_s(point.group)
     seconds = wire.run(*what, 1)
     if seconds[0] <= rule.budget_s:
         most = int(budget_s / max(seconds[0], 1e-9))
-        seconds = wire.run(*what, max(MIN_REPEATS, min(MOST_LOOK_REPEATS, most)))
+        seconds = wire.run(*what, max(least, min(MAX_LOOK_REPEATS, most)))
     return _network_point(point, seconds, wire.waited_s(point.group))
 
 
@@ -476,8 +491,9 @@ def _look_again(
     when: str,
     journal: NetworkJournal | None,
     *,
+    compares: bool = True,
     last: bool,
-) -> None:
+) -> bool:
     """Measure a reference again and note on rank 0 if it has changed; its group calls it.
 
     Parameters
@@ -485,20 +501,28 @@ def _look_again(
     wire, rule, journal : as of `run_sweep`
     reference : the message
     when : for the sentence
+    compares : compare it with its first time; else keep the look only
     last : look also where it costs more than its share
+
+    Returns
+    -------
+    Whether it was measured.
     """
     group = reference.point.group
     if wire.rank not in group.ranks:
-        return
+        return False
     spent_s = wire.greatest(group, time.perf_counter() - reference.looked)
     budget_s = LOOK_SHARE * spent_s
-    if not last and (MIN_REPEATS + 1) * reference.measured.median_s > 2 * budget_s:
-        return
-    now = _look(wire, reference.point, rule, budget_s)
+    least = MIN_REPEATS if compares else MIN_DRIFT_REPEATS
+    if not last and (least + 1) * reference.measured.median_s > 2 * budget_s:
+        return False
+    now = _look(wire, reference.point, rule, budget_s, least)
     reference.looked = time.perf_counter()
-    change = change_of(reference.measured, now, smallest_difference_s(wire.device))
     if journal is not None:
         journal.add_look(now)
+    if not compares:
+        return True
+    change = change_of(reference.measured, now, smallest_difference_s(wire.device))
     if change is not None:
         longer = "as long" if change.now_s > change.before_s else "as fast"
         text = (
@@ -508,6 +532,7 @@ def _look_again(
         )
         _note_all(journal, [Noticed("change", text)])
         reference.measured, reference.since = now, when
+    return True
 
 
 def _note_all(journal: NetworkJournal | None, noticed: Sequence[Noticed]) -> None:
@@ -663,7 +688,7 @@ def measured_curves(
             tuple(float(point.size_bytes) for point in curve),
             tuple(point.mean_s for point in curve),
             "measured",
-            f"perfsim calibrate network, {date.today().isoformat()}",
+            f"perfsim calibrate network, {today()}",
             spread=_median_spread(curve),
             algorithm=wire.forced_algorithm if collective == "all_reduce" else "",
             library=wire.library,
@@ -698,7 +723,7 @@ def _fit_and_write(
             source=f"{len(wire.ranks)} ranks, {wire.library} {wire.version}",
             transport=request.transport,
             nics_per_node=request.nics_per_node,
-            date=date.today().isoformat(),
+            date=today(),
             notes=[note],
             schema=CALIBRATE_NETWORK_SCHEMA,
             noticed=journal.noticed,

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from perfsim.compute.profile import (
     precision_named,
 )
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import today
 from perfsim.errors import RequestError
 
 __all__ = [
@@ -171,7 +171,7 @@ def calibrate_compute(
         "framework": _framework(torch, device),
         "source": f"{command} on {driver_name}",
         "licence": "the measurer's own",
-        "date": date.today().isoformat(),
+        "date": today(),
     }
     profile = measured_profile_text(measured, about)
     positions_path = folder / "models" / f"{name}.positions.csv"

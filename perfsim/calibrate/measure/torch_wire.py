@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from perfsim.calibrate.measure.device import process_waited_s
-from perfsim.calibrate.measure.job import FEWEST_ROUND_TRIPS, MOST_ROUND_TRIPS, RankGroup
+from perfsim.calibrate.measure.job import MAX_ROUND_TRIPS, MIN_ROUND_TRIPS, RankGroup
 from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.rendezvous import (
     PARTING_S,
@@ -256,7 +256,7 @@ def goes_on(trips: int, spent_s: float, budget_s: float) -> bool:
     >>> goes_on(3, 9.0, 1.0), goes_on(6, 9.0, 1.0), goes_on(26, 0.1, 1.0)
     (True, False, False)
     """
-    return trips <= FEWEST_ROUND_TRIPS or (spent_s < budget_s and trips <= MOST_ROUND_TRIPS)
+    return trips <= MIN_ROUND_TRIPS or (spent_s < budget_s and trips <= MAX_ROUND_TRIPS)
 
 
 def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from perfsim.calibrate.write_profile import (
 )
 from perfsim.compute.profile import precision_named
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import today
 from perfsim.errors import DataError, RequestError
 
 __all__ = ["ImportedTrace", "import_trace"]
@@ -159,5 +159,5 @@ def _origin(file: Path, trace: TrainingTrace) -> dict[str, str]:
         "framework": "PyTorch",
         "source": f"PyTorch profiler trace {file.name}{named}, by perfsim calibrate import",
         "licence": "the measurer's own",
-        "date": date.today().isoformat(),
+        "date": today(),
     }

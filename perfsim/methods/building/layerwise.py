@@ -40,9 +40,7 @@ class LayerStarts:
         ValueError
             If the context has no profile.
         """
-        profile = world.profile
-        if profile is None:
-            raise ValueError("this MethodContext has no profile")
+        profile = world.given_profile()
         forward = accumulate((layer.forward_s for layer in profile.layers), initial=0.0)
         backward = accumulate((layer.backward_s for layer in reversed(profile.layers)), initial=0.0)
         return cls(

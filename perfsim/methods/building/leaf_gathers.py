@@ -212,9 +212,7 @@ def fetch_jobs(
 
 def leaf_modules(world: MethodContext) -> list[list[int]]:
     """Return the sizes of the tensors of each layer, in forward order."""
-    profile = world.profile
-    if profile is None:
-        raise ValueError("this MethodContext has no profile")
+    profile = world.given_profile()
     sizes: list[list[int]] = [[] for _ in profile.layers]
     for gradient in profile.gradients:
         sizes[gradient.layer].append(gradient.elements)

@@ -37,7 +37,6 @@ __all__ = [
     "between_nodes",
     "gathered_from_all",
     "majority",
-    "one_node",
     "sign_bytes",
     "sign_decode",
     "sign_encode",
@@ -249,19 +248,6 @@ def between_nodes(
         ),
         *([Send("all_gather", whole, group="node")] if inside else []),
     ]
-
-
-def one_node(world: MethodContext) -> str:
-    """Return why there is nothing to compress between nodes, or "".
-
-    Examples
-    --------
-    >>> one_node(MethodContext(8, 1, 8)), one_node(MethodContext(8, 2, 4))
-    ('compresses between nodes (exchange=between_nodes), and there is only one', '')
-    """
-    if world.ranks == 1 or world.nodes > 1:
-        return ""
-    return "compresses between nodes (exchange=between_nodes), and there is only one"
 
 
 def summed_levels(

@@ -117,7 +117,7 @@ def leaf_spine(
 ) -> Graph:
     """Return a two-level fabric: a leaf of m nodes has uplinks of m x node rate / ratio in all.
 
-    With flows shared evenly the number of spines changes nothing: one stands for the bundle. It
+    With flows shared evenly the number of spines changes nothing: one has the rate of all. It
     matters where routing is static (``ties = "first"``).
 
     Parameters

@@ -188,7 +188,7 @@ def _pack(links: tuple[tuple[int, ...], ...]) -> int:
 
 
 def _cycles(links: list[list[int]]) -> Iterator[list[tuple[int, int]]]:
-    """Go through the Hamiltonian cycles, each once in one of its two directions."""
+    """Yield the Hamiltonian cycles, each once in one of its two directions."""
     size = len(links)
 
     def grow(way: list[int]) -> Iterator[list[tuple[int, int]]]:

@@ -253,7 +253,7 @@ def _rate(graph: Graph, host: str) -> float:
 
 
 def _nic_loads(pattern: Pattern, rates: Sequence[float]) -> Iterator[float]:
-    """Go through the phases: time of a byte on the busiest NIC, were there no other limit [s/B]."""
+    """Yield each phase's time of a byte on the busiest NIC, were there no other limit [s/B]."""
     for phase in pattern.phases:
         out, into = [0.0] * len(rates), [0.0] * len(rates)
         for source, target, weight in phase:

@@ -21,8 +21,8 @@ from perfsim.validate.nccl.row import BANDS, NcclRow
 from perfsim.validate.node_clusters import family_of, networks_of_files
 
 __all__ = [
-    "CARRIED",
     "ERRORS_OVER",
+    "MORE_NODES",
     "QUESTION_ORDER",
     "ChoiceErrors",
     "ClusterErrors",
@@ -48,8 +48,9 @@ QUESTION_ORDER = (
 """Questions in the order of print; those of further files come after them."""
 
 
-CARRIED = ("scale_2x", "scale_4x", "scale_beyond")
-"""Questions of times carried to more nodes; those of two nodes are some of them, asked again."""
+MORE_NODES = ("scale_2x", "scale_4x", "scale_beyond")
+"""Questions of times extrapolated to more nodes; those of two nodes are some of them, asked
+again."""
 
 
 ERRORS_OVER = " / "
@@ -258,7 +259,7 @@ class NcclReport:
             "schema": _NCCL_SCHEMA,
             "questions": {name: errors.to_dict() for name, errors in questions.items()},
             "clusters": [errors.to_dict() for errors in self.clusters()],
-            "families": self.families(CARRIED),
+            "families": self.families(MORE_NODES),
             "falls": [fall.to_dict() for fall in self.falls()],
             "misses": self.misses(),
         }

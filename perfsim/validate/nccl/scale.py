@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfsim.calibrate.knots import fit_curve
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.node_carry import carry
+from perfsim.network.node_extrapolation import extrapolate_nodes
 from perfsim.network.node_law import law_without
 from perfsim.network.scaling_laws import ScalingLaw, extrapolate
 from perfsim.validate.nccl.row import NcclRow, PlainRing
@@ -30,7 +30,7 @@ LIMITS = {
 }
 
 _TWO_NODES = {"scale_2x": "two_nodes_2x", "scale_4x": "two_nodes_4x"}
-"""Questions of which the rows fitted on two nodes alone are asked once more."""
+"""Questions that are asked once more of the rows fitted on two nodes alone."""
 
 
 def larger_targets(
@@ -91,7 +91,7 @@ def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]
                 what,
                 size,
                 seconds,
-                carry(growth, facts, law, target.nodes, size).seconds,
+                extrapolate_nodes(growth, facts, law, target.nodes, size).seconds,
                 plain.seconds(target.collective, target.ranks, size),
                 {
                     "unchanged": extrapolate(last, size),

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.measure.journals import KernelJournal, KernelStop, NetworkJournal
+from perfsim.calibrate.measure.journals import (
+    KernelJournal,
+    KernelPoint,
+    KernelStop,
+    NetworkJournal,
+)
 from perfsim.errors import DataError, RequestError
 from perfsim.network.network_file import Noticed
 from support import hand_benches
@@ -82,16 +87,97 @@ def test_runs_looks_and_what_was_noticed_are_kept(tmp_path: Path) -> None:
     again = NetworkJournal(tmp_path / "x.part", SETTING)
     assert again.runs == ["begun today"] and again.points == [point(1024, 1e-3)]
     assert again.attempts == [point(1024, 2e-3), point(1024, 1e-3), point(1024, 5e-3)]
+    assert again.looks == first.looks == [point(1024, 5e-3)]
     assert again.noticed == first.noticed == [("stalls", "calls stalled.")]
 
 
-@pytest.mark.parametrize("seconds", ["[]", "[NaN]", "[-1.0]", "[0.0]", "[Infinity]", "1.0"])
-def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: str) -> None:
+WRONG_TIMES = (
+    ("[]", "seconds is [], not a list of times"),
+    ("1.0", "seconds is 1.0, not a list of times"),
+    ("[-1.0]", "seconds[0] is -1.0, not a time of 1e-15 s to 1e9 s"),
+    ("[1.0, 0.0]", "seconds[1] is 0.0, not a time of"),
+    ("[1e300]", "seconds[0] is 1e+300, not a time of"),
+    ('["1.0"]', "seconds[0] is '1.0', not a time of"),
+    ("[true]", "seconds[0] is True, not a time of"),
+    ("[null]", "seconds[0] is None, not a time of"),
+    ("[NaN]", "holds NaN, which is no finite number"),
+    ("[-Infinity]", "holds -Infinity, which is no finite number"),
+    ("[1e999]", "holds 1e999, which is no finite number"),
+)
+
+
+def refused_in_one_line(path: Path, before: str, after: str) -> str:
+    """Change the last line of a journal's file; return what is then said of it."""
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+    with pytest.raises(DataError) as refused:
+        NetworkJournal(path, SETTING) if path.suffix == ".part" else journal(path.parent)
+    assert path.read_text() == text.replace(before, after)
+    said = str(refused.value)
+    start = f"{path}, line 2: "
+    assert said.startswith(start) and said.endswith("; fresh begins anew.")
+    return said.removeprefix(start)
+
+
+@pytest.mark.parametrize(("seconds", "said"), WRONG_TIMES, ids=[one for one, _ in WRONG_TIMES])
+def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: str, said: str) -> None:
     path = tmp_path / "x.part"
     NetworkJournal(path, SETTING).add_point(point(1024, 1.0))
-    path.write_text(path.read_text().replace("[1.0]", seconds))
-    with pytest.raises(DataError, match=r"is no record of a sweep|is no finite number"):
-        NetworkJournal(path, SETTING)
+    assert refused_in_one_line(path, "[1.0]", seconds).startswith(said)
+    kernels = journal(tmp_path)
+    kernels.add_point(KernelPoint("qr", 64, 2, (1.0,)))
+    assert refused_in_one_line(kernels.path, "[1.0]", seconds).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"ranks": 2', '"ranks": 2.5', "ranks is 2.5, not a whole number of 1 to 1e9"),
+        ('"ranks": 2', '"ranks": "2"', "ranks is '2', not a whole number"),
+        ('"nodes": 2', '"nodes": true', "nodes is True, not a whole number"),
+        ('"gpus_per_node": 1', '"gpus_per_node": 0', "gpus_per_node is 0, not a whole number"),
+        ('"size_bytes": 1024', '"size_bytes": -1', "size_bytes is -1, not a whole number of 1"),
+        ('"waited_s": 0.0', '"waited_s": -0.1', "waited_s is -0.1, not a time of 0 s to 1e9 s"),
+        ('"all_reduce"', "7", "collective is 7, not a text"),
+    ],
+)
+def test_fields_of_a_network_that_cannot_be_are_refused(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    path = tmp_path / "x.part"
+    NetworkJournal(path, {"library": "gloo"}).add_point(point(1024, 1.0))
+    setting = path.read_text().replace('"library": "gloo"', '"library": "gloo", "ranks":  2')
+    path.write_text(setting)
+    assert refused_in_one_line(path, before, after).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"elements": 64', '"elements": 64.5', "elements is 64.5, not a whole number of 1"),
+        ('"elements": 64', '"elements": 1e300', "elements is 1e+300, not a whole number of 1"),
+        ('"elements": 64', '"elements": 0', "elements is 0, not a whole number of 1"),
+        ('"width": 2', '"width": -2', "width is -2, not a whole number of 0 to 1e9"),
+        ('"width": 2', '"width": NaN', "holds NaN, which is no finite number"),
+        ('"kernel": "qr"', '"kernel": ["qr"]', "kernel is ['qr'], not a text"),
+        ('"final": true', '"final": "no"', "final is 'no', not true or false"),
+        ('"why": "full"', '"why": 3', "why is 3, not a text"),
+    ],
+)
+def test_fields_of_a_kernel_that_cannot_be_are_refused(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    kernels = journal(tmp_path)
+    kernels.add_point(KernelStop("qr", 64, 2, "full", final=True))
+    assert refused_in_one_line(kernels.path, before, after).startswith(said)
+
+
+def test_a_word_that_perfsim_never_notices_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.part"
+    NetworkJournal(path, SETTING).add_noticed(Noticed("stalls", "calls stalled."))
+    said = refused_in_one_line(path, '"stalls"', '"sunshine"')
+    assert said.startswith("what is 'sunshine', not one of change, ")
 
 
 @pytest.mark.parametrize(

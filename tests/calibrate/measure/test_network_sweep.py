@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, get_ident
 from typing import Any
 
 import pytest
@@ -261,6 +261,33 @@ def test_a_rate_that_changes_on_the_way_is_noticed(
     assert ("as long" if factor > 1 else "as fast") in found[0].text
     assert load(wanted.out).noticed == made.noticed
     assert found[0].text in made.report
+
+
+@pytest.mark.parametrize("share", [0.015, -0.012, 0.0])
+def test_a_rate_that_drifts_by_less_than_a_change_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=2**22)
+    # A point takes a second: a look costs little beside it, and comes after each size.
+    monkeypatch.setattr("support.fake_wire.spent", lambda calls: 1.0)
+    seen: dict[int, dict[int, int]] = {}
+
+    def law(collective: str, size: int) -> float:
+        # Each rank, a thread, meets the same times.
+        calls = seen.setdefault(get_ident(), {})
+        calls[size] = calls.get(size, 0) + 1
+        done = sum(count > 2 for count in calls.values())
+        scatter = random.Random(size + calls[size]).uniform(0.995, 1.005)
+        return slower_ring(collective, size) * (1.0 + share * done) * scatter
+
+    (made, _), _ = measured(monkeypatch, wanted, law=law)
+    assert load(wanted.out).noticed == made.noticed
+    if not share:
+        assert made.noticed == ()
+        return
+    assert [one.what for one in made.noticed] == ["drift"]
+    assert "all_reduce on 2 ranks (2 x 1) at 524.3 kB took" in made.noticed[0].text
+    assert ("(+" if share > 0 else "(-") in made.noticed[0].text
 
 
 def test_a_fit_that_misses_its_points_is_not_written(

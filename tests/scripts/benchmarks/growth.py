@@ -82,7 +82,7 @@ def _longer(resolved: Setup, copies: int) -> Setup:
         iteration_s=profile.iteration_s * copies,
         optimizer_s=profile.optimizer_s * copies,
     )
-    return replace(resolved, carried=resolved.carried._replace(profile=longer))
+    return replace(resolved, transferred=resolved.transferred._replace(profile=longer))
 
 
 def _evaluated(resolved: Setup) -> float:

@@ -174,6 +174,16 @@ def changed_rate(bench: Bench, before: str, after: str, points: int) -> None:
         bench.end(job)
 
 
+def drifting_rate(bench: Bench) -> None:
+    """The rate of all links falls by a twentieth at a time, by a fifth in the end."""
+    with Hosts(2, FAST, bench.folder) as hosts:
+        job = bench.start(hosts)
+        for points, rate in ((3, "190mbit"), (6, "180mbit"), (9, "170mbit"), (12, "160mbit")):
+            bench.wait_for_points(job, points)
+            hosts.reshape(rate)
+        bench.end(job)
+
+
 def slow_host(bench: Bench) -> None:
     """One host of four has a link a tenth as fast."""
     with Hosts(4, FAST, bench.folder) as hosts:
@@ -288,6 +298,8 @@ CASES: dict[str, Callable[[Bench], None]] = {
     "20 to 200 Mbit/s after 4 of 13": lambda bench: changed_rate(bench, SLOW, FAST, 4),
     "20 to 200 Mbit/s after 10 of 13": lambda bench: changed_rate(bench, SLOW, FAST, 10),
     "200 to 140 Mbit/s after 4 of 13": lambda bench: changed_rate(bench, FAST, "140mbit", 4),
+    "200 to 165 Mbit/s after 7 of 13": lambda bench: changed_rate(bench, FAST, "165mbit", 7),
+    "200 to 160 Mbit/s in four steps": drifting_rate,
     "one host of 4 is 10 times slower": slow_host,
     "resumed on other hosts": lambda bench: resumed(bench, FAST, first_name=2),
     "resumed at 20 instead of 200 Mbit/s": lambda bench: resumed(bench, SLOW),
