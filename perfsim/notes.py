@@ -76,8 +76,8 @@ def notes_of(
         )
     if setup.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
         notes.append(
-            f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long beside"
-            " communication (overlap_slowdown)."
+            f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long while"
+            " messages are under way (overlap_slowdown)."
         )
     notes += _node_notes(setup)
     asked = setup.scenario

@@ -724,7 +724,7 @@ class ScenarioFields:
     overlap_slowdown: Annotated[
         float,
         ScenarioField(
-            "How many times slower the backward pass computes while communication runs beside it.",
+            "How many times slower the backward pass computes while messages are under way.",
             read_by=("schedule",),
             metavar="FACTOR",
             flag=False,

@@ -258,9 +258,9 @@ class RecordedCosts:
         return tuple(getattr(self._context, name) for name in sorted(_SHAPE))
 
     @property
-    def read_shape(self) -> bool:
-        """Whether anything of the shape was read."""
-        return any(what == "shape" for what, *_ in self.answers)
+    def asked_cluster(self) -> bool:
+        """Whether anything was asked that depends on the cluster: all but times of kernels."""
+        return any(what != "kernel" for what, *_ in self.answers)
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
@@ -348,7 +348,7 @@ class JobCache:
                 return kept.jobs
         recorded.answers = {}
         jobs = make()
-        if recorded.read_shape:  # one for each shape, as sweeps of shapes come back to each
+        if recorded.asked_cluster:  # one for each shape, as sweeps of shapes come back to each
             key = (*key, recorded.shape)
         self._jobs.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
         return jobs

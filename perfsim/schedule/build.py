@@ -28,9 +28,19 @@ from typing import Literal, NamedTuple, get_args
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
-from perfsim.methods.base import Compute, Group, Job, JobStage, Method, Moment, Send
+from perfsim.methods.base import (
+    Compute,
+    Group,
+    Job,
+    JobStage,
+    Method,
+    Moment,
+    PassPoint,
+    Send,
+)
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
 from perfsim.schedule.costs import Costs, charge, work_of
+from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_backward
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
@@ -214,7 +224,7 @@ def issue(
     ----------
     count : how many times the round is run in the method's period
     overlap : whether jobs begin before the pass that they belong to is over
-    slowdown : factor on backward tasks
+    slowdown : how many times longer the backward pass computes while messages are under way
     micro_batches : of an iteration, whose gradients are added up before the update
     exchange_each : whether gradients are exchanged after each of them, or after the last alone;
         jobs that say so (``Job.repeats``) run in the others too
@@ -330,7 +340,8 @@ class _RoundBuilder:
     ) -> None:
         self.stage = stage
         self.profile, self.method, self.jobs = profile, method, jobs
-        self.overlap, self.slowdown = overlap, slowdown
+        self.overlap = overlap
+        self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
         self.steps, self.before = steps, micro_batches - steps
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
@@ -345,6 +356,16 @@ class _RoundBuilder:
         self.backward_end: int | None = None
         self.update_end: int | None = None
         self.end: int | None = None
+
+    def slowed_in(self, jobs: list[Job], costs: Costs, slowdown: float) -> SlowedBackward:
+        """Return how messages slow the backward pass of an iteration (or of a micro-batch)."""
+        if isinstance(slowdown, float) and slowdown == 1.0:
+            return UNSLOWED
+        if self.stage.beside.of("backward"):
+            return SlowedBackward(0.0, slowdown)  # these are under way all the time
+        if self.method.delay():
+            jobs = [replace(job, begins=PassPoint("forward")) for job in jobs]
+        return slowed_backward(jobs, self.profile.backward_s, costs, slowdown)
 
     def iteration(self, index: int) -> None:
         """Issue one iteration. It follows the one before, as the compute stream runs in order."""
@@ -463,12 +484,15 @@ class _RoundBuilder:
     def backward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
         """Issue the backward pass, cut where a job begins or is waited for."""
         total_s, done_s = self.profile.backward_s, 0.0
+        slowed = self.slowed[index]
         cuts_at = _cuts(jobs_under_way, "backward", total_s)
         for cut_s in sorted(cuts_at):
-            self.pass_over(cuts_at[cut_s][0][0].name, "backward", cut_s - done_s)
+            factor = slowed.factor if done_s >= slowed.from_s else 1.0
+            self.pass_over(cuts_at[cut_s][0][0].name, "backward", cut_s - done_s, factor)
             done_s = cut_s
             self.jobs_at(cuts_at[cut_s], total_s)
-        self.pass_over(f"{index}.end", "backward", total_s - done_s)
+        factor = slowed.factor if done_s >= slowed.from_s else 1.0
+        self.pass_over(f"{index}.end", "backward", total_s - done_s, factor)
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
@@ -538,12 +562,16 @@ class _RoundBuilder:
                     if here == index:
                         self.wait_for(at, job, behind)
 
-    def pass_over(self, name: str, kind: Literal["forward", "backward"], seconds: float) -> None:
-        """Issue a part of a pass. A part of the backward pass without length is left out."""
+    def pass_over(
+        self, name: str, kind: Literal["forward", "backward"], seconds: float, factor: float = 1.0
+    ) -> None:
+        """Issue a part of a pass, which takes ``factor`` times as long beside messages.
+
+        A part of the backward pass without length is left out.
+        """
         if seconds <= 0 and kind == "backward":
             return
         whole_s = self.profile.backward_s if kind == "backward" else self.profile.forward_s
-        factor = self.slowdown if kind == "backward" else 1.0
         self.part_of_pass(name, kind, seconds * factor, seconds / whole_s if whole_s else 1.0)
 
     @property

@@ -228,7 +228,7 @@ def schedule(
     Parameters
     ----------
     algorithm, protocol : of all-reduces among all ranks, of everything that is sent
-    overlap_slowdown : factor on backward tasks when communication runs beside them (the gamma
+    overlap_slowdown : factor on the backward pass while messages are under way (the gamma
         of Agarwal et al. 2022, arXiv 2103.00543, section 4)
     limit_bytes : bucket size asked for, None for the policy's own default
     kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
@@ -438,11 +438,11 @@ class _Builder:
             exchange_each=self.exchange_each,
             stage=self.stage,
         )
-        if self.cache is None:
+        if self.cache is None or self.slowdown != 1.0:  # it depends on what messages take
             return make()
         launches_s = late_launches_s(self.profile, method, costs)
         share = optimizer_share(self.profile, method, costs, self.stage)
         accumulated = self.micro_batches, self.exchange_each, self.stage
-        passes = self.overlap, self.slowdown, launches_s, share
+        passes = self.overlap, launches_s, share
         key = (*self.key, one, *passes, *accumulated)
         return self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)

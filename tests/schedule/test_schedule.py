@@ -27,7 +27,15 @@ def plan(
     method: str, policy: str, ranks: int = 4, options: dict[str, Any] | None = None, **more: Any
 ) -> CostedGraph:
     """Return the plan for three gradients of 1 MB ready at 10, 20 and 30 ms of a 35 ms backward."""
-    [made] = schedule(
+    [made] = plans(method, policy, ranks, options, **more)
+    return made
+
+
+def plans(
+    method: str, policy: str, ranks: int = 4, options: dict[str, Any] | None = None, **more: Any
+) -> list[CostedGraph]:
+    """Return the plan of each round of a method's period, as `plan` does of one."""
+    return schedule(
         profile(
             [(500, 500)] * 3,
             [0.010, 0.020, 0.030],
@@ -42,7 +50,6 @@ def plan(
         algorithm="ring",
         **more,
     )
-    return made
 
 
 def names(made: CostedGraph) -> list[str]:
@@ -169,10 +176,43 @@ def test_one_gpu_sends_nothing() -> None:
     assert simulate(made.graph).iteration_s == pytest.approx(0.052, rel=1e-12)
 
 
-def test_overlap_slowdown_stretches_the_backward_pass_only() -> None:
+def backward_s(*made: CostedGraph) -> float:
+    """Return what the backward passes take [s]."""
+    tasks = [task for one in made for task in one.graph.tasks]
+    return sum(float(task.duration_s) for task in tasks if task.kind == "backward")
+
+
+def test_overlap_slowdown_stretches_the_backward_pass_while_messages_are_under_way() -> None:
+    # One message, ready 30 ms into 35, takes longer than what is left.
     made = plan("ssgd", "whole", ranks=4, overlap_slowdown=1.2)
-    backward_s = sum(t.duration_s for t in made.graph.tasks if t.kind == "backward")
-    assert backward_s == pytest.approx(0.035 * 1.2)
+    assert backward_s(made) == pytest.approx(0.030 + 0.005 * 1.2)
+    # Three of 7.5 ms each; the last has 6 ms of the pass beside it, which lose 1 of 6.
+    made = plan("ssgd", "none", ranks=4, overlap_slowdown=1.2)
+    assert backward_s(made) == pytest.approx(0.035 + (7.5 + 7.5 + 6.0) / 6e3)
+
+
+def test_messages_after_the_backward_pass_slow_none_of_it() -> None:
+    for method in ("localsgd", "diloco"):
+        made = plans(method, "size", ranks=4, overlap_slowdown=2.0)
+        iterations = sum(one.graph.iterations for one in made)
+        assert backward_s(*made) == pytest.approx(iterations * 0.035), method
+
+
+@given(
+    method=st.sampled_from(method_names()),
+    slowdown=st.floats(1.0, 10.0),
+    ranks=st.integers(2, 16),
+)
+def test_a_slowed_backward_pass_is_between_the_pass_alone_and_all_of_it_slowed(
+    method: str, slowdown: float, ranks: int
+) -> None:
+    try:
+        alone = plans(method, "size", ranks=ranks)
+        slowed = plans(method, "size", ranks=ranks, overlap_slowdown=slowdown)
+    except RequestError:
+        reject()
+    before_s, after_s = backward_s(*alone), backward_s(*slowed)
+    assert before_s * (1 - 1e-12) <= after_s <= before_s * slowdown * (1 + 1e-12)
 
 
 def test_a_cycle_delays_the_message_not_the_backward_pass() -> None:
