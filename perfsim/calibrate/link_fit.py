@@ -382,12 +382,13 @@ def _serving_algorithm(curve: CollectiveCurve, size_bytes: float, hop_kind: str)
     ['doubling', 'ring']
     """
     of = library(curve.library)
-    if curve.algorithm and of.has is not None and curve.algorithm in of.names(curve.collective):
-        return of.algorithm(curve.collective, curve.algorithm)
-    chosen = of.choose(curve.collective, size_bytes, curve.ranks)
+    collective = of.runs_as.get(curve.collective, curve.collective)
+    if curve.algorithm and of.has is not None and curve.algorithm in of.names(collective):
+        return of.algorithm(collective, curve.algorithm)
+    chosen = of.choose(collective, size_bytes, curve.ranks)
     if chosen is not None:
-        return of.algorithm(curve.collective, chosen)
-    both = [of.algorithm(curve.collective, name) for name in of.considered(curve.collective)]
+        return of.algorithm(collective, chosen)
+    both = [of.algorithm(collective, name) for name in of.considered(collective)]
     return next((algorithm for algorithm in both if algorithm.latency == hop_kind), both[0])
 
 

@@ -71,7 +71,7 @@ def test_a_recipe_runs_as_it_is_written(thing: str, checkout: Path) -> None:
     assert -1 not in places and places == sorted(places), done.stdout
 
 
-ASKED = "perfsim predict --model resnet50 --gpus 16 --net 10gbe"
+ASKED = "perfsim predict --model resnet50 --gpus 16 --net ib100"
 
 
 def test_a_new_field_needs_its_entry_and_its_physics_only(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_new_field_needs_its_entry_and_its_physics_only(tmp_path: Path) -> Non
     assert slow["iteration_s"] > plain["iteration_s"]
 
     table = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 16\n'
-    (checkout / "slow.toml").write_text(f'{table}net = "10gbe"\ncontention = 2\n')
+    (checkout / "slow.toml").write_text(f'{table}net = "ib100"\ncontention = 2\n')
     assert answer("perfsim predict --scenario slow.toml", checkout) == slow
 
     swept = shell(f"{ASKED.replace('predict', 'sweep')} --vary contention=1,2", checkout)

@@ -46,15 +46,22 @@ def rows() -> Iterator[Row]:
         yield Row("    its memory", held_mb, "MB", figure.most_mb)
 
 
+_WATCH = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+spent_s = used.ru_utime + used.ru_stime
+print(spent_s, used.ru_maxrss * 1024 / 1e6, os.waitstatus_to_exitcode(status))
+"""
+"""Runs a command. By itself, as Linux counts what a process was forked from as its memory."""
+
+
 def _run(command: str) -> tuple[float, float, int]:
     """Return the CPU seconds, the most resident memory [MB] and the exit code of a command."""
     # Installed code has its bytecode beside it; a shell that forbids writing it would not.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "perfsim", *command.split()],
-        stdout=subprocess.DEVNULL,
-        env=environment,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6, process.returncode
+    watch = [sys.executable, "-I", "-S", "-c", _WATCH]
+    line = [*watch, sys.executable, "-m", "perfsim", *command.split()]
+    said = subprocess.run(line, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    spent_s, held_mb, code = said.stdout.split()
+    return float(spent_s), float(held_mb), int(code)
