@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.files import decoded, reading
-from perfsim.errors import DataError, RequestError, newer, shown, spelled
+from perfsim.errors import MAX_QUOTED, DataError, RequestError, newer, shown, spelled
 
 __all__ = ["Journal", "WrongLineError"]
 
@@ -156,7 +156,14 @@ def _difference(name: str, before: object, now: object) -> str:
             if old != new:
                 return f"{name} {shown(old)} at rank {rank}, now it is {shown(new)}"
         return f"{name} of {len(before)} ranks, now of {len(now)}"
-    return f"{name} {before}, now it is {now}"
+    return f"{name} {_plain(before)}, now it is {_plain(now)}"
+
+
+def _plain(value: object) -> str:
+    """Return a short text or a number as it is, anything else as `shown` repeats it."""
+    if isinstance(value, str) and value.isprintable() and len(value) <= MAX_QUOTED:
+        return value
+    return shown(value)
 
 
 def _read_line(line: bytes) -> Any:

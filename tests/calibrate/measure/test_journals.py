@@ -64,6 +64,11 @@ def test_a_record_that_was_killed_at_its_first_line_begins_anew(tmp_path: Path) 
         ),
         ({"host": ["a", "b"]}, {"host": ["b", "a"]}, "host 'a' at rank 0, now it is 'b'"),
         ({"perfsim": "1.0"}, {"perfsim": "1.1"}, "perfsim 1.0, now it is 1.1"),
+        (
+            {"perfsim": "9" * 5000},
+            {"perfsim": "1.1"},
+            f"perfsim '{'9' * 59}..., now it is 1.1",
+        ),
     ],
 )
 def test_points_of_another_setting_are_not_mixed_in(
