@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,8 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.fusion.cost_based import _decoupled_s, fuse_as_dear_tuned
+from perfsim.fusion.policies import dear_groups
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import POLICIES, context, gradient_lists, places, tensors
@@ -157,3 +159,64 @@ def test_a_wrong_merge_cost_is_refused(options: dict[str, str], message: str) ->
     gradients = tensors((1, 0.0))
     with pytest.raises(RequestError, match=message):
         fusion.load_policy("mgwfbp").fuse(gradients, context(gradients, **options))
+
+
+def decoupled(
+    price: Callable[[str, float], float], backward_s: float, forward_s: Sequence[float] = ()
+) -> FusionContext:
+    """Return the context of DeAR's search: both halves cost what ``price`` says."""
+    return FusionContext(
+        None,
+        backward_s,
+        lambda gradient: gradient.size_bytes,
+        lambda size: size,
+        forward_s=forward_s,
+        collective_s=price,
+    )
+
+
+def test_what_dear_s_search_reckons_by_hand() -> None:
+    """Layers c, b, a of 1, 2 and 3 bytes, ready after 1, 2 and 3 s; c alone, b and a together."""
+    layers = [("c", 1.0, 2), ("b", 2.0, 1), ("a", 3.0, 0)]
+    gradients = [Gradient(name, (1,), ready_s, layer) for name, ready_s, layer in layers]
+    groups, sizes, forward_s = ((0, 1), (1, 3)), (1.0, 2.0, 3.0), (0.1, 0.2, 0.4)
+
+    def taken_s(context: FusionContext) -> float:
+        return _decoupled_s(groups, gradients, sizes, context)
+
+    # Scatters of 1 s from 1 s on, of 5 s from 3 s on. Gathers of b and a 50 s, whose passes take
+    # 0.3 s; then of c 10 s, whose pass takes 0.4 s.
+    slow = decoupled(lambda what, size: size * (1 if what == "reduce_scatter" else 10), 3.5)
+    assert taken_s(replace(slow, forward_s=forward_s)) == pytest.approx(8 + 50 + 10 + 0.4)
+    assert taken_s(slow) == pytest.approx(8 + 50 + 10)
+    # Messages that take next to nothing: the passes alone.
+    quick = decoupled(lambda what, size: 1e-3 * size, 3.5, forward_s)
+    assert taken_s(quick) == pytest.approx(3.5 + 0.005 + 0.3 + 0.4)
+    # The first scatter outlasts the second gradient.
+    later = decoupled(lambda what, size: 7.0 if size == 1.0 else 0.0, 3.5)
+    assert taken_s(later) == pytest.approx(1 + 7 + 7)
+
+
+def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
+    """By hand: 3 layers of 20 MiB, messages free: all sizes as good, and each layer alone."""
+    gradients = [Gradient(f"{n}", (5 * 2**20,), 0.1, 2 - n) for n in range(3)]
+    found = fuse_as_dear_tuned(gradients, decoupled(lambda what, size: 0.0, 1.0))
+    assert [one.gradients for one in found] == [(one,) for one in gradients]
+    # Where a message costs its count, all in one is best.
+    found = fuse_as_dear_tuned(gradients, decoupled(lambda what, size: 1.0, 1.0))
+    assert [len(one.gradients) for one in found] == [3]
+
+
+def test_dear_s_groups_stay_below_the_limit() -> None:
+    """By hand: layers of 3, 2 and 4 bytes from the front; 5 is no less than 5."""
+    layers = [(0, 1), (1, 3), (3, 4)]
+    sizes = [4.0, 1.0, 1.0, 3.0]
+    assert dear_groups(layers, sizes, 5.0) == layers
+    assert dear_groups(layers, sizes, 5.1) == [(0, 1), (1, 4)]
+    assert dear_groups(layers, sizes, 9.1) == [(0, 4)]
+    assert dear_groups(layers, sizes, 0.0) == layers
+
+
+def test_a_context_by_itself_has_one_rank_and_free_messages() -> None:
+    plain = FusionContext(None, 1.0, lambda one: 0.0, lambda size: 0.0)
+    assert (plain.count_ranks(), plain.collective_s("all_gather", 8.0)) == (1, 0.0)
