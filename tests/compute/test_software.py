@@ -207,3 +207,8 @@ def test_an_unknown_era_gives_the_nearest() -> None:
         make_scenario({"model": "resnet18", "gpus": 4, "software": "torch1.9"})
     with pytest.raises(RequestError, match="software"):
         load_device("v100", SHIPPED, "torch9")
+
+
+def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
+    """2 over such a density is more than a float holds."""
+    assert sampled_threshold(1000, 1e-310, "torch2").parts[1].elements == 1000

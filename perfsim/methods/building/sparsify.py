@@ -135,7 +135,7 @@ def sampled_threshold(
     >>> [part.name for part in sampled_threshold(10**6, 0.001, "torch2").parts]
     ['elementwise', 'elementwise', 'topk_new', 'elementwise', 'elementwise']
     """
-    samples = min(elements, max(math.ceil(_SAMPLED * elements), math.ceil(2 / density)))
+    samples = max(math.ceil(_SAMPLED * elements), math.ceil(min(elements, 2 / density)))
     count = kept(elements, density)
     return method_code(
         name,
