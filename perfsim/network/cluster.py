@@ -176,10 +176,11 @@ class Cluster:
         across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
         return bool(across) and self.gpus_per_node not in across
 
-    def runs_as(self, collective: str) -> str:
+    def runs_as(self, collective: str, algorithm: str = AUTO) -> str:
         """Return the collective that the library runs in place of this one, or this one.
 
-        A curve of this very collective, measured with the library here, shows that it has one.
+        One whose algorithm is named is run as it is. A curve of this very collective, measured with
+        the library here, shows that it has one.
 
         Examples
         --------
@@ -188,6 +189,8 @@ class Cluster:
         >>> two.runs_as("reduce_scatter"), two.runs_as("all_gather")
         ('all_reduce', 'all_gather')
         """
+        if algorithm != AUTO:
+            return collective
         other = find_library(self.library).runs_as.get(collective, collective)
         if other == collective or self.known is None:
             return other
@@ -308,8 +311,7 @@ class Cluster:
             If there is no such collective, algorithm or protocol, or these ranks or this library
             cannot use it; lists those there are.
         """
-        if algorithm == AUTO:
-            collective = self.runs_as(collective)
+        collective = self.runs_as(collective, algorithm)
         if self.wide is not None:
             return self._over_sites_cost(collective, size_bytes, algorithm, protocol)
         crowded = self._crowded(collective, size_bytes, algorithm, protocol)
@@ -539,8 +541,7 @@ class Cluster:
         """Return what tells a collective's time: its cost, or the route for its formula."""
         if (self.crowd > 1 and self.nodes > 1) or self.wide is not None or self._shared:
             return self.cost(collective, size_bytes, algorithm, protocol)
-        if algorithm == AUTO:
-            collective = self.runs_as(collective)
+        collective = self.runs_as(collective, algorithm)
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
         return route if cost is None else cost
 

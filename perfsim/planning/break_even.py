@@ -277,8 +277,7 @@ class _Scaled(Cluster):
         assert self.plain is not None
         if self.known is None or self.wide is not None:
             return super().cost(collective, size_bytes, algorithm, protocol)
-        if algorithm == AUTO:
-            collective = self.runs_as(collective)
+        collective = self.runs_as(collective, algorithm)
         cost = self.plain.cost(collective, size_bytes, algorithm, protocol)
         chosen = self.plain.choice(collective, size_bytes, protocol)
         name = chosen if algorithm == AUTO else algorithm

@@ -38,8 +38,8 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
-from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
-from perfsim.schedule.costs import Costs, charge, work_of
+from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work, WorkCost
+from perfsim.schedule.costs import Costs, price, work_of
 from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_backward
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
@@ -113,7 +113,7 @@ class _Tasks:
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
-        self._works: dict[Send, Work] = {}
+        self._sent: dict[Send, tuple[Work, WorkCost]] = {}
 
     def add(
         self,
@@ -165,11 +165,13 @@ class _Tasks:
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
-        work = self._works.get(stage)
-        if work is None:
-            work = self._works[stage] = work_of(stage)
-        seconds, cost = charge(work, self.costed, self.costs)
-        meeting, ahead = self.costed.messages[stage].meeting, stage.credit_bytes
+        known = self._sent.get(stage)
+        if known is None:
+            work = work_of(stage)
+            known = self._sent[stage] = work, price(work, self.costed, self.costs)
+        work, cost = known
+        self.costed.add_message(stage, cost.sent_bytes)
+        ahead = stage.credit_bytes
         crossing = self.costs.link_use(stage) if self.costs.shared else None
         if crossing is not None:
             self.costed.crossings[len(self.graph.tasks)] = crossing
@@ -177,13 +179,13 @@ class _Tasks:
             f"{stage.collective} {name}",
             stage.stream,
             "communicate",
-            seconds,
+            cost.seconds,
             after,
-            cost,
+            cost.charged,
             stage.priority,
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
-            meeting,
+            cost.meeting,
             stage.size_bytes,
             stage.group,
             work,
@@ -191,10 +193,9 @@ class _Tasks:
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:
         """Add the kernels of a stage as one task."""
-        work = work_of(stage)
-        seconds, cost = charge(work, self.costed, self.costs)
-        kind = stage.kind
-        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, cost, work=work)
+        work, kind = work_of(stage), stage.kind
+        seconds, charged, *_ = price(work, self.costed, self.costs)
+        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, charged, work=work)
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
         """Link what waits for jobs that were issued later, and the round to the one before."""
@@ -487,12 +488,11 @@ class _RoundBuilder:
         slowed = self.slowed[index]
         cuts_at = _cuts(jobs_under_way, "backward", total_s)
         for cut_s in sorted(cuts_at):
-            factor = slowed.factor if done_s >= slowed.from_s else 1.0
-            self.pass_over(cuts_at[cut_s][0][0].name, "backward", cut_s - done_s, factor)
+            name, factor = cuts_at[cut_s][0][0].name, slowed.factor_at(done_s)
+            self.pass_over(name, "backward", cut_s - done_s, factor)
             done_s = cut_s
             self.jobs_at(cuts_at[cut_s], total_s)
-        factor = slowed.factor if done_s >= slowed.from_s else 1.0
-        self.pass_over(f"{index}.end", "backward", total_s - done_s, factor)
+        self.pass_over(f"{index}.end", "backward", total_s - done_s, slowed.factor_at(done_s))
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""

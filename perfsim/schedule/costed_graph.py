@@ -20,10 +20,10 @@ __all__ = [
     "WAIT",
     "WORK",
     "CostedGraph",
-    "MessageCost",
     "Mixed",
     "TaskCost",
     "Work",
+    "WorkCost",
     "term_subject",
     "terms_of",
 ]
@@ -54,20 +54,20 @@ class Work(NamedTuple):
     kernels: tuple[tuple[Kernel, int], ...]
 
 
-class MessageCost(NamedTuple):
-    """What one message costs here, and who waits for whom before it.
+class WorkCost(NamedTuple):
+    """What the work of a task costs, and who waits for whom before it.
 
     Parameters
     ----------
     seconds, charged : its duration, and what that is made of
     sent_bytes : what a rank sends
-    meeting : the ranks that one waits for; None: all of them
+    meeting : of a message, the ranks that one waits for; None: all of them
     """
 
     seconds: float
     charged: TaskCost
-    sent_bytes: float
-    meeting: SyncScope | None
+    sent_bytes: float = 0.0
+    meeting: SyncScope | None = None
 
 
 WORK = TaskCost("compute")
@@ -95,7 +95,6 @@ class CostedGraph:
     work : what each task does of the method, None for passes and updates
     kernels_on : the GPU, and the factor, at which kernels were priced
     durations_s : of the tasks here, where only times were asked and the graph's are others
-    messages : what each kind of message costs, so that it is priced once
     """
 
     graph: TaskGraph
@@ -114,7 +113,6 @@ class CostedGraph:
     work: list[Work | None] = field(default_factory=list)
     kernels_on: tuple[Device, float] | None = None
     durations_s: list[float] | None = None
-    messages: dict[Send, MessageCost] = field(default_factory=dict, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -17,11 +17,11 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
-from perfsim.schedule.costed_graph import CostedGraph, MessageCost, TaskCost, Work
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost, Work, WorkCost
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
 
-__all__ = ["Costs", "charge", "reprice", "work_of"]
+__all__ = ["Costs", "price", "reprice", "work_of"]
 
 
 @dataclass
@@ -83,42 +83,27 @@ class Costs:
             )
         return replace(self, kernel_factor=seconds / modelled_s)
 
-    def collective(
-        self,
-        collective: str,
-        size_bytes: float,
-        group: Group = "all",
-        algorithm: str = AUTO,
-        servers: int = 0,
-    ) -> Cost:
-        """Price a collective among a group of the ranks."""
-        cluster, asked = self._asked(collective, group, algorithm, servers)
-        return cluster.cost(collective, size_bytes, asked, self.protocol)
+    def collective(self, send: Send) -> Cost:
+        """Price a collective, once, among the group of ranks that it names."""
+        cluster, algorithm = self._asked(send)
+        return cluster.cost(send.collective, send.size_bytes, algorithm, self.protocol)
 
-    def timing(
-        self,
-        collective: str,
-        size_bytes: float,
-        group: Group = "all",
-        algorithm: str = AUTO,
-        servers: int = 0,
-    ) -> Timing:
-        """Return the time of a collective among a group of the ranks, and what a rank sends.
+    def timing(self, send: Send) -> Timing:
+        """Return the time of a collective, once, and what a rank sends.
 
         They take a third of the work that a cost with its reasons takes.
         """
-        cluster, asked = self._asked(collective, group, algorithm, servers)
-        return cluster.timing(collective, size_bytes, asked, self.protocol)
+        cluster, algorithm = self._asked(send)
+        return cluster.timing(send.collective, send.size_bytes, algorithm, self.protocol)
 
-    def _asked(
-        self, collective: str, group: Group, algorithm: str, servers: int
-    ) -> tuple[Cluster, str]:
-        """Return the group as a cluster, and the algorithm that is asked for there."""
+    def _asked(self, send: Send) -> tuple[Cluster, str]:
+        """Return the group of a collective as a cluster, and the algorithm asked for there."""
+        group, algorithm = send.group, send.algorithm
         if group in self.axes:
             return self.axes[str(group)], algorithm
-        if algorithm == AUTO and collective == "all_reduce" and group == "all":
+        if algorithm == AUTO and send.collective == "all_reduce" and group == "all":
             algorithm = self.algorithm
-        cluster = self.cluster.served(servers)
+        cluster = self.cluster.served(send.servers)
         return (cluster if group == "all" else cluster.cluster_of(group)), algorithm
 
     def link_use(self, send: Send) -> LinkUse | None:
@@ -129,10 +114,7 @@ class Costs:
         def seconds(part: float) -> float:
             axes = {name: cluster.with_part(part) for name, cluster in self.axes.items()}
             costs = replace(self, cluster=self.cluster.with_part(part), axes=axes)
-            cost = costs.collective(
-                send.collective, send.size_bytes, send.group, send.algorithm, send.servers
-            )
-            return cost.seconds * send.repeats
+            return costs.collective(send).seconds * send.repeats
 
         return link_use(seconds)
 
@@ -146,7 +128,7 @@ class Costs:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-            return self.timing(collective, size_bytes, group).seconds
+            return self.timing(Send(collective, size_bytes, group=group)).seconds
 
         return MethodContext(
             self.cluster.gpus,
@@ -171,37 +153,27 @@ def work_of(stage: Send | Compute) -> Work:
     return Work(stage, tuple(count_kernels(kernels).items()))
 
 
-def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCost]:
-    """Price a stage [s], say what that is charged to, and add it to the sums of the graph."""
-    stage = work.stage
-    if isinstance(stage, Compute):
-        return _charge_kernels(work, stage, costed, costs)
-    priced = costed.messages.get(stage)
-    if priced is None:
-        priced = costed.messages[stage] = _price_message(stage, costed, costs)
-    costed.add_message(stage, priced.sent_bytes)
-    return priced.seconds, priced.charged
-
-
 _SENT = TaskCost("network")
 """What a message is charged to where only its time is asked."""
 
 
-def _price_message(stage: Send, costed: CostedGraph, costs: Costs) -> MessageCost:
-    asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
+def price(work: Work, costed: CostedGraph, costs: Costs) -> WorkCost:
+    """Price a stage, and note the numbers behind its cost in the graph."""
+    stage = work.stage
+    if isinstance(stage, Compute):
+        return _price_kernels(work, stage, costed, costs)
     times, meeting = stage.repeats, sync_scope(stage, costs.cluster.placement)
     if costs.timing_only:
-        seconds, sent_bytes = costs.timing(*asked)
-        return MessageCost(seconds * times, _SENT, sent_bytes * times, meeting)
-    cost = costs.collective(*asked)
+        seconds, sent_bytes = costs.timing(stage)
+        return WorkCost(seconds * times, _SENT, sent_bytes * times, meeting)
+    cost = costs.collective(stage)
+    asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
     costed.note(asked, stage.size_bytes, cost.terms)
     charged = TaskCost("network", cost.latency_s * times, cost.spread, cost.grade)
-    return MessageCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
+    return WorkCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
 
 
-def _charge_kernels(
-    work: Work, stage: Compute, costed: CostedGraph, costs: Costs
-) -> tuple[float, TaskCost]:
+def _price_kernels(work: Work, stage: Compute, costed: CostedGraph, costs: Costs) -> WorkCost:
     seconds = latency_s = spread_s = measured_s = 0.0
     for kernel, count in work.kernels:
         cost = costs.kernel(kernel)
@@ -215,7 +187,8 @@ def _charge_kernels(
             measured_s += taken_s
     cause = "second_order" if stage.kind == "second_order" else "compression"
     grade: Grade = "measured" if measured_s > seconds / 2 else "modelled"
-    return seconds, TaskCost(cause, latency_s, spread_s / seconds if spread_s else None, grade)
+    spread = spread_s / seconds if spread_s else None
+    return WorkCost(seconds, TaskCost(cause, latency_s, spread, grade))
 
 
 def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) -> CostedGraph:
@@ -228,80 +201,53 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     durations_only : leave the tasks as they are and return their durations beside them: where all
         that is asked is how long one rank takes, and what it sends
     """
-    if durations_only and not costed.graph.contended:
-        return _retime(costed, costs)
-    new = CostedGraph(
-        costed.graph,
-        count=costed.count,
-        order=costed.order,
-        begins=costed.begins,
-        work=costed.work,
-    )
-    new.kernels_on = costs.device, costs.kernel_factor
-    same_kernels = _same_kernels(costed, costs)
-    tasks: list[Task] = []
-    same_meetings = True
-    charges, seen = new.charges, dict[int, MessageCost]()
-    for task, known, work in zip(costed.graph.tasks, costed.charges, costed.work, strict=True):
-        if work is None:
-            charges.append(known)
-            tasks.append(task)
-            continue
-        message = None if isinstance(work.stage, Compute) else work.stage
-        if message is None and same_kernels:
-            charges.append(known)
-            new.note_kernels(work, costed)
-            tasks.append(task)
-            continue
-        priced = seen.get(id(work))  # works are shared by tasks of one kind
-        if priced is None:
-            priced = MessageCost(*charge(work, new, costs), 0.0, None)
-            if message:
-                priced = new.messages[message]
-            seen[id(work)] = priced
-        elif message:
-            new.add_message(message, priced.sent_bytes)
-        seconds, charged, _, meeting = priced
-        charges.append(charged)
-        if task.shares or meeting != task.meeting:
-            same_meetings &= meeting == task.meeting
-            latency_s = charged.latency_s if task.shares else 0.0
-            new_task = task._replace(duration_s=seconds, latency_s=latency_s, meeting=meeting)
-        else:
-            new_task = task.lasting(seconds)
-        tasks.append(new_task)
-    new.graph = (
-        costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
-    )
-    return new
-
-
-def _same_kernels(costed: CostedGraph, costs: Costs) -> bool:
-    """Tell whether the kernels of a graph were priced on the same GPU, at the same factor."""
-    device, factor = costed.kernels_on or (None, 0.0)
-    return device is costs.device and factor == costs.kernel_factor
-
-
-def _retime(costed: CostedGraph, costs: Costs) -> CostedGraph:
-    """Return the graph with the durations of its tasks here, each kind of work priced once."""
-    new = replace(costed, messages={}, sent_bytes=0.0, _terms={})
+    kernels_on = costs.device, costs.kernel_factor
+    new = replace(costed, kernels_on=kernels_on, sent_bytes=0.0, _terms={})
     works, kinds, sent = costed.kinds_of_work
-    keeps_kernels = _same_kernels(costed, costs)
-    times_s: list[float | None] = []
-    sent_bytes: list[float] = []
-    for work in works:
-        stage, taken_s, sends_bytes = work.stage, None, 0.0
-        if not isinstance(stage, Compute):
-            taken_s, _, sends_bytes, _ = _price_message(stage, new, costs)
-        elif not keeps_kernels:
-            taken_s, _ = _charge_kernels(work, stage, new, costs)
-        times_s.append(taken_s)
-        sent_bytes.append(sends_bytes)
-    times_s.append(None)  # for kind -1: a pass or an update
-    new.durations_s = [
-        float(task.duration_s) if (taken_s := times_s[kind]) is None else taken_s
-        for task, kind in zip(costed.graph.tasks, kinds, strict=True)
-    ]
+    prices = [_price_anew(work, costed, new, costs) for work in works]
+    prices.append(None)  # of kind -1: a pass or an update
+    sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
     for kind in sent:
         new.sent_bytes += sent_bytes[kind]
+    tasks = costed.graph.tasks
+    if durations_only and not costed.graph.contended:
+        new.durations_s = [
+            float(task.duration_s) if (cost := prices[kind]) is None else cost.seconds
+            for task, kind in zip(tasks, kinds, strict=True)
+        ]
+        return new
+    new.charges = [
+        known if (cost := prices[kind]) is None else cost.charged
+        for known, kind in zip(costed.charges, kinds, strict=True)
+    ]
+    repriced = [
+        task if (cost := prices[kind]) is None else _repriced(task, cost)
+        for task, kind in zip(tasks, kinds, strict=True)
+    ]
+    same_meetings = all(
+        one.meeting == task.meeting for one, task in zip(repriced, tasks, strict=True)
+    )
+    new.graph = (
+        costed.graph.with_tasks(repriced)
+        if same_meetings
+        else replace(costed.graph, tasks=repriced)
+    )
     return new
+
+
+def _price_anew(work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs) -> WorkCost | None:
+    """Price a work of a graph for a new one; None: kernels on the same GPU, which cost the same."""
+    device, factor = costed.kernels_on or (None, 0.0)
+    same = device is costs.device and factor == costs.kernel_factor
+    if same and isinstance(work.stage, Compute):
+        new.note_kernels(work, costed)
+        return None
+    return price(work, new, costs)
+
+
+def _repriced(task: Task, cost: WorkCost) -> Task:
+    """Return a task at a new cost."""
+    if task.shares or cost.meeting != task.meeting:
+        latency_s = cost.charged.latency_s if task.shares else 0.0
+        return task._replace(duration_s=cost.seconds, latency_s=latency_s, meeting=cost.meeting)
+    return task.lasting(cost.seconds)

@@ -87,7 +87,7 @@ def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
     ]
     send_s = 0.0
     if len(parts.stages) > 1:
-        send_s = costs.collective("send_recv", split.boundary_bytes, "pp").seconds
+        send_s = costs.collective(Send("send_recv", split.boundary_bytes, group="pp")).seconds
     count = setup.scenario.accumulate
     run_with = partial(pipeline_run, split.schedule, times, count)
     return PipelineAnswer(run_with(send_s), chunks, send_s, run_with)
@@ -161,7 +161,7 @@ def _chunk(messages: Sequence[tuple[LayerMessage, int]], costs: Costs) -> _Chunk
     waits_s = {"forward": 0.0, "backward": 0.0}
     for message, count in messages:
         send = Send(message.collective, message.size_bytes, group=message.axis)  # type: ignore[arg-type]
-        cost = costs.collective(send.collective, send.size_bytes, send.group)
+        cost = costs.collective(send)
         seconds = cost.seconds
         if seconds <= 0:
             continue

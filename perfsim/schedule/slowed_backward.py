@@ -21,6 +21,10 @@ class SlowedBackward(NamedTuple):
     from_s: float
     factor: float
 
+    def factor_at(self, seconds: float) -> float:
+        """Return how many times as long computation takes from a moment of the pass on."""
+        return self.factor if seconds >= self.from_s else 1.0
+
 
 UNSLOWED = SlowedBackward(0.0, 1.0)
 
@@ -77,6 +81,5 @@ def _messages_s(job: Job, costs: Costs) -> float:
         if stage.earliest != "ready":
             break
         if isinstance(stage, Send):
-            asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm)
-            total_s = total_s + stage.repeats * costs.timing(*asked, stage.servers).seconds
+            total_s = total_s + stage.repeats * costs.timing(stage).seconds
     return total_s

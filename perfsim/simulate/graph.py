@@ -48,18 +48,16 @@ class Bursts(NamedTuple):
     ----------
     first : the first task of each burst, and behind the last burst the number of tasks
     dependents : by burst, what waits for it: (burst, periods later, for how many of its tasks)
-    several : whether any burst has more than one task
     """
 
     first: list[int]
     dependents: list[list[tuple[int, int, int]]]
-    several: bool
 
 
 def single_tasks(dependents: list[list[tuple[int, int]]]) -> Bursts:
     """Return each task as a burst by itself, given what waits for each."""
     outside = [[(index, back, 1) for index, back in some] for some in dependents]
-    return Bursts([*range(len(dependents) + 1)], outside, several=False)
+    return Bursts([*range(len(dependents) + 1)], outside)
 
 
 def _bursts(
@@ -85,10 +83,10 @@ def _bursts(
                 if dependent == first[burst]:
                     counted[burst, back] = counted.get((burst, back), 0) + 1
         outside.append([(burst, back, times) for (burst, back), times in counted.items()])
-    return Bursts(first, outside, len(outside) < count)
+    return Bursts(first, outside)
 
 
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 """Tasks that wait for parts of a burst, beyond which no end of it is looked for."""
 
 
@@ -116,7 +114,7 @@ def _burst_end(
         if waiting.issubset(own):
             end = index + 1
         waiting.update(own)
-        if len(waiting) > _MOST_WAITING:
+        if len(waiting) > _MAX_WAITING:
             break
     return end
 

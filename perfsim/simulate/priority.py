@@ -106,13 +106,12 @@ class _Run:
         self._left: list[int] = []
         self._missing: list[list[int]] = []
         order = graph.order()
-        first, self._dependents, several = order.bursts
-        if several and not all(
-            all(spent[begin:end]) for begin, end in pairwise(first) if end > begin + 1
-        ):
+        first, dependents = order.bursts
+        if not all(all(spent[begin:end]) for begin, end in pairwise(first) if end > begin + 1):
             # What takes no time ends in its stream's turn: by itself, not in a burst.
-            first, self._dependents, several = single_tasks(order.dependents)
-        self._first, self._in_bursts = first, several
+            first, dependents = single_tasks(order.dependents)
+        self._first, self._dependents = first, dependents
+        self._several = [end > begin + 1 for begin, end in pairwise(first)]
         heads = [graph.tasks[index] for index in first[:-1]]
         names = {name: place for place, name in enumerate(graph.streams)}
         self._stream = [names[task.stream] for task in heads]
@@ -130,7 +129,6 @@ class _Run:
         self._done: dict[tuple[int, int], int] = {}
         self._awaited = [[counts[index] for index in first[:-1]] for counts in order.awaited]
         self._waits = self._awaited[-1]
-        self._depth = order.depth
         self._grow(order.depth - 1)
         self._now, self._turn = 0.0, -1
 
@@ -251,7 +249,7 @@ class _Run:
                 continue
             free[stream] = False
             index = self._first[burst]
-            if self._in_bursts and self._first[burst + 1] > index + 1:
+            if self._several[burst]:
                 end = self._start_burst(stream, period, burst)
             else:
                 self.starts[period][index] = now
@@ -278,7 +276,7 @@ class _Run:
     def _end(self, period: int, burst: int) -> None:
         stream, credit = self._stream[burst], self._asked[burst]
         count = 1
-        if self._in_bursts and self._first[burst + 1] > self._first[burst] + 1:
+        if self._several[burst]:
             under_way = self._bursting[stream]
             if under_way is None or (period, burst, self._now) != (
                 under_way.period,
