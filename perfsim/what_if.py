@@ -44,8 +44,8 @@ _PART_OF_CAUSE = {
 """By cause of a task, the part of the uncertainty that it belongs to."""
 
 
-CostChange = Callable[[float, TaskCost], float]
-"""Makes another duration of a task's duration [s] and what that is charged to."""
+CostChange = Mapping[str, Callable[[float, TaskCost], float]]
+"""By cause, what makes another duration of a task's duration [s] and what that is made of."""
 
 
 def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) -> float:
@@ -96,8 +96,7 @@ class ChangedTimes:
     def _drawn_s(self, changes: Sequence[Ask]) -> list[float]:
         total_s = [0.0] * (1 + len(changes))
         for costed in self.rounds:
-            unchanged = [float(task.duration_s) for task in costed.graph.tasks]
-            lists = [unchanged, *(change(costed)[1] for change in changes)]
+            lists = [costed.task_s, *(change(costed)[1] for change in changes)]
             for number, mean in enumerate(drawn_means(costed, lists)):
                 total_s[number] += costed.count * mean
         return [self.iteration_s * changed / total_s[0] for changed in total_s[1:]]
@@ -105,10 +104,11 @@ class ChangedTimes:
 
 def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
     """Return the durations of a round's tasks, each as ``change`` makes it [s]."""
-    return [
-        change(float(task.duration_s), charge)
-        for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
-    ]
+    durations_s, charges = [*costed.task_s], costed.charges
+    for cause, changed in change.items():
+        for index in costed.by_cause.get(cause, ()):
+            durations_s[index] = changed(durations_s[index], charges[index])
+    return durations_s
 
 
 def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
@@ -118,15 +118,19 @@ def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
 def _changed_to(costed: CostedGraph, change: CostChange) -> tuple[CostedGraph, list[float]]:
     """Return a round to run with changed durations [s], and these."""
     if costed.mixed is not None:
-        costed = replace(costed, mixed=costed.mixed.changed(change))
+        spent_s = tuple(changed_durations(other, change) for other in costed.mixed.rounds)
+        costed = replace(costed, mixed=replace(costed.mixed, spent_s=spent_s))
+    durations_s = changed_durations(costed, change)
     if costed.graph.contended:
         # What a message takes before it needs the shared link changes as its duration does.
         tasks = [
-            task._replace(latency_s=change(task.latency_s, charge)) if task.shares else task
+            task._replace(latency_s=change[charge.cause](task.latency_s, charge))
+            if task.shares and charge.cause in change
+            else task
             for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
         ]
         costed = replace(costed, graph=replace(costed.graph, tasks=tasks))
-    return costed, changed_durations(costed, change)
+    return costed, durations_s
 
 
 def halved(cause: str) -> CostChange:
@@ -142,19 +146,23 @@ def faster(factor: float, *causes: str) -> CostChange:
     """Return the change that makes some causes ``factor`` times as fast (see `halved`)."""
     saved = 1.0 - 1.0 / factor
 
-    def change(duration_s: float, charge: TaskCost) -> float:
-        if charge.cause == "network":
-            latency_s = charge.latency_s
-            parts = {"latency": latency_s, "bandwidth": duration_s - latency_s}
-            return duration_s - sum(parts.get(cause, 0.0) for cause in causes) * saved
-        if charge.cause == "compute" and charge.host:
-            device = charge.device / factor if "compute" in causes else charge.device
-            return duration_s * max(
-                device, charge.host / factor if "host" in causes else charge.host
-            )
-        return duration_s - duration_s * saved if charge.cause in causes else duration_s
+    def network(duration_s: float, charge: TaskCost) -> float:
+        latency_s = charge.latency_s if "latency" in causes else 0.0
+        bytes_s = duration_s - charge.latency_s if "bandwidth" in causes else 0.0
+        return duration_s - (latency_s + bytes_s) * saved
 
-    return change
+    def compute(duration_s: float, charge: TaskCost) -> float:
+        if not charge.host:
+            return shorter(duration_s, charge) if "compute" in causes else duration_s
+        device = charge.device / factor if "compute" in causes else charge.device
+        return duration_s * max(device, charge.host / factor if "host" in causes else charge.host)
+
+    def shorter(duration_s: float, _: TaskCost) -> float:
+        return duration_s - duration_s * saved
+
+    by_part = {"latency": network, "bandwidth": network, "compute": compute, "host": compute}
+    charged_to = {"latency": "network", "bandwidth": "network", "host": "compute"}
+    return {charged_to.get(cause, cause): by_part.get(cause, shorter) for cause in causes}
 
 
 def bottleneck(
@@ -210,11 +218,10 @@ _HALF = 0.5
 
 def _charged(rounds: Sequence[CostedGraph], cause: str) -> bool:
     """Tell whether any task is charged to a cause: else halving it changes nothing."""
-    charges = (charge for costed in rounds for charge in costed.charges)
     if cause == "host":
-        return any(charge.host > _HALF for charge in charges)
+        return any(costed.host_share > _HALF for costed in rounds)
     charged_to = "network" if cause in ("bandwidth", "latency") else cause
-    return any(charge.cause == charged_to for charge in charges)
+    return any(charged_to in costed.by_cause for costed in rounds)
 
 
 def spread_interval(
@@ -334,7 +341,7 @@ def _with_other_types(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> 
 
 def _era_s(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> list[float]:
     """Return how long each task takes where kernels take so much longer in another era [s]."""
-    durations_s = [float(task.duration_s) for task in costed.graph.tasks]
+    durations_s = [*costed.task_s]
     for index, work in enumerate(costed.work):
         if work and work.kernels:
             more_s = fsum(count * longer_s.get(kernel, 0.0) for kernel, count in work.kernels)
@@ -343,7 +350,7 @@ def _era_s(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> list[float]
 
 
 def _stretched(cause: str, factor: float) -> CostChange:
-    return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
+    return {cause: lambda duration_s, _: duration_s * factor}
 
 
 def seconds_by_grade(
@@ -357,19 +364,18 @@ def seconds_by_grade(
     """
     found: dict[str, float] = {}
     for costed in rounds:
-        for task, charge in zip(costed.graph.tasks, costed.charges, strict=True):
-            if charge.cause == cause:
-                grade = compute if cause == "compute" else charge.grade
-                found[grade] = found.get(grade, 0.0) + costed.count * float(task.duration_s)
+        for (charged_to, known), seconds in costed.seconds_by_charge.items():
+            if charged_to == cause:
+                grade = compute if cause == "compute" else known
+                found[grade] = found.get(grade, 0.0) + costed.count * seconds
     return found
 
 
 def _moved(cause: str, sign: float, compute_spread: float | None) -> CostChange:
     def change(duration_s: float, charge: TaskCost) -> float:
-        spread = _spread(charge, compute_spread) if charge.cause == cause else 0.0
-        return duration_s * max(0.0, 1.0 + sign * spread)
+        return duration_s * max(0.0, 1.0 + sign * _spread(charge, compute_spread))
 
-    return change
+    return {cause: change}
 
 
 def _spread(charge: TaskCost, compute_spread: float | None) -> float:

@@ -58,7 +58,7 @@ def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> 
 
 
 def _own(costed: CostedGraph) -> list[float]:
-    return [float(task.duration_s) for task in costed.graph.tasks]
+    return [*costed.task_s]
 
 
 def mixed_rounds(

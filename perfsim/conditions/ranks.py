@@ -396,4 +396,4 @@ def over_draws(
 def _seconds(costed: CostedGraph, durations: Sequence[float] | None) -> list[float]:
     if durations is not None:
         return list(durations)
-    return [float(task.duration_s) for task in costed.graph.tasks]
+    return [*costed.task_s]

@@ -544,16 +544,24 @@ class Method(BaseModel):
         }
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the stages of one bucket, in order; each waits for the one before it."""
+        """Return the stages of one bucket, in order; each waits for the one before it.
+
+        Of the bucket they depend on the shapes and widths of its gradients alone.
+        """
         raise NotImplementedError
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the jobs of an iteration in issue order: one a bucket, from when it is ready."""
-        return [
-            Job(f"{number}", tuple(stages), PassPoint("backward", bucket.ready_s))
-            for number, bucket in enumerate(buckets)
-            if (stages := self.stages(bucket, world, iteration))
-        ]
+        made: dict[tuple[Any, ...], tuple[JobStage, ...]] = {}  # layers repeat, and so do these
+        jobs = []
+        for number, bucket in enumerate(buckets):
+            shapes = tuple([(one.shape, one.value_bytes) for one in bucket.gradients])
+            stages = made.get(shapes)
+            if stages is None:
+                stages = made[shapes] = tuple(self.stages(bucket, world, iteration))
+            if stages:
+                jobs.append(Job(f"{number}", stages, PassPoint("backward", bucket.ready_s)))
+        return jobs
 
     def rounds(self) -> list[Round]:
         """Return the rounds of the method's period."""

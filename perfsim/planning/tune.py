@@ -617,7 +617,8 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
     search = partial(edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole)
     low, high = search(rising=False), search(rising=True)
     tried = sorted((value, seconds) for value, seconds in curve.items() if seconds is not None)
-    fastest, fastest_s = min(tried, key=lambda one: (one[1], one[0]))
+    fastest = _least(curve)
+    fastest_s = dict(tried)[fastest]
     advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
     return TunedValue(
         tunable,
@@ -821,7 +822,7 @@ def refine(
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     before, after = at(left), at(right)
     for _ in range(max(0, steps - 2)):
-        if before <= after:
+        if before <= after * (1.0 + _SAME_TIME):
             high, right, after = right, left, before
             left = high - _GOLDEN * (high - low)
             before = at(left)
@@ -880,7 +881,7 @@ def edge(
 
 
 def _least(curve: SearchCurve) -> float:
-    return min(
-        (value for value in curve if curve[value] is not None),
-        key=lambda value: (curve[value], value),
-    )
+    """Return the argument of the least result; of those with the same one, the smallest."""
+    known = {value: result for value, result in curve.items() if result is not None}
+    limit = min(known.values()) * (1.0 + _SAME_TIME)
+    return min(value for value, result in known.items() if result <= limit)

@@ -48,14 +48,14 @@ from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
 __all__ = ["issue", "late_launches_s", "optimizer_share"]
 
-_MOMENTS: tuple[Moment, ...] = get_args(Moment)
-"""The earliest moments of stages, in the order in which they come."""
+_MOMENTS: dict[Moment, int] = {moment: at for at, moment in enumerate(get_args(Moment))}
+"""The earliest moments of stages, numbered in the order in which they come."""
 
 _NEGLIGIBLE_SHARE = 1e-9
 """Share of the optimizer's step that may be left by rounding when parts of it are added up."""
 
 
-@dataclass
+@dataclass(slots=True)
 class JobProgress:
     """A job under way: stages left, tasks that the next one waits for, sends not awaited."""
 
@@ -85,7 +85,7 @@ class JobProgress:
         stage = self.stages[0]
         if sent and _would_hold_up(stage) and (moments == 0 or moved):
             return False
-        return moments >= _MOMENTS.index(stage.earliest)
+        return moments >= _MOMENTS[stage.earliest]
 
 
 def _would_hold_up(stage: JobStage) -> bool:
@@ -113,6 +113,8 @@ class _Tasks:
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
+        # By identity, which is quicker to look up; buckets of the same shapes have the same stages.
+        self._priced: dict[int, tuple[JobStage, Work, WorkCost]] = {}
         self._sent: dict[Send, tuple[Work, WorkCost]] = {}
 
     def add(
@@ -165,11 +167,7 @@ class _Tasks:
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
-        known = self._sent.get(stage)
-        if known is None:
-            work = work_of(stage)
-            known = self._sent[stage] = work, price(work, self.costed, self.costs)
-        work, cost = known
+        work, cost = self._price(stage)
         self.costed.add_message(stage, cost.sent_bytes)
         ahead = stage.credit_bytes
         crossing = self.costs.link_use(stage) if self.costs.shared else None
@@ -193,9 +191,25 @@ class _Tasks:
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:
         """Add the kernels of a stage as one task."""
-        work, kind = work_of(stage), stage.kind
-        seconds, charged, *_ = price(work, self.costed, self.costs)
-        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, charged, work=work)
+        kind, (work, cost) = stage.kind, self._price(stage)
+        return self.add(
+            f"{kind} {name}", stage.stream, kind, cost.seconds, after, cost.charged, work=work
+        )
+
+    def _price(self, stage: JobStage) -> tuple[Work, WorkCost]:
+        """Return what a stage does and what that costs, the same for the same stage."""
+        known = self._priced.get(id(stage))
+        if known is not None:
+            return known[1:]
+        if isinstance(stage, Send) and stage in self._sent:
+            work, cost = self._sent[stage]
+        else:
+            work = work_of(stage)
+            cost = price(work, self.costed, self.costs)
+            if isinstance(stage, Send):
+                self._sent[stage] = work, cost
+        self._priced[id(stage)] = stage, work, cost  # with the stage, so that its id stays its own
+        return work, cost
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
         """Link what waits for jobs that were issued later, and the round to the one before."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -130,6 +130,35 @@ class CostedGraph:
         sends = [isinstance(one.stage, Send) and one.stage.counted for one in found]
         return found, kinds, [kind for kind in kinds if kind >= 0 and sends[kind]]
 
+    @cached_property
+    def by_cause(self) -> dict[str, list[int]]:
+        """The tasks that are charged to each cause."""
+        found: dict[str, list[int]] = {}
+        for index, charge in enumerate(self.charges):
+            found.setdefault(charge.cause, []).append(index)
+        return found
+
+    @cached_property
+    def task_s(self) -> list[float]:
+        """What each task takes [s]."""
+        return [float(task.duration_s) for task in self.graph.tasks]
+
+    @cached_property
+    def seconds_by_charge(self) -> dict[tuple[str, Grade], float]:
+        """How long the tasks of each cause and grade of evidence take in one run [s]."""
+        found: dict[tuple[str, Grade], float] = {}
+        for charge, seconds in zip(self.charges, self.task_s, strict=True):
+            key = charge.cause, charge.grade
+            found[key] = found.get(key, 0.0) + seconds
+        return found
+
+    @cached_property
+    def host_share(self) -> float:
+        """The largest share of a task's duration that the host's launches would take alone."""
+        return max(
+            (self.charges[index].host for index in self.by_cause.get("compute", ())), default=0.0
+        )
+
     @property
     def iterations(self) -> float:
         """Training iterations of the period that are run by this round."""
@@ -176,19 +205,6 @@ class Mixed:
     rounds: tuple[CostedGraph, ...]
     kinds: tuple[int, ...]
     spent_s: tuple[list[float], ...] = ()
-
-    def changed(self, change: Callable[[float, TaskCost], float]) -> Mixed:
-        """Return the same with every task's duration changed."""
-        return replace(
-            self,
-            spent_s=tuple(
-                [
-                    change(float(task.duration_s), charge)
-                    for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
-                ]
-                for costed in self.rounds
-            ),
-        )
 
 
 def term_subject(term: Term) -> str:

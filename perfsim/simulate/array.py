@@ -68,6 +68,7 @@ def simulate(
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
     run = ArrayRun(graph, checked_durations(graph, durations), ranks)
+    settled = 0 if run.ranks else graph.settled_after(in_order=True)
     closes, cycle = until_steady(
         graph,
         lambda _: run.step(),
@@ -76,9 +77,10 @@ def simulate(
         max_periods,
         tolerance,
         run.ranks,
+        settled,
     )
     # Tasks of later periods may begin before the last counted period closes.
-    for _ in range(0 if brief else max_periods):
+    for _ in range(0 if brief or settled == 1 else max_periods):
         if run.passed(closes[-1]):
             break
         run.step()

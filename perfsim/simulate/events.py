@@ -92,7 +92,10 @@ def simulate_events(
     def rows(periods: int) -> list[list[Duration]]:
         return log.rows(log.ends, periods)
 
-    closes, cycle = until_steady(graph, step, rows, periods, max_periods, tolerance, count > 1)
+    settled = graph.settled_after(in_order=order == "issue") if count == 1 else 0
+    closes, cycle = until_steady(
+        graph, step, rows, periods, max_periods, tolerance, count > 1, settled
+    )
     kept = log.reach(len(closes), cast(float, closes[-1]), max_periods)
     return Timeline(
         graph=graph,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import or_
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from perfsim.simulate.sync import Neighbours, SyncGroups, SyncScope
@@ -119,6 +120,54 @@ def _burst_end(
     return end
 
 
+_Edges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
+"""Pairs (task, periods back) that each task waits for."""
+
+
+def _last_to_look_back(edges: _Edges) -> int:
+    """Return the last task that waits for one of an earlier period; the first where none does."""
+    return max((at for at, pairs in enumerate(edges) if any(back for _, back in pairs)), default=0)
+
+
+def _waited_for(edges: _Edges, tasks: Iterable[int]) -> list[bool]:
+    """Tell of each task whether it is one of some or whether these wait for it in their period."""
+    found = [False] * len(edges)
+    for index in tasks:
+        found[index] = True
+    for index in range(len(edges) - 1, -1, -1):
+        if found[index]:
+            for other, back in edges[index]:
+                if not back:
+                    found[other] = True
+    return found
+
+
+def _settled_after(edges: _Edges, point: int, closing: int) -> int:
+    """Return the first period as long as all later ones if a task is a regeneration point, else 0.
+
+    A period's tasks are those that the point waits for, which must each wait for one another or
+    for what follows the point before; and those that follow, which must each wait for the point.
+    The next point must wait for all of these.
+    """
+    before = _waited_for(edges, [point])
+    follows = [not one for one in before]
+    follows[point] = True
+    if not all(
+        any((back == 1 and follows[other]) or not back for other, back in pairs)
+        if one
+        else any(not back and follows[other] for other, back in pairs)
+        for one, pairs in zip(before, edges, strict=True)
+    ):
+        return 0
+    inside = (pairs for one, pairs in zip(before, edges, strict=True) if one)
+    awaited = _waited_for(edges, [other for pairs in inside for other, back in pairs if back == 1])
+    if not all(map(or_, before, awaited)):
+        return 0
+    if all(before):  # the first one begins as all others do
+        return 1 if point == closing else 2
+    return 2 if follows[closing] else 3
+
+
 class ServiceOrder:
     """What tasks wait for: the part of a graph that does not depend on how long they take.
 
@@ -134,6 +183,7 @@ class ServiceOrder:
         self.tasks = tasks
         self._ancestors: dict[int, frozenset[int]] = {}
         self._scopes: dict[int, frozenset[SyncScope | None]] = {}
+        self._settled: dict[tuple[int, bool], int] = {}
 
     @cached_property
     def depth(self) -> int:
@@ -252,6 +302,33 @@ class ServiceOrder:
             tasks = [self.tasks[index] for index in self.ancestors(closing)]
             known = frozenset(task.meeting for task in tasks if task.collective)
             self._scopes[closing] = known
+        return known
+
+    def settled_after(self, closing: int, *, in_order: bool) -> int:
+        """Return the number of the first period as long as all later ones; 0 if not known.
+
+        It is known where a task is a regeneration point, whatever tasks take: when it ends, all
+        that was issued before has ended, and all that follows waits for it. Each period is then
+        that of before, shifted in time.
+
+        Parameters
+        ----------
+        closing : the task whose end closes the period
+        in_order : whether streams run their tasks in the order in which they are issued
+
+        References
+        ----------
+        Crane & Lemoine, An Introduction to the Regenerative Method for Simulation Analysis, 1977,
+        chapter 1.
+        """
+        asked = closing, in_order
+        known = self._settled.get(asked)
+        if known is None:
+            after = [task.after for task in self.tasks]
+            edges = self.waits if in_order else after
+            points = dict.fromkeys([closing, _last_to_look_back(after), _last_to_look_back(edges)])
+            found = (_settled_after(edges, point, closing) for point in points)
+            known = self._settled[asked] = next(filter(None, found), 0)
         return known
 
     def working(self, works: Sequence[object]) -> list[int]:
@@ -444,6 +521,10 @@ class TaskGraph:
     def ancestors(self) -> frozenset[int]:
         """Return the tasks that can delay the end of a period, in this period or a later one."""
         return self.order().ancestors(self.closing)
+
+    def settled_after(self, *, in_order: bool) -> int:
+        """Return the first period as long as all later ones (see `ServiceOrder`)."""
+        return self.order().settled_after(self.closing, in_order=in_order)
 
     def scopes(self) -> frozenset[SyncScope | None]:
         """Return by whom ranks wait for each other in a period; None is all ranks."""

@@ -64,7 +64,10 @@ def simulate_priority(
     def rows(periods: int) -> list[list[Duration]]:
         return run.ends[:periods]
 
-    closes, cycle = until_steady(graph, step, rows, periods, max_periods, tolerance)
+    settled = graph.settled_after(in_order=False)
+    closes, cycle = until_steady(
+        graph, step, rows, periods, max_periods, tolerance, settled_after=settled
+    )
     kept = run.reach(len(closes), float(closes[-1]), max_periods)
     return Timeline(
         graph=graph,

@@ -73,6 +73,11 @@ class _Runs:
 
     def means(self, max_periods: int) -> RunArray:
         """Return each scenario's mean period, over the cycle in which it settles [s]."""
+        settled_after = self.graph.settled_after(in_order=True)
+        if settled_after:
+            for _ in range(settled_after):
+                self.step()
+            return self.mean(1)
         found = np.zeros(self.shape)
         left = np.ones(self.shape, bool)
         for _ in range(max_periods):

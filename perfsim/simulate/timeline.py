@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import COMPUTE, Duration
@@ -14,9 +14,9 @@ from perfsim.simulate.task import COMPUTE, Duration
 __all__ = [
     "BREAKDOWN_PARTS",
     "MAX_CYCLE",
+    "Attribution",
     "Timeline",
     "attribute_time",
-    "communication_s",
     "cycle_length",
     "until_steady",
 ]
@@ -46,79 +46,88 @@ _PART_OF_KIND = {
 _ELSEWHERE = ("compression", "second_order", "communication_exposed")
 """Parts that count on other streams while the compute stream is idle, the first match first."""
 
+_LEVELS = [(True, part) for part in BREAKDOWN_PARTS] + [(False, part) for part in _ELSEWHERE]
+"""(On the compute stream, part): what an instant counts as, the first that runs."""
+
+_LEVEL_OF_KIND = {
+    (on_compute, kind): level
+    for level, (on_compute, part) in enumerate(_LEVELS)
+    for kind, of_kind in _PART_OF_KIND.items()
+    if of_kind == part
+}
+
+_COMMUNICATES = [part == "communication_exposed" for _, part in _LEVELS]
+_COMPUTES = [on_compute and part != "communication_exposed" for on_compute, part in _LEVELS]
+
 Interval = tuple[bool, str, float, float]
 """(on the compute stream, kind, start, end), clipped to the window."""
 
 
-def attribute_time(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
-    """Return the seconds of each part in a window of ``window_s``; they sum to it.
+class Attribution(NamedTuple):
+    """Where the time of a window went.
+
+    Parameters
+    ----------
+    parts : seconds of each part, which sum to the window
+    busy_s : with any communication
+    hidden_s : of these, how many computation hides; communication on the compute stream itself is
+        hidden by nothing
+    """
+
+    parts: dict[str, float]
+    busy_s: float
+    hidden_s: float
+
+
+def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attribution:
+    """Attribute each instant of a window of ``window_s`` to what runs in it.
 
     Examples
     --------
     >>> runs = [(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)]
-    >>> parts = attribute_time(runs, 6.0)
+    >>> parts, busy_s, hidden_s = attribute_time(runs, 6.0)
     >>> parts["backward"], parts["communication_exposed"], parts["other"]
     (2.0, 3.0, 1.0)
+    >>> busy_s, hidden_s
+    (4.0, 1.0)
     """
     marks: list[tuple[float, int, int]] = []
-    order = [(True, part) for part in BREAKDOWN_PARTS] + [(False, part) for part in _ELSEWHERE]
-    level_of = {key: level for level, key in enumerate(order)}
     for on_compute, kind, start, end in intervals:
-        level = level_of.get((on_compute, _PART_OF_KIND[kind]))
+        level = _LEVEL_OF_KIND.get((on_compute, kind))
         if level is not None and end > start:
             marks.append((start, level, 1))
             marks.append((end, level, -1))
     marks.sort()
-    spent: dict[str, list[float]] = {part: [] for part in BREAKDOWN_PARTS}
-    running = [0] * len(order)
+    spent: list[list[float]] = [[] for _ in _LEVELS]
+    busy: list[float] = []
+    hidden: list[float] = []
+    running = [0] * len(_LEVELS)
+    communicating = computing = 0
     before = 0.0
     for moment, level, change in marks:
         if moment > before:
             for running_level, active in enumerate(running):
                 if active:
-                    spent[order[running_level][1]].append(moment - before)
+                    spent[running_level].append(moment - before)
                     break
+            if communicating:
+                busy.append(moment - before)
+                if computing:
+                    hidden.append(moment - before)
         before = moment
         running[level] += change
-    parts = {part: math.fsum(seconds) for part, seconds in spent.items()}
+        if _COMMUNICATES[level]:
+            communicating += change
+        elif _COMPUTES[level]:
+            computing += change
+    lists: dict[str, list[float]] = {part: [] for part in BREAKDOWN_PARTS}
+    for (_, part), seconds in zip(_LEVELS, spent, strict=True):
+        lists[part] += seconds
+    parts = {part: math.fsum(seconds) for part, seconds in lists.items()}
     # The rest is "other", so that the parts sum to the window to the last digit.
     parts["other"] = 0.0
     parts["other"] = max(0.0, window_s - math.fsum(parts.values()))
-    return parts
-
-
-def communication_s(intervals: Iterable[Interval]) -> tuple[float, float]:
-    """Return the seconds with any communication, and how many of them computation hides.
-
-    Communication on the compute stream itself is busy, and hidden by nothing.
-
-    Examples
-    --------
-    >>> communication_s([(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)])
-    (4.0, 1.0)
-    """
-    marks: list[tuple[float, bool, int]] = []
-    for on_compute, kind, start, end in intervals:
-        communicates = kind == "communicate"
-        if (communicates or on_compute) and end > start:
-            marks.append((start, communicates, 1))
-            marks.append((end, communicates, -1))
-    marks.sort()
-    busy: list[float] = []
-    hidden: list[float] = []
-    communicating = computing = 0
-    before = 0.0
-    for moment, communicates, change in marks:
-        if communicating and moment > before:
-            busy.append(moment - before)
-            if computing:
-                hidden.append(moment - before)
-        before = moment
-        if communicates:
-            communicating += change
-        else:
-            computing += change
-    return math.fsum(busy), math.fsum(hidden)
+    return Attribution(parts, math.fsum(busy), math.fsum(hidden))
 
 
 MAX_CYCLE = 4
@@ -133,6 +142,7 @@ def until_steady(
     max_periods: int,
     tolerance: float,
     ranks: bool = False,
+    settled_after: int = 0,
 ) -> tuple[list[Duration], int]:
     """Run periods until they repeat, and return when each closed and the cycle they settled in.
 
@@ -141,6 +151,7 @@ def until_steady(
     step : runs a period, given its number from 0 on, and returns when it closed [s]
     rows : given a count, the ends of the tasks in the first periods [s]
     periods : exactly this many, settled or not; None for at most ``max_periods``
+    settled_after : the first period as long as all later ones, where the graph tells; 0 else
 
     Raises
     ------
@@ -151,6 +162,8 @@ def until_steady(
         raise ValueError(f"periods = {periods}; at least 1")
     closes: list[Duration] = []
     cycle = 0
+    if settled_after and periods is None:
+        return [step(period) for period in range(settled_after)], 1
     for count in range(1, (periods or max_periods) + 1):
         closes.append(step(count - 1))
         if periods is None or count == periods:
@@ -386,24 +399,24 @@ class Timeline:
         ValueError
             If the timeline has scenario or draw axes: ``select`` an element first.
         """
-        window_s = float(self._floats().period_s) * self.averaged
-        parts = attribute_time(self._kinds, window_s)
         total = self.averaged * self.graph.iterations
-        return {key: seconds / total for key, seconds in parts.items()}
+        return {key: seconds / total for key, seconds in self._attribution.parts.items()}
 
     def communication(self) -> dict[str, float]:
         """Return how long an iteration communicates [s], and how much of it computation hides.
 
         ``busy_s``: any communicate task runs; ``hidden_s``: the compute stream works meanwhile.
         """
-        busy_s, hidden_s = communication_s(self._kinds)
+        _, busy_s, hidden_s = self._attribution
         total = self.averaged * self.graph.iterations
         return {"busy_s": busy_s / total, "hidden_s": hidden_s / total}
 
     @cached_property
-    def _kinds(self) -> list[tuple[bool, str, float, float]]:
+    def _attribution(self) -> Attribution:
+        window_s = float(self._floats().period_s) * self.averaged
         told = [(task.stream == COMPUTE, task.kind) for task in self.graph.tasks]
-        return [(*told[index], start, end) for index, start, end in self.intervals()]
+        kinds = [(*told[index], start, end) for index, start, end in self.intervals()]
+        return attribute_time(kinds, window_s)
 
     def _floats(self) -> Timeline:
         if self.shape:

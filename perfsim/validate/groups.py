@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import isclose
 from statistics import correlation, mean, median
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from perfsim.validate.mapping import WAYS, Way
 from perfsim.validate.metrics import PHASE_METRICS
 
 __all__ = [
+    "ROUNDING",
     "AlikeErrors",
     "GroupErrors",
     "PredictedCase",
@@ -35,6 +37,9 @@ __all__ = [
     "weighted_quantile",
     "width_rank",
 ]
+
+ROUNDING = 1e-9
+"""Predictions that differ by less than this share of the larger one are the same."""
 
 _RANKED_APART = 1.1
 """Factor between measured times above which two methods are ranked."""
@@ -409,7 +414,7 @@ def ranking(rows: Sequence[PredictedCase]) -> RankedPairs:
     """Count the pairs of systems that are measured over 10 % apart, and those ranked right.
 
     A pair differs in system alone: same source, model, GPUs, network, batch and metric, asked in
-    the same way.
+    the same way. A pair of which the same is predicted, but for rounding, is not ranked right.
     """
     alike = _grouped(
         [row for row in rows if row.whole], lambda row: "|".join((row.way, *_setting(row.case)))
@@ -422,7 +427,8 @@ def ranking(rows: Sequence[PredictedCase]) -> RankedPairs:
             if row.case.system == other.case.system or too_close:
                 continue
             pairs += 1
-            right += (ratio > 1) == (row.predicted > other.predicted)
+            same_time = isclose(row.predicted, other.predicted, rel_tol=ROUNDING)
+            right += not same_time and (ratio > 1) == (row.predicted > other.predicted)
     return RankedPairs(pairs, right)
 
 

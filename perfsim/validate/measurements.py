@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from perfsim.validate.calibration import (
 )
 from perfsim.validate.cases import Case, cases_of, same_source
 from perfsim.validate.groups import (
+    ROUNDING,
     GroupErrors,
     PredictedCase,
     RankedPairs,
@@ -357,7 +359,8 @@ class _Judge:
         elif session is self._session:
             return []
         found = self._predicted(item, "calibrated", scenario, session)
-        return [found] if network is not None or found.predicted != before.predicted else []
+        same = isclose(found.predicted, before.predicted, rel_tol=ROUNDING)
+        return [found] if network is not None or not same else []
 
     def _predicted(
         self, item: MappedCase, way: Way, scenario: Scenario, session: Session

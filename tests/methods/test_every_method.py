@@ -8,9 +8,11 @@ from math import isfinite
 
 import pytest
 
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.methods.base import FAMILIES, MethodContext
+from perfsim.methods.base import FAMILIES, Method, MethodContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
@@ -44,6 +46,22 @@ def test_it_says_what_it_is(name: str) -> None:
     assert len(cls.summary) <= 90 and "\n" not in cls.summary
     assert any(year in cls.citation for year in map(str, range(1990, 2027)))
     assert all(field.description for field in cls.model_fields.values())
+
+
+OF_BUCKETS = [name for name in method_names() if method_class(name).stages is not Method.stages]
+"""Methods that say what they do with one bucket."""
+
+
+@pytest.mark.parametrize("name", OF_BUCKETS)
+def test_buckets_of_the_same_shapes_have_the_same_stages(name: str) -> None:
+    method, world = load_method(name, {}), MethodContext(8, profile=profile([9], [0.02]))
+    shapes = [(64, 32), (128,), (8, 4, 3, 3)]
+    early = [Gradient(f"early {at}", shape, 0.001, 0) for at, shape in enumerate(shapes)]
+    late = [Gradient(f"late {at}", shape, 0.02, 1 + at) for at, shape in enumerate(shapes)]
+    for count in (1, 3):
+        one, other = Bucket.of(early[:count]), Bucket.of(late[:count])
+        for iteration in method.rounds()[-1].iterations:
+            assert method.stages(one, world, iteration) == method.stages(other, world, iteration)
 
 
 @pytest.mark.parametrize("name", method_names())

@@ -87,8 +87,9 @@ def test_the_fastest_is_no_slower_than_anything_tried(method: str) -> None:
     assert found.iteration_s == pytest.approx(said, rel=1e-12)
     for one in found.tuned:
         at_hand = [seconds for value, seconds in one.curve if str(value) not in one.needs]
-        assert one.fastest_s == min(at_hand)
-        assert one.fastest_s <= one.asked_s * (1 + 1e-12)
+        # Of values that are the same but for rounding, the smallest one counts.
+        assert one.fastest_s == pytest.approx(min(at_hand), rel=1e-9)
+        assert one.fastest_s <= one.asked_s * (1 + 1e-9)
         assert one.asked_s == found.iteration_s
 
 

@@ -25,6 +25,7 @@ from perfsim.methods.base import (
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
+from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import steady_period_s
 from perfsim.simulate.events import simulate_events
 from support.builders import hand_device, profile, ring_cluster
@@ -272,7 +273,8 @@ def test_laws_of_any_jobs(rounds: list[list[Job]], overlap: bool, late: int, hos
     assert mean_s == pytest.approx(steady_period_s(plan.graph), rel=1e-9)
     assert mean_s == pytest.approx(float(simulate_events(plan.graph).period_s), rel=1e-9)
     assert sum(timeline.breakdown().values()) == pytest.approx(timeline.iteration_s, rel=1e-9)
-    starts, ends = timeline.starts, timeline.ends
+    longer = simulate(plan.graph, periods=6)
+    starts, ends = longer.starts, longer.ends
     for place, jobs in enumerate(rounds):
         for job in jobs:
             mine = tasks_of(plan, place, job.name)

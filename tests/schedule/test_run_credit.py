@@ -13,7 +13,6 @@ from perfsim import fusion
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
 from perfsim.schedule.rounds import schedule
-from perfsim.schedule.run import run
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
@@ -146,7 +145,7 @@ def test_a_method_states_its_credit_in_bytes(credit_bytes: float, exposed_ms: fl
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",
     )
-    timeline = run(plan)
+    timeline = simulate_priority(plan.graph, periods=3)
     ends = {task.name: timeline.ends[1][n] for n, task in enumerate(plan.graph.tasks)}
     # The next forward pass begins with the update of the first layers, once their parts are there.
     urgent_s = max(end for name, end in ends.items() if name == "all_reduce 0.1")

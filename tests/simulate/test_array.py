@@ -14,7 +14,7 @@ from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.settled import settled_periods
-from perfsim.simulate.task import COMPUTE
+from perfsim.simulate.task import COMPUTE, Duration
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs, rank_durations, seconds
 
@@ -209,11 +209,13 @@ def test_one_element_arrays_give_what_floats_give(graph: TaskGraph) -> None:
 @given(graph=graphs(ranks=3))
 def test_equal_ranks_are_one_rank(graph: TaskGraph) -> None:
     """Whoever they wait for."""
-    one = simulate(graph)
-    many = simulate(graph, [np.full(3, task.duration_s) for task in graph.tasks], ranks=True)
-    assert many.periods == one.periods
+    equal: list[Duration] = [np.full(3, task.duration_s) for task in graph.tasks]
+    one, many = simulate(graph, periods=5), simulate(graph, equal, ranks=True, periods=5)
     assert many.period_s == one.period_s
     assert many.select().ends == one.ends
+    assert simulate(graph, equal, ranks=True).period_s == pytest.approx(
+        simulate(graph).period_s, rel=1e-9, abs=1e-12
+    )
 
 
 @given(data=st.data())

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.priority import simulate_priority
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from perfsim.simulate.task import COMPUTE
+from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs
 
 
@@ -163,3 +170,107 @@ def test_a_straggler_delays_its_neighbours_one_an_iteration() -> None:
     assert ends[0] == [3.0, 3.0, 1.0, 1.0, 3.0]
     assert ends[1] == [6.0, 6.0, 4.0, 4.0, 6.0]
     assert ends[2] == [9.0, 9.0, 7.0, 7.0, 9.0]
+
+
+def overlapped(closing: str, streams: int = 1) -> TaskGraph:
+    """Two layers whose second messages the next forward pass waits for, as DeAR and P3 have it.
+
+    ``closing`` closes the period; the first gathers may be sent on another stream.
+    """
+    graph = TaskGraph()
+    graph.add("forward 1", COMPUTE, "forward", 1.0, [(6, 1)])
+    graph.add("forward 2", COMPUTE, "forward", 1.0, [(7, 1)])
+    graph.add("backward 2", COMPUTE, "backward", 2.0, [1])
+    graph.add("backward 1", COMPUTE, "backward", 2.0, [2])
+    graph.add("scatter 2", "wire", "communicate", 1.5, [2])
+    graph.add("scatter 1", "wire", "communicate", 1.5, [3])
+    graph.add("gather 1", "wire" if streams == 1 else "second", "communicate", 2.5, [5])
+    graph.add("gather 2", "wire", "communicate", 2.5, [4])
+    graph.link(1, 0, 0)
+    graph.last = [task.name for task in graph.tasks].index(closing)
+    return graph
+
+
+def test_a_period_that_begins_when_all_has_ended_is_settled_at_once() -> None:
+    # The update ends last, and the forward pass waits for it.
+    graph = TaskGraph()
+    graph.add("forward", COMPUTE, "forward", 1.0, [(3, 1)])
+    graph.add("backward", COMPUTE, "backward", 2.0, [0])
+    graph.add("all_reduce", "wire", "communicate", 5.0, [1])
+    graph.add("update", COMPUTE, "update", 0.5, [2])
+    for in_order in (True, False):
+        assert graph.settled_after(in_order=in_order) == 1
+    # Beside an all-reduce that only the next one waits for, nothing is known.
+    graph.add("statistics", "second", "communicate", 4.0, [1])
+    graph.last = 3
+    assert graph.settled_after(in_order=True) == graph.settled_after(in_order=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("closing", "settled"), [("backward 1", 2), ("gather 2", 2), ("forward 2", 2), ("forward 1", 3)]
+)
+def test_a_period_settles_behind_a_task_that_all_waits_for(closing: str, settled: int) -> None:
+    # All messages are awaited by the second forward step, and all that follows waits for it. Only
+    # the first step, before it, runs without waiting in the first period: it settles one later.
+    for graph in (overlapped(closing), overlapped(closing, streams=2)):
+        assert graph.settled_after(in_order=True) == settled
+        assert graph.settled_after(in_order=False) == settled
+
+
+def test_streams_that_keep_their_order_settle_what_dependencies_alone_do_not() -> None:
+    # Nothing waits for the second message but its stream: the first one of the next period.
+    graph = TaskGraph()
+    graph.add("forward", COMPUTE, "forward", 1.0, [(2, 1)])
+    graph.add("first", "wire", "communicate", 1.0, [0])
+    graph.add("update", COMPUTE, "update", 1.0, [1])
+    graph.add("second", "wire", "communicate", 1.0, [0])
+    graph.last = 2
+    assert graph.settled_after(in_order=True) == 2
+    assert graph.settled_after(in_order=False) == 0
+
+
+@st.composite
+def settling(draw: st.DrawFn) -> TaskGraph:
+    """Draw a graph like those of methods: a chain of passes, messages, and who waits for them."""
+    lengths = st.integers(0, 4).map(float)
+    graph, layers = TaskGraph(), draw(st.integers(1, 3))
+    passes = [graph.add(f"f{at}", COMPUTE, "forward", draw(lengths)) for at in range(layers)]
+    for at in range(layers):
+        made = graph.add(f"b{at}", COMPUTE, "backward", draw(lengths), [passes[-1]])
+        passes.append(made)
+        for _ in range(draw(st.integers(0, 2))):
+            stream, priority = draw(st.sampled_from(["wire", "copy"])), draw(st.integers(0, 2))
+            made = graph.add(
+                "sent", stream, "communicate", draw(lengths), [made], priority=priority
+            )
+        waiting = draw(st.sampled_from(passes[:layers]))
+        graph.link(waiting, made, 1)
+    if draw(st.booleans()):
+        others = [index for index in range(len(graph.tasks)) if index not in passes]
+        passes.append(graph.add("u", COMPUTE, "update", draw(lengths), others))
+    for before, index in pairwise(passes):
+        if draw(st.booleans()) or before >= layers:
+            graph.link(index, before, 0)
+    graph.link(passes[0], passes[-1], 1)
+    graph.last = draw(st.sampled_from(passes))
+    return graph
+
+
+@pytest.mark.parametrize("engine", ["array", "events", "priority"])
+@given(graph=st.one_of(settling(), settling(), graphs()))
+def test_what_is_known_to_have_settled_goes_on_alike(engine: str, graph: TaskGraph) -> None:
+    engines: dict[str, Callable[..., Timeline]] = {
+        "array": simulate,
+        "events": partial(simulate_events, order="priority"),
+        "priority": simulate_priority,
+    }
+    if not graph.settled_after(in_order=engine == "array"):
+        return
+    settled, longer = engines[engine](graph), engines[engine](graph, periods=9)
+    assert settled.steady and settled.averaged == 1
+    ends = pairwise([0.0, *longer.closes])
+    lengths = [end - begin for begin, end in ends][len(settled.closes) - 1 :]
+    assert lengths == pytest.approx([settled.period_s] * len(lengths), rel=1e-9, abs=1e-9)
+    for what in (Timeline.breakdown, Timeline.communication):
+        window = replace(longer, averaged=1)
+        assert what(settled) == pytest.approx(what(window), rel=1e-9, abs=1e-9)
