@@ -55,6 +55,12 @@ def test_a_bucket_of_two_matrices() -> None:
     assert (bucket.elements, bucket.size_bytes, bucket.ready_s) == (9, 36.0, 2.0)
 
 
+def test_a_bucket_has_the_width_of_its_gradients() -> None:
+    """Two and three values in 16 bits: 10 bytes."""
+    halves = [Gradient(name, (n,), 0.0, 0, value_bytes=2.0) for name, n in (("a", 2), ("b", 3))]
+    assert Bucket.of(halves).size_bytes == 10.0
+
+
 def test_filling_stops_before_the_limit_is_passed() -> None:
     """Of 4, 4, 4, 12 and 4 bytes 8 hold two; what is larger stands alone, and nothing after it."""
     gradients = [Gradient(str(n), (size,), 0.0, 0) for n, size in enumerate((1, 1, 1, 3, 1))]
