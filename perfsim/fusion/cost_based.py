@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import inf
 
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
@@ -218,12 +217,8 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     dear/tuner.py; README.md: 25 MB without tuning.
     """
     sizes_bytes = tuple(map(context.message_bytes, gradients))
-    best: _Groups = ()
-    best_s = inf
-    for groups in _groups_to_try(tuple(layer_ranges(gradients)), sizes_bytes):
-        taken_s = _decoupled_s(groups, gradients, sizes_bytes, context)
-        if taken_s < best_s:
-            best, best_s = groups, taken_s
+    tried = _groups_to_try(tuple(layer_ranges(gradients)), sizes_bytes)
+    best = min(tried, key=lambda groups: _decoupled_s(groups, gradients, sizes_bytes, context))
     return [Bucket.of(gradients[first:end]) for first, end in best]
 
 
@@ -249,13 +244,13 @@ def _decoupled_s(
 
     Counted from the start of the backward pass before it.
     """
-    sizes = [sum(sizes_bytes[first:end]) for first, end in groups]
+    sized = [(first, end, sum(sizes_bytes[first:end])) for first, end in groups]
     sent_s = 0.0
-    for (first, end), size_bytes in zip(groups, sizes, strict=True):
+    for first, end, size_bytes in sized:
         ready_s = max([gradient.ready_s for gradient in gradients[first:end]])
         sent_s = max(sent_s, ready_s) + context.collective_s("reduce_scatter", size_bytes)
     sent_s = forward_s = max(sent_s, context.backward_s)
-    for (first, end), size_bytes in zip(reversed(groups), reversed(sizes), strict=True):
+    for first, end, size_bytes in reversed(sized):
         sent_s += context.collective_s("all_gather", size_bytes)
         layers = {gradient.layer for gradient in gradients[first:end]}
         lasts_s = sum([context.forward_s[one] for one in layers]) if context.forward_s else 0.0

@@ -188,11 +188,10 @@ def fuse_as_hybrid_zero(gradients: Sequence[Gradient], context: FusionContext) -
     """
     limit = _limit(context, HYBRID_ZERO_BUCKET_BYTES)
     buckets = fill(gradients, lambda gradient: 4.0 * gradient.elements, limit)
-    closers_s = [bucket.gradients[0].ready_s for bucket in buckets[1:]]
-    sent_s = [*closers_s, context.backward_s][: len(buckets)]
+    sent_s = [*(bucket.gradients[0].ready_s for bucket in buckets[1:]), context.backward_s]
     return [
-        Bucket(bucket.gradients, max(bucket.ready_s, at_s))
-        for bucket, at_s in zip(buckets, sent_s, strict=True)
+        Bucket(bucket.gradients, max(bucket.ready_s, sent_s[place]))
+        for place, bucket in enumerate(buckets)
     ]
 
 

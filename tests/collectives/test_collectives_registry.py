@@ -53,6 +53,7 @@ def test_what_is_said_of_an_algorithm_is_kept() -> None:
         automatic=False,
         blocks=True,
         flows="pairs",
+        one_rank=True,
         needs="a test",
         refusal=never,
     )
@@ -63,16 +64,16 @@ def test_what_is_said_of_an_algorithm_is_kept() -> None:
     assert found.formula(3.0, PAIR) == Parts(1.0, 3.0)
     assert found.sent_bytes(3.0, PAIR) == 6.0
     assert (found.latency, found.automatic, found.blocks) == ("tree", False, True)
-    assert (found.flows, found.needs) == ("pairs", "a test")
+    assert (found.flows, found.one_rank, found.needs) == ("pairs", True, "a test")
     assert found.refusal(PAIR) == "is made up"
 
 
 def test_what_is_not_said_of_an_algorithm_is_what_most_have() -> None:
-    """A ring that NCCL considers, whose messages are whole; anybody can use it."""
+    """A ring that NCCL considers, of all ranks and whole messages; anybody can use it."""
     algorithm("push", "made_up", sent_bytes=twice)(formula_in("perfsim.collectives.made_up"))
     found = find_algorithm("push", "made_up")
     assert (found.latency, found.automatic, found.blocks) == ("ring", True, False)
-    assert (found.flows, found.needs) == ("ring", "")
+    assert (found.flows, found.one_rank, found.needs) == ("ring", False, "")
     assert found.refusal(PAIR) == ""
 
 

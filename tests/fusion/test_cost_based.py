@@ -14,11 +14,11 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.fusion.cost_based import _decoupled_s, fuse_as_dear_tuned
+from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from support.tensors import POLICIES, context, gradient_lists, places, tensors
+from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors
 
 
 def end_s(buckets: Sequence[Bucket], ctx: FusionContext) -> float:
@@ -205,6 +205,21 @@ def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
     # Where a message costs its count, all in one is best.
     found = fuse_as_dear_tuned(gradients, decoupled(lambda what, size: 1.0, 1.0))
     assert [len(one.gradients) for one in found] == [3]
+
+
+def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling() -> None:
+    """By hand, layers c, b, a in ready order; the first layer, a, is filled first.
+
+    Of 0.2, 0.55 and 0.55 MiB a and b make 1.1, all three 1.3 MiB. 25 MiB holds all; 1 MiB holds a,
+    then b and c (0.75); 2^(1/4) = 1.19 MiB holds a and b; 2^(1/2) = 1.41 MiB holds all again.
+    """
+    layers = ((0, 1), (1, 2), (2, 3))
+    tried = _groups_to_try(layers, (0.2 * MIB, 0.55 * MIB, 0.55 * MIB))
+    assert tried == [((0, 3),), ((0, 2), (2, 3)), ((0, 1), (1, 3))]
+    # Two of 127 MiB go together below 256 MiB, two of 128 MiB never; two of 0.4 MiB always.
+    assert _groups_to_try(layers[:2], (127.0 * MIB,) * 2) == [((0, 1), (1, 2)), ((0, 2),)]
+    assert _groups_to_try(layers[:2], (128.0 * MIB,) * 2) == [((0, 1), (1, 2))]
+    assert _groups_to_try(layers[:2], (0.4 * MIB,) * 2) == [((0, 2),)]
 
 
 def test_dear_s_groups_stay_below_the_limit() -> None:

@@ -24,11 +24,19 @@ def made(
     limit_bytes: float | None = None,
     all_reduce_s: Callable[[float], float] = lambda size: 1.0,
     negotiation_s: Callable[[int], float] = lambda tensors: 0.0,
+    backward_s: float = 0.0,
+    ranks: int = 1,
     **options: str,
 ) -> list[tuple[list[str], float]]:
     """Return the names in each bucket and when it is ready [s]."""
     context = FusionContext(
-        limit_bytes, 0.0, lambda one: one.size_bytes, all_reduce_s, options, negotiation_s
+        limit_bytes,
+        backward_s,
+        lambda one: one.size_bytes,
+        all_reduce_s,
+        options,
+        negotiation_s,
+        count_ranks=lambda: ranks,
     )
     return [
         ([one.name for one in bucket.gradients], bucket.ready_s)
@@ -45,6 +53,12 @@ def test_a_bucket_of_two_matrices() -> None:
     """Three and six values: 36 bytes, ready with the later of the two."""
     bucket = Bucket.of([Gradient("a", (3,), 2.0, 0), Gradient("b", (2, 3), 1.0, 1)])
     assert (bucket.elements, bucket.size_bytes, bucket.ready_s) == (9, 36.0, 2.0)
+
+
+def test_a_bucket_has_the_width_of_its_gradients() -> None:
+    """Two and three values in 16 bits: 10 bytes."""
+    halves = [Gradient(name, (n,), 0.0, 0, value_bytes=2.0) for name, n in (("a", 2), ("b", 3))]
+    assert Bucket.of(halves).size_bytes == 10.0
 
 
 def test_filling_stops_before_the_limit_is_passed() -> None:
@@ -266,6 +280,48 @@ def test_zero_holds_half_a_billion_values() -> None:
     assert names(made("zero", tensors(0.0, 1.0, 2.0, elements=quarter))) == ["01", "2"]
     assert names(made("zero", tensors(0.0, 1.0, elements=quarter + 1))) == ["0", "1"]
     assert names(made("zero", tensors(0.0, 1.0, 2.0), 4.0)) == ["0", "1", "2"]
+
+
+def test_zero_counts_values_whatever_their_width() -> None:
+    """Eight bytes are two values of fp32: two of one value in 16 bits fill them, not four."""
+    halves = [Gradient(name, (1,), 0.0, 0, value_bytes=2.0) for name in "abcd"]
+    assert names(made("zero", halves, 8.0)) == ["ab", "cd"]
+
+
+def test_megatron_closes_at_40_million_values_or_a_million_a_rank() -> None:
+    """Two of 2e7 values reach 4e7; two of one less do not, but the third does.
+
+    60 ranks want 6e7, which three of 2e7 reach. 40 want the 4e7 that all have; 41 want 4.1e7.
+    """
+    million20 = tensors(0.0, 1.0, 2.0, 3.0, elements=20_000_000)
+    assert names(made("megatron", million20)) == ["01", "23"]
+    assert names(made("megatron", tensors(*range(4), elements=19_999_999))) == ["012", "3"]
+    assert names(made("megatron", million20, ranks=60)) == ["012", "3"]
+    assert names(made("megatron", million20, ranks=40)) == ["01", "23"]
+    assert names(made("megatron", million20, ranks=41)) == ["012", "3"]
+
+
+def test_megatron_takes_the_limit_that_it_is_given() -> None:
+    """24 bytes are six values: two of three reach them, in 16 bits as well, however many ranks."""
+    assert names(made("megatron", tensors(*range(4), elements=3), 24.0, ranks=9)) == ["01", "23"]
+    assert names(made("megatron", tensors(*range(4), elements=3), 24.1, ranks=9)) == ["012", "3"]
+    halves = [Gradient(name, (3,), 0.0, 0, value_bytes=2.0) for name in "abcd"]
+    assert names(made("megatron", halves, 24.0)) == ["ab", "cd"]
+
+
+def test_hybrid_zero_holds_512_mebi_values() -> None:
+    """Two of 2^28 fill 2^29 exactly; of one more each goes alone. 16 bits fill it no later."""
+    assert names(made("hybrid_zero", tensors(0.0, 1.0, 2.0, elements=2**28))) == ["01", "2"]
+    assert names(made("hybrid_zero", tensors(0.0, 1.0, elements=2**28 + 1))) == ["0", "1"]
+    halves = [Gradient(name, (3,), 0.0, 0, value_bytes=2.0) for name in "abcd"]
+    assert names(made("hybrid_zero", halves, 24.0)) == ["ab", "cd"]
+
+
+def test_hybrid_zero_sends_with_the_gradient_that_does_not_fit() -> None:
+    """Two a bucket: 01 waits for 2 at 3 s, 23 for 4 at 6 s; 4 goes with the step, at 7 s."""
+    found = made("hybrid_zero", tensors(0.0, 1.0, 3.0, 5.0, 6.0), 8.0, backward_s=7.0)
+    assert names(found) == ["01", "23", "4"]
+    assert [ready_s for _, ready_s in found] == [3.0, 6.0, 7.0]
 
 
 def test_size_closes_a_bucket_that_reaches_the_limit_exactly() -> None:
