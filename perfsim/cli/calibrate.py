@@ -228,7 +228,7 @@ def _import_one_trace(
         force=force,
     )
     tell_written(made.profile, made.collectives)
-    print_answer(made.to_dict(), None, json, lambda: _print_trace(made))
+    print_answer(made.to_dict, None, json, lambda: _print_trace(made))
 
 
 def _print_trace(made: ImportedTrace) -> None:

@@ -127,7 +127,7 @@ def compare_command(
 
         print_comparison(comparison, verbose=verbose)
 
-    print_answer(comparison.to_dict(), None, json, show)
+    print_answer(comparison.to_dict, None, json, show)
 
 
 def _write(outputs: Outputs, comparison: Comparison, session: Session) -> None:

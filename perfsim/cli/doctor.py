@@ -20,7 +20,7 @@ def doctor_command(profiles: ProfilesFlag = None, json: JsonFlag = False) -> Non
     from perfsim.doctor import doctor
 
     found = doctor(profiles)
-    print_answer(found.to_dict(), None, json, lambda: _show(found))
+    print_answer(found.to_dict, None, json, lambda: _show(found))
 
 
 def _show(found: Diagnosis) -> None:

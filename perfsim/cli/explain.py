@@ -74,4 +74,4 @@ def explain_command(
 
         print_explanation(explanation, verbose=verbose)
 
-    print_answer(explanation.to_dict(), None, json, show)
+    print_answer(explanation.to_dict, None, json, show)

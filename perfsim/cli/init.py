@@ -82,7 +82,7 @@ def init_command(
         for remark in (*machine.remarks, *draft.remarks):
             typer.echo(f"perfsim: {remark}", err=True)
         written = write_draft(draft, force)
-    print_answer(written.to_dict(), None, json, lambda: _show(written))
+    print_answer(written.to_dict, None, json, lambda: _show(written))
 
 
 def _on_terminal() -> bool:

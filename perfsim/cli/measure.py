@@ -168,7 +168,7 @@ def compute_command(
     if made is None:
         return
     tell_written(made.profile, made.positions)
-    print_answer(made.to_dict(), None, json, lambda: _print(made, batch))
+    print_answer(made.to_dict, None, json, lambda: _print(made, batch))
 
 
 def _print(made: MeasuredProfile, batch: int) -> None:
@@ -260,7 +260,7 @@ def kernels_command(
     with progress("points", every=_KERNEL_POINTS_A_LINE) as show:
         made = calibrate_kernels(request, show)
     tell_written(made.points, made.device)
-    print_answer(made.to_dict(), None, json, lambda: _print_kernels(made))
+    print_answer(made.to_dict, None, json, lambda: _print_kernels(made))
 
 
 def _print_kernels(made: MeasuredKernels) -> None:
@@ -298,7 +298,7 @@ def _beside(device: str | None, json: bool) -> None:
     measured = measure_overlap(device)
     if measured is None:
         return
-    print_answer(measured.to_dict(), None, json, lambda: typer.echo(measured.report()))
+    print_answer(measured.to_dict, None, json, lambda: typer.echo(measured.report()))
 
 
 def _flops(rate: float) -> str:

@@ -22,18 +22,19 @@ Content = Callable[[], str | bytes]
 
 
 def print_answer(
-    result: dict[str, Any], out: Path | None, json: bool, show: Callable[[], None]
+    result: Callable[[], dict[str, Any]], out: Path | None, json: bool, show: Callable[[], None]
 ) -> None:
     """Write a result to ``out`` if that is given, then print it as JSON or as ``show`` does."""
+    found = result() if json or out is not None else {}
     if out is not None:
         from perfsim.report.terminal import write_json
 
-        write_json(out, result)
+        write_json(out, found)
         tell_written(out)
     if json:
         from perfsim.report.terminal import json_text
 
-        typer.echo(json_text(result))
+        typer.echo(json_text(found))
     else:
         show()
 
@@ -151,4 +152,4 @@ def print_network(made: MadeNetwork, json: bool) -> None:
     for noticed in noticed_by_kind(made.noticed):
         typer.echo(escaped(f"perfsim: warning: {noticed.text}"), err=True)
     tell_written(made.network, made.curves)
-    print_answer(made.to_dict(), None, json, show)
+    print_answer(made.to_dict, None, json, show)

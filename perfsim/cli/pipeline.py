@@ -34,4 +34,4 @@ def pipeline_command(
     from perfsim.pipeline import predict_pipeline, read_pipeline
 
     answer = predict_pipeline(read_pipeline(file))
-    print_answer(answer.to_dict(), out, json, lambda: typer.echo(answer.text()))
+    print_answer(answer.to_dict, out, json, lambda: typer.echo(answer.text()))

@@ -144,7 +144,7 @@ def plan_command(
         return plan_page(best)
 
     outputs.write(out=lambda: json_text(best.to_dict()) + "\n", html=page)
-    print_answer(best.to_dict(), None, json, show)
+    print_answer(best.to_dict, None, json, show)
 
 
 def _tokens(asked: ScenarioFlags) -> int | None:

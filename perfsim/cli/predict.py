@@ -65,7 +65,7 @@ def predict_command(
             _add_file_notes(prediction, notes, asked.scenario, catalog, None if ranking else fields)
     _write(outputs, prediction, scenario, catalog, ranking)
     print_answer(
-        (ranking or prediction).to_dict(),
+        (ranking or prediction).to_dict,
         None,
         json,
         lambda: _show(prediction, ranking, timeline=timeline, verbose=verbose),

@@ -129,7 +129,7 @@ def tune_command(
 
         print_tuning(tuning, command, verbose=verbose)
 
-    print_answer(_with_command(tuning, command), None, json, show)
+    print_answer(lambda: _with_command(tuning, command), None, json, show)
 
 
 def _command(asked: ScenarioFlags, tuning: Tuning) -> str:

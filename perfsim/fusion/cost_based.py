@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
@@ -217,42 +218,78 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     dear/tuner.py; README.md: 25 MB without tuning.
     """
     sizes_bytes = tuple(map(context.message_bytes, gradients))
-    tried = _groups_to_try(tuple(layer_ranges(gradients)), sizes_bytes)
-    best = min(tried, key=lambda groups: _decoupled_s(groups, gradients, sizes_bytes, context))
-    return [Bucket.of(gradients[first:end]) for first, end in best]
+    numbers = tuple([gradient.layer for gradient in gradients])
+    tried, asked_bytes = _groups_to_try(tuple(layer_ranges(gradients)), numbers, sizes_bytes)
+    scatter_s, gather_s = (
+        [context.collective_s(half, size) for size in asked_bytes]
+        for half in ("reduce_scatter", "all_gather")
+    )
+    best = min(
+        tried,
+        key=lambda groups: _decoupled_s(groups, gradients, context, scatter_s, gather_s),
+    )
+    return [Bucket.of(gradients[group.first : group.end]) for group in best]
 
 
-_Groups = tuple[tuple[int, int], ...]
-"""Where the gradients of each group begin and end, in ready order."""
+class _Group(NamedTuple):
+    """Where the gradients of a group begin and end, in ready order, and of which layers they are.
+
+    ``size`` is the number of its size among those asked for.
+    """
+
+    first: int
+    end: int
+    size: int
+    layers: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
-def _groups_to_try(layers: _Groups, sizes_bytes: tuple[float, ...]) -> list[_Groups]:
-    """Return the groups of each size tried, 25 MiB first; those that are alike once."""
+def _groups_to_try(
+    layers: tuple[tuple[int, int], ...], numbers: tuple[int, ...], sizes_bytes: tuple[float, ...]
+) -> tuple[list[tuple[_Group, ...]], list[float]]:
+    """Return the groups of each size tried, 25 MiB first, and all sizes of groups [B].
+
+    Groups that are alike are there once. ``numbers`` are those of the layer of each gradient.
+    """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     tried = (tuple(dear_groups(layers, sizes_bytes, limit)) for limit in limits)
-    return list(dict.fromkeys(tried))
+    places: dict[float, int] = {}
+    found = [
+        tuple(
+            [
+                _Group(
+                    first,
+                    end,
+                    places.setdefault(sum(sizes_bytes[first:end]), len(places)),
+                    tuple(set(numbers[first:end])),
+                )
+                for first, end in groups
+            ]
+        )
+        for groups in dict.fromkeys(tried)
+    ]
+    return found, [*places]
 
 
 def _decoupled_s(
-    groups: _Groups,
+    groups: Sequence[_Group],
     gradients: Sequence[Gradient],
-    sizes_bytes: Sequence[float],
     context: FusionContext,
+    scatter_s: Sequence[float],
+    gather_s: Sequence[float],
 ) -> float:
     """Return when a forward pass ends that follows the groups' two halves [s].
 
-    Counted from the start of the backward pass before it.
+    Counted from the start of the backward pass before it. Both halves are given by size.
     """
-    sized = [(first, end, sum(sizes_bytes[first:end])) for first, end in groups]
     sent_s = 0.0
-    for first, end, size_bytes in sized:
-        ready_s = max([gradient.ready_s for gradient in gradients[first:end]])
-        sent_s = max(sent_s, ready_s) + context.collective_s("reduce_scatter", size_bytes)
+    for _, end, size, _ in groups:
+        ready_s = gradients[end - 1].ready_s  # the last of them, as they are in ready order
+        sent_s = max(sent_s, ready_s) + scatter_s[size]
     sent_s = forward_s = max(sent_s, context.backward_s)
-    for first, end, size_bytes in reversed(sized):
-        sent_s += context.collective_s("all_gather", size_bytes)
-        layers = {gradient.layer for gradient in gradients[first:end]}
-        lasts_s = sum([context.forward_s[one] for one in layers]) if context.forward_s else 0.0
+    passes_s = context.forward_s
+    for _, _, size, layers in reversed(groups):
+        sent_s += gather_s[size]
+        lasts_s = sum([passes_s[one] for one in layers]) if passes_s else 0.0
         forward_s = max(forward_s, sent_s) + lasts_s
     return forward_s

@@ -89,15 +89,17 @@ class Byteps(Method):
         starts = LayerStarts.of(world)
         step = PAGE_BYTES * world.gpus_per_node
         most_bytes = ceil(self.partition_bytes / step) * step
-        jobs = []
+        jobs, ways = [], dict[float, tuple[JobStage, ...]]()
         for number, (bucket, share) in enumerate(zip(buckets, update_shares(buckets), strict=True)):
             parts = ceil(bucket.size_bytes / most_bytes)
             for part in range(parts):
                 size_bytes = min(most_bytes, bucket.size_bytes - part * most_bytes)
+                if size_bytes not in ways:
+                    ways[size_bytes] = tuple(self.way(size_bytes, world))
                 jobs.append(
                     Job(
                         f"{number}.{part}",
-                        tuple(self.way(size_bytes, world)),
+                        ways[size_bytes],
                         PassPoint("backward", bucket.ready_s),
                         starts.needed(bucket) if self.cross_barrier else None,
                         updates=share / parts if self.cross_barrier else 0.0,

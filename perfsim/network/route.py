@@ -281,11 +281,19 @@ class LinkPath:
         self.algorithm, self.base, self.curves = algorithm, base, curves
         self._intra, self._inter = curves.get("intra"), curves.get("inter")
         self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
+        # Latencies are constant from the last knot on, and so are all hops of large messages.
+        self._constant_from = self.knots[-1] if self.knots else 0.0
+        self._of_large = self._hops(self._constant_from)
         peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
         self.peaks = list(accumulate(peaks, max))
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
+        if size_bytes >= self._constant_from:
+            return self._of_large
+        return self._hops(size_bytes)
+
+    def _hops(self, size_bytes: float) -> Hops:
         base = self.base
         return Hops(
             base.ranks,

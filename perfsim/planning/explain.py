@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -102,6 +102,14 @@ class PathStep:
     kind: str
     start_s: float
     end_s: float
+
+
+_STEP_COLUMNS = tuple(one.name for one in fields(PathStep))
+
+
+def _step_record(step: PathStep) -> dict[str, Any]:
+    """Return a step as plain data; there are thousands, and ``asdict`` copies each value."""
+    return {name: getattr(step, name) for name in _STEP_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +262,7 @@ class Explanation(Displayed):
 
     def _path_records(self) -> list[dict[str, Any]]:
         return [
-            {"round": number, **asdict(step)}
+            {"round": number, **_step_record(step)}
             for number, path in enumerate(self.paths)
             for step in path.steps
         ]
@@ -323,7 +331,7 @@ class Explanation(Displayed):
                     "iterations": path.iterations,
                     "length_s": path.length_s,
                     "by_kind_s": path.by_kind(),
-                    "steps": [asdict(step) for step in path.steps],
+                    "steps": [_step_record(step) for step in path.steps],
                 }
                 for path in self.paths
             ],

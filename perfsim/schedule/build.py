@@ -215,9 +215,11 @@ class _Tasks:
         """Link what waits for jobs that were issued later, and the round to the one before."""
         if self.costed.order == "priority":
             self.graph.link(self._computed[0], self._computed[-1], 1)
+        links: dict[int, list[tuple[int, int]]] = {}
         for task, wait in self._late:
-            for other in done[wait.iteration][wait.job].ends:
-                self.graph.link(task, other, wait.back)
+            ends = done[wait.iteration][wait.job].ends
+            links.setdefault(task, []).extend([(other, wait.back) for other in ends])
+        self.graph.link_all(links)
 
 
 def issue(
@@ -480,12 +482,15 @@ class _RoundBuilder:
         total_s, done_s, parts, words = self.profile.forward_s, 0.0, 0, words or str(index)
         before = (index - 1) % len(self.jobs)
         cuts_at = _cuts(jobs_under_way, "forward", total_s)
-        cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds} | cuts_at.keys()
-        for cut_s in sorted(cuts):
+        held_at: dict[float, list[Job]] = {}
+        for job in held:
+            if job.holds:
+                held_at.setdefault(_clip(job.holds.seconds, total_s), []).append(job)
+        for cut_s in sorted(held_at.keys() | cuts_at.keys()):
             if cut_s > done_s:
                 self.pass_over(f"{words}.{parts}", "forward", cut_s - done_s)
                 done_s, parts = cut_s, parts + 1
-            here = [job for job in held if job.holds and _clip(job.holds.seconds, total_s) == cut_s]
+            here = held_at.get(cut_s, [])
             for job in here:
                 self.wait_for(before, job, int(index == 0))
             share = sum(job.updates for job in here)

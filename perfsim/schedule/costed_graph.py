@@ -20,6 +20,7 @@ __all__ = [
     "WAIT",
     "WORK",
     "CostedGraph",
+    "KindsOfWork",
     "Mixed",
     "TaskCost",
     "Work",
@@ -27,6 +28,21 @@ __all__ = [
     "term_subject",
     "terms_of",
 ]
+
+
+class KindsOfWork(NamedTuple):
+    """The works of a graph that cost different things.
+
+    Parameters
+    ----------
+    works : one of each kind
+    tasks : the tasks of each kind; passes and updates do none
+    sent : the kind of each task that sends what counts for this rank
+    """
+
+    works: list[Work]
+    tasks: list[list[int]]
+    sent: list[int]
 
 
 class TaskCost(NamedTuple):
@@ -116,19 +132,28 @@ class CostedGraph:
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def kinds_of_work(self) -> tuple[list[Work], list[int], list[int]]:
-        """The different works; which of them each task does; and the same of what this rank sends.
-
-        A pass or an update does none: -1.
-        """
+    def kinds_of_work(self) -> KindsOfWork:
+        """The works of the tasks that cost different things."""
+        kinds = KindsOfWork([], [], [])
         places: dict[int, int] = {}
-        kinds = [
-            -1 if work is None else places.setdefault(id(work), len(places)) for work in self.work
-        ]
-        works = {id(work): work for work in self.work if work is not None}
-        found = [works[one] for one in places]
-        sends = [isinstance(one.stage, Send) and one.stage.counted for one in found]
-        return found, kinds, [kind for kind in kinds if kind >= 0 and sends[kind]]
+        alike: dict[Send, int] = {}
+        for index, work in enumerate(self.work):
+            if work is None:
+                continue
+            place = places.get(id(work))
+            if place is None:
+                place = len(kinds.works)
+                if isinstance(work.stage, Send):
+                    # Urgency says when a message is sent, not what it costs.
+                    place = alike.setdefault(work.stage._replace(priority=0), place)
+                if place == len(kinds.works):
+                    kinds.works.append(work)
+                    kinds.tasks.append([])
+                places[id(work)] = place
+            kinds.tasks[place].append(index)
+            if isinstance(work.stage, Send) and work.stage.counted:
+                kinds.sent.append(place)
+        return kinds
 
     @cached_property
     def by_cause(self) -> dict[str, list[int]]:

@@ -203,34 +203,27 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     """
     kernels_on = costs.device, costs.kernel_factor
     new = replace(costed, kernels_on=kernels_on, sent_bytes=0.0, _terms={})
-    works, kinds, sent = costed.kinds_of_work
+    works, tasks_of, sent = costed.kinds_of_work
     prices = [_price_anew(work, costed, new, costs) for work in works]
-    prices.append(None)  # of kind -1: a pass or an update
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
     for kind in sent:
         new.sent_bytes += sent_bytes[kind]
-    tasks = costed.graph.tasks
+    tasks = [*costed.graph.tasks]
+    moved = [(cost, indices) for cost, indices in zip(prices, tasks_of, strict=True) if cost]
     if durations_only and not costed.graph.contended:
-        new.durations_s = [
-            float(task.duration_s) if (cost := prices[kind]) is None else cost.seconds
-            for task, kind in zip(tasks, kinds, strict=True)
-        ]
+        new.durations_s = [*costed.task_s]
+        for cost, indices in moved:
+            for index in indices:
+                new.durations_s[index] = cost.seconds
         return new
-    new.charges = [
-        known if (cost := prices[kind]) is None else cost.charged
-        for known, kind in zip(costed.charges, kinds, strict=True)
-    ]
-    repriced = [
-        task if (cost := prices[kind]) is None else _repriced(task, cost)
-        for task, kind in zip(tasks, kinds, strict=True)
-    ]
-    same_meetings = all(
-        one.meeting == task.meeting for one, task in zip(repriced, tasks, strict=True)
-    )
+    new.charges = [*costed.charges]
+    same_meetings = all(cost.meeting == tasks[indices[0]].meeting for cost, indices in moved)
+    for cost, indices in moved:
+        for index in indices:
+            new.charges[index] = cost.charged
+            tasks[index] = _repriced(tasks[index], cost)
     new.graph = (
-        costed.graph.with_tasks(repriced)
-        if same_meetings
-        else replace(costed.graph, tasks=repriced)
+        costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
     )
     return new
 

@@ -67,7 +67,12 @@ def simulate(
     """
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
-    run = ArrayRun(graph, checked_durations(graph, durations), ranks)
+    given = checked_durations(graph, durations)
+    if brief and periods is None and {float}.issuperset(map(type, given)):
+        settled = graph.settled_after(in_order=True)
+        if settled:
+            return Timeline(graph, [], [], _closes(graph, given, settled), 1, steady=True)
+    run = ArrayRun(graph, given, ranks)
     settled = 0 if run.ranks else graph.settled_after(in_order=True)
     closes, cycle = until_steady(
         graph,
@@ -94,6 +99,30 @@ def simulate(
         shape=run.shape,
         ranks=run.ranks,
     )
+
+
+def _closes(graph: TaskGraph, durations: list[Any], periods: int) -> list[Duration]:
+    """Return when each of some periods closed [s], on floats."""
+    order = graph.order()
+    ends = [0.0] * (len(durations) * order.depth)
+    for _ in range(periods):
+        _run_period(ends, durations, order.reaches)
+    first = len(ends) - periods * len(durations) + graph.closing
+    return [*ends[first :: len(durations)]]
+
+
+def _run_period(
+    ends: list[float], durations: Sequence[Any], reaches: Sequence[tuple[int, tuple[int, ...]]]
+) -> None:
+    """Append the ends of a period's tasks to those of all periods before."""
+    ended = ends.append
+    for duration, (first, others) in zip(durations, reaches, strict=True):
+        start = ends[first]
+        for other in others:
+            end = ends[other]
+            if end > start:  # noqa: PLR1730 (half the time of max())
+                start = end
+        ended(start + duration)
 
 
 class ArrayRun:
@@ -143,7 +172,7 @@ class ArrayRun:
     def step(self, durations: Sequence[Duration] | None = None) -> Duration:
         """Run one more period and return when it closed; with other durations in it if given."""
         if self._floats and durations is None:
-            self._step_floats()
+            _run_period(self._ends, self._durations, self._order.reaches)
         else:
             self.starts.append(self._step_arrays(durations))
         self.periods += 1
@@ -151,17 +180,6 @@ class ArrayRun:
         self.ends.append(row)
         close: Duration = row[self._closing]
         return close.max(axis=-1) if self.ranks and not isinstance(close, float) else close
-
-    def _step_floats(self) -> None:
-        ends = self._ends
-        ended = ends.append
-        for duration, (first, others) in zip(self._durations, self._order.reaches, strict=True):
-            start = ends[first]
-            for other in others:
-                end = ends[other]
-                if end > start:  # noqa: PLR1730 (half the time of max())
-                    start = end
-            ended(start + duration)
 
     def begun(self) -> list[list[Duration]]:
         """Return when tasks started, period by period; for floats only worked out here."""

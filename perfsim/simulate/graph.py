@@ -8,13 +8,13 @@ earlier task of its stream that is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from operator import or_
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from perfsim.simulate.bursts import Bursts, bursts_of, single_bursts
 from perfsim.simulate.sync import Neighbours, SyncGroups, SyncScope
 from perfsim.simulate.task import TASK_KINDS, Credit, Duration, Shared, Task, TaskKind
 
@@ -25,99 +25,16 @@ if TYPE_CHECKING:
     Moments: TypeAlias = NDArray[np.float64]
 
 __all__ = [
-    "Bursts",
     "Kinds",
     "ServiceOrder",
     "TaskGraph",
     "by_kind",
     "checked_durations",
-    "single_tasks",
 ]
 
 
 _NEVER = (-(10**9), -1)
 """Before any task of any period."""
-
-
-class Bursts(NamedTuple):
-    """Tasks in bursts: each is ready as a whole, and nothing waits for a part of it.
-
-    A stream that took the first task of a burst takes the next one as soon as that has ended,
-    unless a more urgent task is ready then.
-
-    Parameters
-    ----------
-    first : the first task of each burst, and behind the last burst the number of tasks
-    dependents : by burst, what waits for it: (burst, periods later, for how many of its tasks)
-    """
-
-    first: list[int]
-    dependents: list[list[tuple[int, int, int]]]
-
-
-def single_tasks(dependents: list[list[tuple[int, int]]]) -> Bursts:
-    """Return each task as a burst by itself, given what waits for each."""
-    outside = [[(index, back, 1) for index, back in some] for some in dependents]
-    return Bursts([*range(len(dependents) + 1)], outside)
-
-
-def _bursts(
-    tasks: Sequence[Task], dependents: list[list[tuple[int, int]]], waits: list[int]
-) -> Bursts:
-    """Return the bursts of a graph; a task that waits for nothing is one by itself."""
-    count = len(tasks)
-    first, at = list[int](), 0
-    while at < count:
-        first.append(at)
-        at = _burst_end(tasks, dependents, waits, at)
-    first.append(count)
-    burst_of = [0] * count
-    for burst, (begin, end) in enumerate(pairwise(first)):
-        burst_of[begin:end] = [burst] * (end - begin)
-    outside: list[list[tuple[int, int, int]]] = []
-    for begin, end in pairwise(first):
-        counted: dict[tuple[int, int], int] = {}
-        for index in range(begin, end):
-            for dependent, back in dependents[index]:
-                burst = burst_of[dependent]
-                # What the others of a burst wait for, the first of it waits for too.
-                if dependent == first[burst]:
-                    counted[burst, back] = counted.get((burst, back), 0) + 1
-        outside.append([(burst, back, times) for (burst, back), times in counted.items()])
-    return Bursts(first, outside)
-
-
-_MAX_WAITING = 64
-"""Tasks that wait for parts of a burst, beyond which no end of it is looked for."""
-
-
-def _burst_end(
-    tasks: Sequence[Task], dependents: list[list[tuple[int, int]]], waits: list[int], begin: int
-) -> int:
-    """Return the task behind the burst that begins with a task."""
-    head = tasks[begin]
-    if not waits[begin] or head.credit:
-        return begin + 1
-    ready, waiting = set(head.after), set(dependents[begin])
-    end = begin + 1
-    for index in range(begin + 1, len(tasks)):
-        task = tasks[index]
-        if task.stream != head.stream or task.priority != head.priority or task.credit:
-            break
-        if not all(
-            (back == 0 and other >= begin) or (other, back) in ready for other, back in task.after
-        ):
-            break
-        if not waits[index]:
-            break
-        waiting.discard((index, 0))
-        own = dependents[index]
-        if waiting.issubset(own):
-            end = index + 1
-        waiting.update(own)
-        if len(waiting) > _MAX_WAITING:
-            break
-    return end
 
 
 _Edges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
@@ -126,7 +43,11 @@ _Edges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 
 def _last_to_look_back(edges: _Edges) -> int:
     """Return the last task that waits for one of an earlier period; the first where none does."""
-    return max((at for at, pairs in enumerate(edges) if any(back for _, back in pairs)), default=0)
+    for index in range(len(edges) - 1, -1, -1):
+        for _, back in edges[index]:
+            if back:
+                return index
+    return 0
 
 
 def _waited_for(edges: _Edges, tasks: Iterable[int]) -> list[bool]:
@@ -142,6 +63,18 @@ def _waited_for(edges: _Edges, tasks: Iterable[int]) -> list[bool]:
     return found
 
 
+def _all_tied(edges: _Edges, before: Sequence[bool], follows: Sequence[bool]) -> bool:
+    """Tell whether each task waits for the regeneration point that it is not before."""
+    for inside, pairs in zip(before, edges, strict=True):
+        since = 1 if inside else 0  # what follows the point before, or this one
+        for other, back in pairs:
+            if (back == since and follows[other]) or (inside and not back):
+                break
+        else:
+            return False
+    return True
+
+
 def _settled_after(edges: _Edges, point: int, closing: int) -> int:
     """Return the first period as long as all later ones if a task is a regeneration point, else 0.
 
@@ -152,12 +85,7 @@ def _settled_after(edges: _Edges, point: int, closing: int) -> int:
     before = _waited_for(edges, [point])
     follows = [not one for one in before]
     follows[point] = True
-    if not all(
-        any((back == 1 and follows[other]) or not back for other, back in pairs)
-        if one
-        else any(not back and follows[other] for other, back in pairs)
-        for one, pairs in zip(before, edges, strict=True)
-    ):
+    if not _all_tied(edges, before, follows):
         return 0
     inside = (pairs for one, pairs in zip(before, edges, strict=True) if one)
     awaited = _waited_for(edges, [other for pairs in inside for other, back in pairs if back == 1])
@@ -261,23 +189,30 @@ class ServiceOrder:
         """Pairs (task, periods later) that wait for each task, whatever its stream."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
-            for other, back in set(task.after):
+            for other, back in task.after:
                 found[other].append((index, back))
         return found
 
     @cached_property
     def awaited(self) -> list[list[int]]:
         """How many tasks each one waits for: in each of the first periods, then in all others."""
-        distinct = [set(task.after) for task in self.tasks]
-        return [
-            [sum(back <= period for _, back in pairs) for pairs in distinct]
-            for period in range(self.depth + 1)
-        ]
+        always = [len(task.after) for task in self.tasks]
+        found = [[*always] for _ in range(self.depth)]
+        for index, task in enumerate(self.tasks):
+            for _, back in task.after:
+                for period in range(back):
+                    found[period][index] -= 1
+        return [*found, always]
 
     @cached_property
     def bursts(self) -> Bursts:
         """The tasks that run back to back on their stream, as one."""
-        return _bursts(self.tasks, self.dependents, self.awaited[-1])
+        return bursts_of(self.tasks, self.dependents, self.awaited)
+
+    @cached_property
+    def single_bursts(self) -> Bursts:
+        """Each task as a burst by itself."""
+        return single_bursts(self.tasks, self.dependents, self.awaited)
 
     def ancestors(self, closing: int) -> frozenset[int]:
         """Return the tasks that can delay one, in its period or a later one, and that one."""
@@ -326,9 +261,10 @@ class ServiceOrder:
         if known is None:
             after = [task.after for task in self.tasks]
             edges = self.waits if in_order else after
-            points = dict.fromkeys([closing, _last_to_look_back(after), _last_to_look_back(edges)])
-            found = (_settled_after(edges, point, closing) for point in points)
-            known = self._settled[asked] = next(filter(None, found), 0)
+            known = _settled_after(edges, closing, closing)
+            for some in (after, edges):
+                known = known or _settled_after(edges, _last_to_look_back(some), closing)
+            self._settled[asked] = known
         return known
 
     def working(self, works: Sequence[object]) -> list[int]:
@@ -393,6 +329,8 @@ class TaskGraph:
         """
         index = len(self.tasks)
         pairs = tuple([(one, 0) if isinstance(one, int) else one for one in after])
+        if len(pairs) > 1:
+            pairs = tuple(dict.fromkeys(pairs))
         if kind not in TASK_KINDS:
             raise ValueError(f"task {name!r}: kind {kind!r} is not one of {', '.join(TASK_KINDS)}")
         if not _holds(duration_s):
@@ -439,12 +377,26 @@ class TaskGraph:
         ValueError
             If there is no such task, or it does not come before within the period.
         """
-        task = self.tasks[index]
-        if back < 0 or not 0 <= other < len(self.tasks) or (back == 0 and other >= index):
-            raise ValueError(f"task {task.name!r} cannot wait for {(other, back)}")
-        if (other, back) not in task.after:
-            self.tasks[index] = task._replace(after=(*task.after, (other, back)))
-            self._order = None
+        self.link_all({index: [(other, back)]})
+
+    def link_all(self, links: Mapping[int, Iterable[tuple[int, int]]]) -> None:
+        """Let each task wait for others, pairs (task, periods back), after all were added.
+
+        Raises
+        ------
+        ValueError
+            As `link`.
+        """
+        for index, pairs in links.items():
+            task = self.tasks[index]
+            waits = dict.fromkeys(task.after)
+            for other, back in pairs:
+                if back < 0 or not 0 <= other < len(self.tasks) or (back == 0 and other >= index):
+                    raise ValueError(f"task {task.name!r} cannot wait for {(other, back)}")
+                waits[other, back] = None
+            if len(waits) > len(task.after):
+                self.tasks[index] = task._replace(after=tuple(waits))
+                self._order = None
 
     @property
     def closing(self) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
-from itertools import accumulate, pairwise
+from heapq import heappop, heappush
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from perfsim.simulate.graph import TaskGraph, checked_durations, single_tasks
+from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
 
@@ -98,7 +98,7 @@ class _UnderWay(NamedTuple):
 class _Run:
     """The state of a run: what is ready, what is under way, and what has ended.
 
-    What is offered, handed over and started are bursts (`perfsim.simulate.graph.Bursts`), most of
+    What is offered, handed over and started are bursts (`perfsim.simulate.bursts.Bursts`), most of
     one task. A more urgent one takes a stream at the end of the task that runs then.
     """
 
@@ -108,31 +108,28 @@ class _Run:
         self.ends: list[list[Duration]] = []
         self._left: list[int] = []
         self._missing: list[list[int]] = []
-        order = graph.order()
-        first, dependents = order.bursts
-        if not all(all(spent[begin:end]) for begin, end in pairwise(first) if end > begin + 1):
+        bursts = graph.order().bursts
+        if not all(map(spent.__getitem__, bursts.inside)):
             # What takes no time ends in its stream's turn: by itself, not in a burst.
-            first, dependents = single_tasks(order.dependents)
-        self._first, self._dependents = first, dependents
-        self._several = [end > begin + 1 for begin, end in pairwise(first)]
-        heads = [graph.tasks[index] for index in first[:-1]]
-        names = {name: place for place, name in enumerate(graph.streams)}
-        self._stream = [names[task.stream] for task in heads]
-        self._rank = [-task.priority for task in heads]
-        self._asked = [task.credit for task in heads]
+            bursts = graph.order().single_bursts
+        self._first, self._dependents, self._several = (
+            bursts.first,
+            bursts.dependents,
+            bursts.several,
+        )
+        self._stream, self._rank, self._asked = bursts.stream, bursts.rank, bursts.credit
         self._has_credit = any(self._asked)
-        self._ready: list[list[tuple[int, int, int]]] = [[] for _ in names]
-        self._handed: list[deque[tuple[int, int, int]]] = [deque() for _ in names]
-        self._credit = [0.0] * len(names)
-        self._free = [True] * len(names)
-        self._touched = [False] * len(names)
-        self._changed: list[int] = []
+        count = len(bursts.streams)
+        self._ready: list[list[tuple[int, int, int]]] = [[] for _ in range(count)]
+        self._handed: list[deque[tuple[int, int, int]]] = [deque() for _ in range(count)]
+        self._credit = [0.0] * count
+        self._free = [True] * count
+        self._changed = 0  # a bit for each stream that something has happened to
         self._ending: list[tuple[float, int, int]] = []
-        self._bursting: list[_UnderWay | None] = [None] * len(names)
+        self._bursting: list[_UnderWay | None] = [None] * count
         self._done: dict[tuple[int, int], int] = {}
-        self._awaited = [[counts[index] for index in first[:-1]] for counts in order.awaited]
-        self._waits = self._awaited[-1]
-        self._grow(order.depth - 1)
+        self._awaited, self._waits = bursts.awaited, bursts.awaited[-1]
+        self._grow(len(self._awaited) - 2)
         self._now, self._turn = 0.0, -1
 
     def complete(self, period: int) -> None:
@@ -179,9 +176,8 @@ class _Run:
         offered = self._rank[burst], period, burst
         heappush(self._ready[stream], offered)
         # A busy stream takes no task. With credit it may be handed some beforehand.
-        if not self._touched[stream] and (self._free[stream] or self._has_credit):
-            self._touched[stream] = True
-            heappush(self._changed, stream)
+        if self._free[stream] or self._has_credit:
+            self._changed |= 1 << stream
         under_way = self._bursting[stream]
         if under_way is not None:
             burst = under_way.burst
@@ -228,16 +224,13 @@ class _Run:
 
         Streams take their turns by number. One that changes after its turn waits for the next.
         """
-        now, changed, touched, free = self._now, self._changed, self._touched, self._free
-        turn, behind = -1, []
-        while changed:
-            stream = heappop(changed)
-            if stream <= turn:
-                behind.append(stream)
-                continue
-            turn = stream
+        now, free = self._now, self._free
+        turn = -1
+        while left := self._changed >> (turn + 1):
+            turn += (left & -left).bit_length()
+            stream = turn
+            self._changed ^= 1 << stream
             self._turn = max(self._turn, turn)
-            touched[stream] = False
             if self._has_credit:
                 self._hand_over(stream)
                 handed = self._handed[stream]
@@ -263,9 +256,6 @@ class _Run:
                 heappush(self._ending, (end, period, burst))
         # Whatever ends from here on at this moment finds that all streams have had a turn.
         self._turn = len(free)
-        if behind:
-            heapify(behind)
-            self._changed = behind
 
     def _start_burst(self, stream: int, period: int, burst: int) -> float:
         """Start what is left of a burst, and return when it ends if nothing comes between."""
@@ -289,9 +279,7 @@ class _Run:
                 return  # it gave way before, so that its end comes later
             count = self._end_burst(stream, under_way)
         self._free[stream] = True
-        if not self._touched[stream]:
-            self._touched[stream] = True
-            heappush(self._changed, stream)
+        self._changed |= 1 << stream
         if credit:
             self._credit[stream] -= credit.size
         self._left[period] -= count

@@ -14,7 +14,7 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
+from perfsim.fusion.cost_based import _decoupled_s, _Group, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -179,10 +179,14 @@ def test_what_dear_s_search_reckons_by_hand() -> None:
     """Layers c, b, a of 1, 2 and 3 bytes, ready after 1, 2 and 3 s; c alone, b and a together."""
     layers = [("c", 1.0, 2), ("b", 2.0, 1), ("a", 3.0, 0)]
     gradients = [Gradient(name, (1,), ready_s, layer) for name, ready_s, layer in layers]
-    groups, sizes, forward_s = ((0, 1), (1, 3)), (1.0, 2.0, 3.0), (0.1, 0.2, 0.4)
+    groups, forward_s = (_Group(0, 1, 0, (2,)), _Group(1, 3, 1, (1, 0))), (0.1, 0.2, 0.4)
 
     def taken_s(context: FusionContext) -> float:
-        return _decoupled_s(groups, gradients, sizes, context)
+        scatter_s, gather_s = (
+            [context.collective_s(half, size) for size in (1.0, 5.0)]
+            for half in ("reduce_scatter", "all_gather")
+        )
+        return _decoupled_s(groups, gradients, context, scatter_s, gather_s)
 
     # Scatters of 1 s from 1 s on, of 5 s from 3 s on. Gathers of b and a 50 s, whose passes take
     # 0.3 s; then of c 10 s, whose pass takes 0.4 s.
@@ -213,13 +217,24 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
     Of 0.2, 0.55 and 0.55 MiB a and b make 1.1, all three 1.3 MiB. 25 MiB holds all; 1 MiB holds a,
     then b and c (0.75); 2^(1/4) = 1.19 MiB holds a and b; 2^(1/2) = 1.41 MiB holds all again.
     """
-    layers = ((0, 1), (1, 2), (2, 3))
-    tried = _groups_to_try(layers, (0.2 * MIB, 0.55 * MIB, 0.55 * MIB))
-    assert tried == [((0, 3),), ((0, 2), (2, 3)), ((0, 1), (1, 3))]
+    layers, numbers = ((0, 1), (1, 2), (2, 3)), (2, 1, 0)
+
+    def tried(*sizes_mib: float) -> list[list[tuple[int, int]]]:
+        sizes_bytes = tuple(size * MIB for size in sizes_mib)
+        few = slice(len(sizes_bytes))
+        found, asked_bytes = _groups_to_try(layers[few], numbers[few], sizes_bytes)
+        for some in found:
+            for one in some:
+                assert asked_bytes[one.size] == sum(sizes_bytes[one.first : one.end])
+        for one in itertools.chain.from_iterable(found):
+            assert {*one.layers} == {*numbers[one.first : one.end]}
+        return [[(one.first, one.end) for one in some] for some in found]
+
+    assert tried(0.2, 0.55, 0.55) == [[(0, 3)], [(0, 2), (2, 3)], [(0, 1), (1, 3)]]
     # Two of 127 MiB go together below 256 MiB, two of 128 MiB never; two of 0.4 MiB always.
-    assert _groups_to_try(layers[:2], (127.0 * MIB,) * 2) == [((0, 1), (1, 2)), ((0, 2),)]
-    assert _groups_to_try(layers[:2], (128.0 * MIB,) * 2) == [((0, 1), (1, 2))]
-    assert _groups_to_try(layers[:2], (0.4 * MIB,) * 2) == [((0, 2),)]
+    assert tried(127.0, 127.0) == [[(0, 1), (1, 2)], [(0, 2)]]
+    assert tried(128.0, 128.0) == [[(0, 1), (1, 2)]]
+    assert tried(0.4, 0.4) == [[(0, 2)]]
 
 
 def test_dear_s_groups_stay_below_the_limit() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import ServiceOrder, TaskGraph, single_tasks
+from perfsim.simulate.graph import ServiceOrder, TaskGraph
 from perfsim.simulate.priority import simulate_priority
 from perfsim.simulate.task import COMPUTE
 from support.strategies import graphs
@@ -90,9 +90,8 @@ def graphs_of_slices(draw: st.DrawFn) -> TaskGraph:
 @given(graph=graphs_of_slices())
 def test_bursts_run_as_their_tasks_would_one_by_one(graph: TaskGraph) -> None:
     together = simulate_priority(graph, max_periods=12)
-    order = graph.order()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ServiceOrder, "bursts", single_tasks(order.dependents))
+        patch.setattr(ServiceOrder, "bursts", graph.order().single_bursts)
         one_by_one = simulate_priority(graph, max_periods=12)
     for ends in ("starts", "ends"):
         rows, theirs = getattr(together, ends), getattr(one_by_one, ends)
