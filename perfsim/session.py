@@ -34,6 +34,7 @@ from perfsim.network.route import Route
 from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.costs import Costs, reprice
+from perfsim.schedule.job_structure import structure_of, with_other_jobs
 
 __all__ = [
     "JobCache",
@@ -321,7 +322,8 @@ class JobCache:
 
     Jobs are taken over where everything but costs and the cluster's shape is the same (the key),
     and each cost and each part of the shape that was asked for while they were made is the same
-    here. A graph of the same jobs is taken over with its tasks priced anew.
+    here. A graph of the same jobs, or of jobs of the same structure, is taken over with its tasks
+    priced anew.
 
     Examples
     --------
@@ -337,6 +339,7 @@ class JobCache:
     def __init__(self) -> None:
         self._jobs = _Latest[_KeptJobs]()
         self._graphs = _Latest[_KeptGraph]()
+        self._structures = _Latest[_KeptGraph]()
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
@@ -367,13 +370,21 @@ class JobCache:
         ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
         and updates take. ``durations_only`` is that of `perfsim.schedule.costs.reprice`.
         """
-        key = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
-        kept = self._graphs.get(key)
-        if kept is not None and kept.is_of(jobs):
-            return reprice(kept.graph, costs, durations_only=durations_only)
-        graph = make()
-        self._graphs.keep(key, _KeptGraph(graph, jobs), len(graph.graph.tasks))
-        return graph
+        known = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
+        kept = self._graphs.get(known)
+        if kept is None or not kept.is_of(jobs):
+            structure = (*key, structure_of(jobs))
+            like = self._structures.get(structure)
+            graph = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
+            if graph is None:
+                graph = make()
+                kept = _KeptGraph(graph, jobs)
+                self._structures.keep(structure, kept, len(graph.graph.tasks))
+                self._graphs.keep(known, kept, len(graph.graph.tasks))
+                return graph
+            kept = _KeptGraph(graph, jobs)
+            self._graphs.keep(known, kept, len(graph.graph.tasks))
+        return reprice(kept.graph, costs, durations_only=durations_only)
 
 
 class Session(Catalog):

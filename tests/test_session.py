@@ -14,14 +14,21 @@ import pytest
 from perfsim import prediction
 from perfsim import session as sessions
 from perfsim.compute.device import load_device
-from perfsim.compute.kernel import Kernel
+from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
-from perfsim.methods.base import MethodContext
+from perfsim.methods import load_method, method_names
+from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.prediction import predict
+from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.schedule.build import issue
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.job_structure import structure_of, with_other_jobs
+from perfsim.schedule.rounds import build_rounds
 from perfsim.session import (
     JobCache,
     RecordedCosts,
@@ -30,7 +37,10 @@ from perfsim.session import (
     SessionWithNetworks,
     default_session,
 )
+from perfsim.what_if import steady_s
+from support.builders import hand_device, profile, ring_cluster
 
+SHIPPED = Session()
 SMALL: dict[str, Any] = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe"}
 OTHERS: list[dict[str, Any]] = [
     {},
@@ -59,6 +69,61 @@ def test_what_is_kept_changes_no_prediction(method: str) -> None:
         asked = make_scenario(SMALL | {"method": method} | other)
         made, taken_over = told(asked, session), told(asked, session)
         assert made == taken_over == told(asked, Catalog())
+
+
+SHAPES: list[dict[str, Any]] = [
+    {"gpus": 8},
+    {"gpus": 16},
+    {"gpus": 16, "gpus_per_node": 2},
+    {"gpus": 4, "gpus_per_node": 4},
+    {"gpus": 16, "net": "1Gbit/s,50us"},
+    {"gpus": 16, "bucket": "100KB"},
+]
+"""Clusters of other shapes: a method does the same on each, with other messages and kernels."""
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_a_graph_taken_over_by_other_jobs_is_theirs(method: str) -> None:
+    jobs = JobCache()
+    for shape in SHAPES:
+        try:
+            setup = resolve(make_scenario(SMALL | {"method": method} | shape), SHIPPED)
+            made = build_rounds(setup)
+        except RequestError:
+            continue
+        for one, other in zip(made, build_rounds(setup, jobs), strict=True):
+            assert one.graph.tasks == other.graph.tasks
+            assert (one.charges, one.work) == (other.charges, other.work)
+            sums = (one.sent_bytes, one.calls, one.gathered_bytes)
+            assert sums == (other.sent_bytes, other.calls, other.gathered_bytes)
+            assert sorted(map(repr, one.terms)) == sorted(map(repr, other.terms))
+        quick = steady_s(build_rounds(setup, jobs, timing_only=True))
+        assert quick == steady_s(build_rounds(setup, timing_only=True)) == steady_s(made)
+
+
+def test_jobs_of_other_structure_take_no_graph_over() -> None:
+    """Two stages that are one here and two there; a stage more; another stream."""
+    send, other = Send("all_reduce", 8.0), Send("all_reduce", 16.0)
+    kernel = Compute((elementwise(8, 1),), "compress")
+
+    def jobs(*stages: JobStage) -> list[list[Job]]:
+        point = PassPoint("backward", 0.5)
+        return [[Job(f"{at}", (stage,), point) for at, stage in enumerate(stages)]]
+
+    def graph(made: list[list[Job]]) -> CostedGraph:
+        costs = Costs(hand_device(), ring_cluster(4, "1GB/s,1ms"))
+        return issue(profile([4], [0.5]), load_method("ssgd", {}), costs, made)
+
+    one = jobs(send, send)
+    taken = with_other_jobs(graph(one), one, jobs(other, other))
+    assert taken is not None and {work.stage for work in taken.work if work} == {other}
+    assert taken.calls == 2
+    assert with_other_jobs(graph(one), one, jobs(send, other)) is None
+    alike = jobs(send, send._replace())  # equal, but not the same object
+    assert with_other_jobs(graph(alike), alike, jobs(send, other)) is None
+    assert structure_of(one) == structure_of(jobs(other, send))
+    for another in (jobs(send), jobs(send, kernel), jobs(send, send._replace(stream="own"))):
+        assert structure_of(one) != structure_of(another)
 
 
 def test_a_warm_prediction_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def price(work: Work, costed: CostedGraph, costs: Costs) -> WorkCost:
     if isinstance(stage, Compute):
         return _price_kernels(work, stage, costed, costs)
     times, meeting = stage.repeats, sync_scope(stage, costs.cluster.placement)
-    if costs.timing_only:
+    if costs.timing_only and not stage.shares:  # on a shared link its latency counts by itself
         seconds, sent_bytes = costs.timing(stage)
         return WorkCost(seconds * times, _SENT, sent_bytes * times, meeting)
     cost = costs.collective(stage)
@@ -209,19 +209,23 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     for kind in sent:
         new.sent_bytes += sent_bytes[kind]
     tasks = [*costed.graph.tasks]
-    moved = [(cost, indices) for cost, indices in zip(prices, tasks_of, strict=True) if cost]
+    moved = [
+        (cost, indices, work.stage)
+        for work, cost, indices in zip(works, prices, tasks_of, strict=True)
+        if cost
+    ]
     if durations_only and not costed.graph.contended:
         new.durations_s = [*costed.task_s]
-        for cost, indices in moved:
+        for cost, indices, _ in moved:
             for index in indices:
                 new.durations_s[index] = cost.seconds
         return new
     new.charges = [*costed.charges]
-    same_meetings = all(cost.meeting == tasks[indices[0]].meeting for cost, indices in moved)
-    for cost, indices in moved:
+    same_meetings = all(cost.meeting == tasks[indices[0]].meeting for cost, indices, _ in moved)
+    for cost, indices, stage in moved:
         for index in indices:
             new.charges[index] = cost.charged
-            tasks[index] = _repriced(tasks[index], cost)
+            tasks[index] = _repriced(tasks[index], cost, stage)
     new.graph = (
         costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
     )
@@ -238,8 +242,10 @@ def _price_anew(work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs)
     return price(work, new, costs)
 
 
-def _repriced(task: Task, cost: WorkCost) -> Task:
-    """Return a task at a new cost."""
+def _repriced(task: Task, cost: WorkCost, stage: Send | Compute) -> Task:
+    """Return a task at a new cost, with what its stage sends."""
+    if isinstance(stage, Send) and (task.size_bytes, task.group) != (stage.size_bytes, stage.group):
+        task = task._replace(size_bytes=stage.size_bytes, group=stage.group)
     if task.shares or cost.meeting != task.meeting:
         latency_s = cost.charged.latency_s if task.shares else 0.0
         return task._replace(duration_s=cost.seconds, latency_s=latency_s, meeting=cost.meeting)

@@ -372,6 +372,7 @@ class _Builder:
         self.context = context if cache is None else self.recorded.context
         self.fuse = partial(fuse, self.recorded.all_reduce_s)
         self.key = (method, *key, context.software, context.stages)
+        self.profile_key = key[0]
 
     def pin_kernels(self, kernels_s: float) -> None:
         """Let the method's kernels take what was measured on one GPU [s]."""
@@ -444,5 +445,6 @@ class _Builder:
         share = optimizer_share(self.profile, method, costs, self.stage)
         accumulated = self.micro_batches, self.exchange_each, self.stage
         passes = self.overlap, launches_s, share
-        key = (*self.key, one, *passes, *accumulated)
+        order = type(method), method.order, method.delay(), method.first_needed_first
+        key = (*order, self.profile_key, one, *passes, *accumulated)
         return self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)

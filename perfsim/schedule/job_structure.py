@@ -1,0 +1,98 @@
+"""Task graphs taken over by other jobs of the same structure.
+
+The order of a round's tasks, and what each waits for, depends on where jobs begin and what their
+stages wait for: not on how much is sent, by whom, nor on which kernels run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from perfsim.methods.base import Compute, Job, JobStage, Send
+from perfsim.schedule.costed_graph import CostedGraph, Work
+from perfsim.schedule.costs import work_of
+
+__all__ = ["structure_of", "with_other_jobs"]
+
+
+def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
+    """Return all of some jobs, by iteration, that the order of their tasks depends on."""
+    known: dict[int, Hashable] = {}
+
+    def of_stage(stage: JobStage) -> Hashable:
+        found = known.get(id(stage))
+        if found is None:
+            found = known[id(stage)] = _of_stage(stage)
+        return found
+
+    return tuple(
+        [
+            tuple(
+                [
+                    (
+                        job.name,
+                        tuple(map(of_stage, job.stages)),
+                        job.begins,
+                        job.holds,
+                        job.needs,
+                        job.updates,
+                        tuple(map(of_stage, job.after)),
+                        job.repeats,
+                    )
+                    for job in one
+                ]
+            )
+            for one in jobs
+        ]
+    )
+
+
+def _of_stage(stage: JobStage) -> Hashable:
+    if isinstance(stage, Compute):
+        return stage.kind, stage.stream, stage.earliest, stage.blocks
+    return (
+        stage.collective,
+        stage.stream,
+        stage.earliest,
+        stage.awaited,
+        stage.priority,
+        stage.counted,
+        stage.shares,
+        (stage.credit_bytes, stage.size_bytes) if stage.credit_bytes else None,
+    )
+
+
+def with_other_jobs(
+    costed: CostedGraph, jobs: Sequence[Sequence[Job]], others: Sequence[Sequence[Job]]
+) -> CostedGraph | None:
+    """Return the graph of some jobs with the work of others of the same structure, not priced yet.
+
+    None where stages that are one in these jobs are several in the others.
+    """
+    stages: dict[int, JobStage] = {}
+    sends: dict[Send, JobStage] = {}
+    for job, other in zip(chain(*jobs), chain(*others), strict=True):
+        for old, new in zip((*job.stages, *job.after), (*other.stages, *other.after), strict=True):
+            known = stages.get(id(old))
+            if known is new:
+                continue
+            if known is None and isinstance(old, Send):
+                known = sends.setdefault(old, new)  # a graph has one work for all sends alike
+            if known is not None and known != new:
+                return None
+            stages[id(old)] = new
+    works: dict[int, Work] = {}
+    made: list[Work | None] = []
+    for work in costed.work:
+        if work is not None and id(work) not in works:
+            stage = stages.get(id(work.stage))  # none for what a pass of a divided model sends
+            works[id(work)] = work if stage is None else work_of(stage)
+        made.append(None if work is None else works[id(work)])
+    sums = {"sent_bytes": 0.0, "calls": 0, "gathered_bytes": 0.0}
+    graph = replace(costed, work=made, kernels_on=None, _terms={}, **sums)
+    for work in made:
+        if work is not None and isinstance(work.stage, Send):
+            graph.add_message(work.stage, 0.0)
+    return graph
