@@ -370,7 +370,9 @@ def simulate_draws(
     closes: list[Duration] = []
     draws = 0
     given = checked_durations(graph, list(durations))
-    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, graph.depth + 1))
+    # Ranks begin the next periods before the last one of them has ended the last that counts.
+    after = 1 if graph.settled_after(in_order=True) == 1 else graph.depth + 1
+    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, after))
     for period, (drawn, run, close) in enumerate(chance.run()):
         draws, ranks = drawn[0].shape
         if period < warm_up + counted:

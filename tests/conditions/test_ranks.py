@@ -18,7 +18,7 @@ from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL_ITERATION, Round
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.array import NO_FACTOR, simulate, simulate_draws
+from perfsim.simulate.array import NO_FACTOR, drawn_closes, simulate, simulate_draws
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
@@ -373,3 +373,22 @@ def test_messages_that_overtake_each_other_are_slowed_by_a_straggler(method: str
     assert slow.iteration_s > 1.5 * alone.iteration_s
     with pytest.raises(RequestError, match=f"method: {method} sends .* jitter"):
         ask(**fields, jitter=0.05)
+
+
+@pytest.mark.parametrize("method", ["qsgd", "dgc"])
+def test_the_second_period_is_as_long_as_later_ones_where_all_ends_before_it(method: str) -> None:
+    # In the first one all ranks begin together; from the second on they differ by their update.
+    [costed] = build_rounds(gpus=16, method=method, jitter=0.1)
+    assert costed.graph.settled_after(in_order=True) == 1 and sample(costed).warm_up == 1
+    which, draws, ranks = factor_numbers(costed), 400, 16
+    chance = np.random.default_rng(5)
+    drawn = [
+        [1.0 + 0.1 * chance.standard_normal((draws, ranks)) for _ in range(1 + max(which))]
+        for _ in range(8)
+    ]
+    seconds = np.array(costed.task_s)[:, None]
+    closes = drawn_closes(costed.graph, seconds, which, drawn.__getitem__, warm_up=1, counted=7)
+    lengths = np.diff(np.array([close[0] for close in closes]), axis=0)
+    error_s = lengths.std() / draws**0.5
+    assert abs(lengths[0].mean() - lengths[1:].mean()) < 3 * error_s
+    assert closes[0][0].mean() - lengths.mean() > 3 * error_s
