@@ -55,6 +55,15 @@ def test_a_forced_algorithm_is_named_and_its_large_messages_foretell_other_hosts
     pytest.fail(str(last))
 
 
+def test_a_slow_host_is_named(bare_cluster: Callable[..., Hosts]) -> None:
+    hosts = bare_cluster(3, "200mbit")
+    hosts.reshape("20mbit", only=1)
+    sweep = (*SWEEP, "--collectives", "all_reduce,send_recv", "--max-size", "256KiB")
+    done = mpirun(hosts, (*sweep, "--budget", "3s"), seconds=60)
+    assert done.returncode == 0, done.stderr
+    assert "host1 is slow" in done.stderr
+
+
 def test_an_error_on_rank_0_ends_the_job(
     bare_cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:

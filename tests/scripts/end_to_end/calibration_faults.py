@@ -2,8 +2,8 @@
 
     sudo python tests/scripts/end_to_end/calibration_faults.py [--only WORD] [--checkout DIR]
 
-Each case runs `perfsim calibrate network` (gloo, one rank a host) on hosts in network namespaces,
-and `perfsim predict` on the file that it wrote. A case without a fault must be silent.
+Each case runs `perfsim calibrate network` (gloo or Open MPI, one rank a host) on hosts in network
+namespaces, and `perfsim predict` on the file that it wrote. A case without a fault must be silent.
 `calibration_faults.txt` holds what was found.
 """
 
@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from perfsim.network.measured import read_curves
 from perfsim.units import format_bytes, format_seconds
 from support.emulated.hosts import Hosts, Job, why_not
+from support.emulated.mpirun import mpirun, no_mpi
 
 FAST, SLOW = "200mbit", "20mbit"
 POINTS = 13
@@ -42,7 +43,7 @@ SWEEP = (
     *("--tolerance", "0.01%", "--budget"),
 )
 """No point gets so tight: each takes its share of the time, during which a fault can come."""
-BUDGET = "8s"
+BUDGET, MPI_BUDGET = "8s", "16s"
 PATCHED = """\
 import os, sys, time
 skew = float(os.environ.pop("SKEW_S", "0"))
@@ -98,14 +99,16 @@ class Bench:
 
     def end(self, job: Job) -> None:
         """Wait for a sweep and note what it said, and what predict says of its file."""
-        codes = job.wait(PATIENCE_S)
-        warned = said_by(job)
+        self.tell(len(job.processes), job.wait(PATIENCE_S), said_by(job))
+
+    def tell(self, ranks: int, codes: Sequence[int | None], warned: Sequence[str]) -> None:
+        """Note how a sweep of some ranks ended, what it said, and what predict says of its file."""
         written = (self.folder / "ours.toml").exists()
         ends = f"file written, {self.largest()}" if written else "no file"
         self.said.append(f"ends with {codes}; {ends}")
         self.said += [f"says: {line}" for line in warned]
         if written:
-            self.predict(len(job.processes))
+            self.predict(ranks)
 
     def largest(self) -> str:
         """Return the time of the largest message in the file that was written, in words."""
@@ -136,7 +139,12 @@ class Bench:
 
 def said_by(job: Job, rank: int = 0) -> list[str]:
     """Return what perfsim said on a rank, without its lines of progress."""
-    lines = re.findall(r"^perfsim: (.*)", job.text(rank), re.MULTILINE)
+    return told(job.text(rank))
+
+
+def told(text: str) -> list[str]:
+    """Return what perfsim said in a text, without its lines of progress."""
+    lines = re.findall(r"^perfsim: (.*)", text, re.MULTILINE)
     return [line for line in lines if not re.match(r"\d+ of \d+: ", line)]
 
 
@@ -189,6 +197,17 @@ def slow_host(bench: Bench) -> None:
     with Hosts(4, FAST, bench.folder) as hosts:
         hosts.reshape(SLOW, only=2)
         bench.end(bench.start(hosts))
+
+
+def over_mpi(bench: Bench, slow: int | None = None) -> None:
+    """Open MPI carries the messages of four hosts, of which one may be slow."""
+    sweep = [{"gloo": "mpi"}.get(word, word) for word in SWEEP]
+    sweep[sweep.index("all_reduce")] += ",send_recv"  # the rate of a link, which a file must have
+    with Hosts(4, FAST, bench.folder) as hosts:
+        if slow is not None:
+            hosts.reshape(SLOW, only=slow)
+        done = mpirun(hosts, ["-m", "perfsim", "calibrate", "network", *sweep, MPI_BUDGET])
+        bench.tell(hosts.count, [done.returncode], told(done.stderr))
 
 
 def resumed(bench: Bench, rate: str, first_name: int = 0) -> None:
@@ -301,6 +320,8 @@ CASES: dict[str, Callable[[Bench], None]] = {
     "200 to 165 Mbit/s after 7 of 13": lambda bench: changed_rate(bench, FAST, "165mbit", 7),
     "200 to 160 Mbit/s in four steps": drifting_rate,
     "one host of 4 is 10 times slower": slow_host,
+    "no fault, 4 hosts, Open MPI": over_mpi,
+    "one host of 4 is 10 times slower, Open MPI": lambda bench: over_mpi(bench, slow=2),
     "resumed on other hosts": lambda bench: resumed(bench, FAST, first_name=2),
     "resumed at 20 instead of 200 Mbit/s": lambda bench: resumed(bench, SLOW),
     "1 % of frames lost": lambda bench: far(bench, loss="1%"),
@@ -333,6 +354,9 @@ def main() -> None:
     print(f"{date.today().isoformat()}, {os.cpu_count()} cores", flush=True)
     for name, run in CASES.items():
         if given.only and given.only not in name:
+            continue
+        if "MPI" in name and no_mpi():
+            print(table(name, [no_mpi()]), flush=True)
             continue
         with tempfile.TemporaryDirectory(prefix="perfsim-faults-") as folder:
             bench = Bench(Path(folder), given.checkout)
