@@ -40,7 +40,7 @@ def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> 
 
     mixed = costed.mixed
     assert mixed is not None
-    rows = [durations or _own(costed), *(mixed.spent_s or map(_own, mixed.rounds))]
+    rows = [durations or costed.task_s, *(mixed.spent_s or [one.task_s for one in mixed.rounds])]
     spent: list[Duration] = [
         float(column[0]) if len(set(column)) == 1 else np.array(column, float)
         for column in zip(*rows, strict=True)
@@ -55,10 +55,6 @@ def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> 
 
         timeline = simulate(graph, spent, ranks=True)
     return timeline.select() if timeline.ranks else timeline
-
-
-def _own(costed: CostedGraph) -> list[float]:
-    return [*costed.task_s]
 
 
 def mixed_rounds(

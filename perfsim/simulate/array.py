@@ -68,12 +68,12 @@ def simulate(
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
     given = checked_durations(graph, durations)
-    if brief and periods is None and {float}.issuperset(map(type, given)):
-        settled = graph.settled_after(in_order=True)
-        if settled:
-            return Timeline(graph, [], [], _closes(graph, given, settled), 1, steady=True)
+    settled = graph.settled_after(in_order=True)
+    if brief and settled and periods is None and {float}.issuperset(map(type, given)):
+        return Timeline(graph, [], [], _closes(graph, given, settled), 1, steady=True)
     run = ArrayRun(graph, given, ranks)
-    settled = 0 if run.ranks else graph.settled_after(in_order=True)
+    if run.ranks:  # each begins its periods at another moment
+        settled = 0
     closes, cycle = until_steady(
         graph,
         lambda _: run.step(),
