@@ -18,6 +18,9 @@ os.environ.pop("PERFSIM_PATH", None)
 settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("perfsim")
 
+gc.set_threshold(200_000, 20, 100)
+"""Collecting the tests makes objects by the hundred thousand, and hardly any of it is garbage."""
+
 MOST_WORKERS = 4
 TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_start.py": "wheel"}
 """Files that share what is expensive to make; hosts, too, are for one worker alone."""
