@@ -15,7 +15,7 @@ from support.installation import installed, wheel
 __all__ = ["installed", "wheel"]
 
 os.environ.pop("PERFSIM_PATH", None)
-settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("perfsim")
 
 gc.set_threshold(200_000, 20, 100)

@@ -200,7 +200,7 @@ questions = st.fixed_dictionaries(
 
 
 def seconds(**fields: Any) -> float:
-    return predict(make_scenario(fields), CATALOG).iteration_s
+    return predict_iteration(make_scenario(fields), CATALOG).iteration_s
 
 
 def kept_in_order(timeline: Timeline) -> None:
@@ -246,7 +246,7 @@ def test_a_faster_gpu_is_never_slower_by_ssgd(asked: dict[str, Any], faster: flo
 def test_more_gpus_never_send_for_less_time_by_ring(asked: dict[str, Any]) -> None:
     plain = {name: asked[name] for name in ("model", "net")}
     busy = [
-        predict(
+        predict_iteration(
             make_scenario({**plain, "gpus": gpus, "gpus_per_node": 1, "algorithm": "ring"}), CATALOG
         ).communication["busy_s"]
         for gpus in (1, 2, 3, 8, 100)

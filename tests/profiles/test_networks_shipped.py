@@ -48,7 +48,9 @@ def test_faster_names_are_faster() -> None:
     """By law: a higher line rate of one family never takes longer for a large buffer."""
     pcie = NETWORKS["pcie5"].links["intra"]
     for family in (LADDER, ("ib100", "ib100-gdr", "ib200", "ib400")):
-        there = [RememberingCluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
+        there = [
+            RememberingCluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family
+        ]
         times = [one.cost("all_reduce", 1e8).seconds for one in there]
         assert times == sorted(times, reverse=True), family
 
@@ -68,7 +70,9 @@ def test_no_time_grows_with_the_rate_of_ethernet(collective: str, inside: int) -
             continue
         nodes = (inside,) * (ranks // inside)
         rungs = [
-            RememberingCluster(ranks, nodes, NETWORKS[name].links["inter"], pcie if inside > 1 else None)
+            RememberingCluster(
+                ranks, nodes, NETWORKS[name].links["inter"], pcie if inside > 1 else None
+            )
             for name in LADDER
         ]
         for size in sizes:
@@ -177,7 +181,9 @@ def test_nvlink_is_no_slower_than_pcie(name: str) -> None:
     """By law, on 16 nodes of 4 GPUs over ib100, but for the floors of the curves."""
     inter = NETWORKS["ib100"].links["inter"]
     slow, fast = (
-        seconds(RememberingCluster(64, (4,) * 16, inter, NETWORKS[inner].links["intra"]), "all_reduce")
+        seconds(
+            RememberingCluster(64, (4,) * 16, inter, NETWORKS[inner].links["intra"]), "all_reduce"
+        )
         for inner in ("pcie3", name)
     )
     assert all(b <= a * (1 + FLOORS) for a, b in zip(slow, fast, strict=True))
