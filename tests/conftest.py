@@ -15,6 +15,9 @@ from support.installation import installed, wheel
 __all__ = ["installed", "wheel"]
 
 os.environ.pop("PERFSIM_PATH", None)
+# Each worker has a CPU, and OpenBLAS's threads wait for theirs by spinning: fits take five times as
+# long. It reads this as numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("perfsim")
 

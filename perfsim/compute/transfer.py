@@ -675,9 +675,9 @@ def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
             if key not in nearest or away < nearest[key][0]:
                 nearest[key] = (away, anchor, gpu)
     shared = sorted(nearest.values(), key=lambda item: item[0])
-    gpus, models = {gpu for *_, gpu in shared}, {anchor.model for _, anchor, _ in shared}
+    gpus = dict.fromkeys(gpu for *_, gpu in shared)
     architectures = {gpu: inputs.gpu(gpu).architecture or gpu for gpu in gpus}
-    families = {model: _family(model) for model in models}
+    families = {model: _family(model) for model in {anchor.model for _, anchor, _ in shared}}
     chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "architecture", "era"):
         picked = [
