@@ -8,11 +8,13 @@ import io
 import os
 import re
 import sys
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
@@ -130,7 +132,7 @@ def code(arguments: list[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
                 # A file may have a name that is no text: it is printed with escapes.
                 sys.stdout.reconfigure(errors="backslashreplace")
-            left = int(line.application(line.arguments, standalone_mode=False) or 0)
+            left = int(line.command(line.arguments, standalone_mode=False) or 0)
             if left == _INTERRUPTED:
                 raise KeyboardInterrupt
             sys.stdout.flush()
@@ -145,6 +147,16 @@ def code(arguments: list[str] | None = None) -> int:
     return left
 
 
+@cache
+def _made_once(only: str, overview: bool) -> tuple[typer.Typer, Callable[..., Any]]:
+    """Return the application with these commands (see `application`), and what runs it.
+
+    A process that runs many command lines makes each of them once.
+    """
+    made = application(only, overview)
+    return made, get_command(made)
+
+
 class _Line:
     """One command line: its arguments, the application that reads them, and its flags."""
 
@@ -154,20 +166,24 @@ class _Line:
         self._flags: dict[str, str] | None = None
 
     @cached_property
-    def application(self) -> typer.Typer:
-        """The command line with no more commands than the arguments need."""
+    def command(self) -> Callable[..., Any]:
+        """What runs the arguments: no more commands than they need."""
+        return _made_once(*self._needs)[1]
+
+    @property
+    def _needs(self) -> tuple[str, bool]:
         first = self.arguments[0] if self.arguments else "--help"
         overview = first in ("-h", "--help", "-V", "--version")
         if overview and "_PERFSIM_COMPLETE" not in os.environ:
-            return application(overview=True)
-        return application(first if first in COMMANDS else "")
+            return "", True
+        return first if first in COMMANDS else "", False
 
     def spell(self, field: str) -> str:
         """Return how this command line writes a field: as the command's flag, if it has one."""
         from perfsim.cli.flags import flag_of, flags_of
 
         if self._flags is None:
-            self._flags = flags_of(self.application)
+            self._flags = flags_of(_made_once(*self._needs)[0])
         return flag_of(field, self._flags)
 
 

@@ -793,14 +793,13 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
     name = _stem(name, files)
     software_era(software)  # refused where it is unknown
     shared = _table(catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX), catalog, software)
-    device = _with_points(name, files, catalog, software, shared)
+    device = _with_points(name, catalog, software, shared)
     for other in device.reference_names:
         if other not in files:
             error = unknown("references", other, files, "gpus")
             raise DataError(f"{error.field}: {error.why}", path=files[name])
     references = [
-        _with_points(other, files, catalog, software, _NO_KERNELS)
-        for other in device.reference_names
+        _with_points(other, catalog, software, _NO_KERNELS) for other in device.reference_names
     ]
     return replace(device, references=tuple(references))
 
@@ -831,15 +830,13 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
-def _with_points(
-    name: str, files: Mapping[str, Path], catalog: Catalog, software: str, common: KernelTable
-) -> Device:
+def _with_points(name: str, catalog: Catalog, software: str, common: KernelTable) -> Device:
     own = _table(catalog.beside("devices", name, KERNELS_SUFFIX), catalog, software)
     common_eras = {
         kernel: era for kernel, era in common.other_eras.items() if kernel not in own.points
     }
-    return Device(
-        **read_device_file(files[name]),
+    return replace(
+        load_rates(name, catalog),
         points={**common.points, **own.points},
         software=software,
         other_eras={**common_eras, **own.other_eras},

@@ -675,25 +675,29 @@ def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
             if key not in nearest or away < nearest[key][0]:
                 nearest[key] = (away, anchor, gpu)
     shared = sorted(nearest.values(), key=lambda item: item[0])
-    architectures = {gpu: inputs.gpu(gpu).architecture or gpu for _, _, gpu in shared}
+    gpus = dict.fromkeys(gpu for *_, gpu in shared)
+    architectures = {gpu: inputs.gpu(gpu).architecture or gpu for gpu in gpus}
+    families = {model: _family(model) for model in {anchor.model for _, anchor, _ in shared}}
     chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "architecture", "era"):
         picked = [
             (gpu, anchor)
             for _, anchor, gpu in shared
-            if _shares(way, goal, gpu, architectures[gpu], anchor)
+            if _shares(way, goal, gpu, architectures[gpu], families[anchor.model], anchor)
         ]
         chosen |= dict.fromkeys(picked[:_MAX_CELLS])
     return [residual_of(inputs, anchor, gpu) for gpu, anchor in chosen]
 
 
-def _shares(way: str, goal: IterationSetting, gpu: str, architecture: str, anchor: Anchor) -> bool:
+def _shares(
+    way: str, goal: IterationSetting, gpu: str, architecture: str, family: str, anchor: Anchor
+) -> bool:
     """Tell whether a measured iteration shares a goal's model, GPU, architecture or software."""
     if way == "model":
         return anchor.model == goal.model
     if way == "architecture":
         return architecture == goal.architecture
-    alike = _family(anchor.model) == goal.family
+    alike = family == goal.family
     if way == "era":
         return alike and anchor.software == goal.era
     return alike and (gpu, anchor.precision) == (goal.gpu, goal.precision)

@@ -49,7 +49,7 @@ from perfsim.data.toml import (
 from perfsim.errors import RequestError, shown
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import load_method
-from perfsim.prediction import Prediction, predict
+from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import read_scenario
@@ -101,9 +101,9 @@ _ROUNDING = 1e-9
 _OF_EACH = ("range", "at least", "somewhere")
 """Forms that are judged in each setting by itself."""
 
-_Predict = Callable[[Mapping[str, Any]], Prediction]
+_Predict = Callable[[Mapping[str, Any]], PredictedIteration]
 
-_COMPARED: dict[str, Callable[[Prediction], float]] = {
+_COMPARED: dict[str, Callable[[PredictedIteration], float]] = {
     "iteration": lambda prediction: prediction.iteration_s,
     "throughput": lambda prediction: 1.0 / prediction.samples_per_s,
     "second_order": lambda prediction: prediction.breakdown_s["second_order"],
@@ -507,12 +507,12 @@ def _distinct(words: Iterable[str]) -> str:
 
 def _predict_once(catalog: Catalog) -> _Predict:
     """Return a function that predicts each scenario once."""
-    known: dict[str, Prediction] = {}
+    known: dict[str, PredictedIteration] = {}
 
-    def predicted(fields: Mapping[str, Any]) -> Prediction:
+    def predicted(fields: Mapping[str, Any]) -> PredictedIteration:
         key = repr(sorted(fields.items(), key=lambda item: item[0]))
         if key not in known:
-            known[key] = predict(make_scenario(fields), catalog)
+            known[key] = predict_iteration(make_scenario(fields), catalog)
         return known[key]
 
     return predicted

@@ -18,6 +18,7 @@ from perfsim.network.node_law import NodeFacts, NodeLaw, held_as
 from perfsim.network.node_type import load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
 from perfsim.resolve import node_facts
+from perfsim.session import Session
 from perfsim.units import parse_rate
 
 __all__ = [
@@ -90,7 +91,7 @@ def measured_nodes() -> dict[str, MeasuredNodes]:
     DataError
         If the table is damaged.
     """
-    path, catalog = shipped() / CLUSTERS_FILE, Catalog()
+    path, catalog = shipped() / CLUSTERS_FILE, Session()
     return {
         cells["network"]: _read(cells, path, row, catalog)
         for row, cells in read_table(path, CLUSTERS_SCHEMA, CLUSTERS_COLUMNS)

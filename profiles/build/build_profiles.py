@@ -31,7 +31,7 @@ from layer_shapes import (
     source_path,
     start_ms,
 )
-from perfsim.compute.device import load_device
+from perfsim.compute.device import load_rates
 from perfsim.compute.profile import (
     POSITIONS_COLUMNS,
     POSITIONS_SCHEMA,
@@ -173,7 +173,7 @@ def read_bandwidths() -> dict[str, float]:
     """Return the memory bandwidth [B/s] of each GPU by its device file."""
     catalog = Catalog()
     return {
-        gpu: load_device(gpu, catalog).memory_bandwidth.value for gpu in catalog.files("devices")
+        gpu: load_rates(gpu, catalog).memory_bandwidth.value for gpu in catalog.files("devices")
     }
 
 

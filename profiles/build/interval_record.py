@@ -74,6 +74,7 @@ __all__ = [
     "ResidualTable",
     "chosen_left_out",
     "fit_left_out",
+    "fit_of",
     "fit_sizes",
     "held_out",
     "read_residuals",
@@ -319,15 +320,16 @@ def fit_left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
             "measurements",
             f"{len(table.names)} sources of whole iterations; at least {_MIN_SOURCES} are needed.",
         )
-    fitted = {}
-    for name in (NO_METHOD, *table.names):
-        others = table.without((name,))
-        slower, faster = (
-            dict(zip(UNCERTAINTY_PARTS, fit_sizes(others, side).tolist(), strict=True))
-            for side in UNCERTAINTY_SIDES
-        )
-        fitted[name] = Uncertainty(name, len(others.log), len(others.names), slower, faster)
-    return fitted
+    return {name: fit_of(table.without((name,)), name) for name in (NO_METHOD, *table.names)}
+
+
+def fit_of(table: ResidualTable, left_out: str = NO_METHOD) -> Uncertainty:
+    """Return the fit of a table that has been left without a source."""
+    slower, faster = (
+        dict(zip(UNCERTAINTY_PARTS, fit_sizes(table, side).tolist(), strict=True))
+        for side in UNCERTAINTY_SIDES
+    )
+    return Uncertainty(left_out, len(table.log), len(table.names), slower, faster)
 
 
 def _bounds(side: str, choices: FitChoices) -> dict[str, tuple[float, float]]:

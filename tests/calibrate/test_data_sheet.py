@@ -9,12 +9,12 @@ import pytest
 
 from perfsim.calibrate.data_sheet import era_lines, rate_findings
 from perfsim.cli.main import code
-from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import read_network
 from perfsim.network.node_type import load_node_type
 from perfsim.network.self_check import contradictions
 from perfsim.resolve import node_facts
+from support.what_ships import SHIPPED
 
 SIZES = tuple(2.0**power for power in range(10, 31, 2))
 HEAD = "collective,ranks,nodes,gpus_per_node,size_bytes,time_us"
@@ -160,8 +160,8 @@ def test_largest_messages_by_hand(
     made: CollectiveCurve, of: str, share: float, algorithm: str, nics: float | None
 ) -> None:
     """By hand on dgx-h100: NVSwitch and 450 GB/s a GPU, 8 NICs of 400 Gbit/s."""
-    node = load_node_type("dgx-h100", Catalog(), "node")
-    [found] = rate_findings(node, [made], Catalog())
+    node = load_node_type("dgx-h100", SHIPPED, "node")
+    [found] = rate_findings(node, [made], SHIPPED)
     assert (found.of, found.algorithm) == (of, algorithm)
     assert found.share == pytest.approx(share)
     assert found.nics == (nics if nics is None else pytest.approx(nics))
@@ -178,25 +178,25 @@ def test_largest_messages_by_hand(
     ],
 )
 def test_whole_nics_by_hand(made: CollectiveCurve, nics: str) -> None:
-    node = load_node_type("dgx-h100", Catalog(), "node")
-    [found] = rate_findings(node, [made], Catalog())
+    node = load_node_type("dgx-h100", SHIPPED, "node")
+    [found] = rate_findings(node, [made], SHIPPED)
     assert found.cells()[6] == nics
 
 
 def test_a_gpu_of_four_nics_sends_over_all_of_them() -> None:
     """By hand: p5 has 32 NICs of 12.5 GB/s for 8 GPUs."""
     [found] = rate_findings(
-        load_node_type("p5", Catalog(), "node"), [at_rate("send_recv", 25e9)], Catalog()
+        load_node_type("p5", SHIPPED, "node"), [at_rate("send_recv", 25e9)], SHIPPED
     )
     assert (found.nics, found.nics_stated, found.share) == pytest.approx((2.0, 4.0, 0.5))
 
 
 def test_switches_add_from_the_version_on_that_has_it() -> None:
-    node = load_node_type("dgx-h100", Catalog(), "node")
+    node = load_node_type("dgx-h100", SHIPPED, "node")
     made = [at_rate("all_reduce", 345e9, 1, version=version) for version in ("2.12.12", "2.21.5")]
-    assert [one.algorithm for one in rate_findings(node, made, Catalog())] == ["ring", "ring"]
+    assert [one.algorithm for one in rate_findings(node, made, SHIPPED)] == ["ring", "ring"]
     made = [at_rate("all_reduce", 470e9, 1, version=version) for version in ("2.12.12", "2.21.5")]
-    assert [one.algorithm for one in rate_findings(node, made, Catalog())] == [
+    assert [one.algorithm for one in rate_findings(node, made, SHIPPED)] == [
         *("more links than stated", "nvls"),
     ]
 
@@ -214,7 +214,7 @@ def test_switches_add_from_the_version_on_that_has_it() -> None:
     ],
 )
 def test_the_era_of_a_library(node: str, library: str, version: str, said: str, count: int) -> None:
-    facts = node_facts(load_node_type(node, Catalog(), "node"), Catalog())
+    facts = node_facts(load_node_type(node, SHIPPED, "node"), SHIPPED)
     lines = era_lines(facts, library, version)
     assert said in "\n".join(lines) and len(lines) == count
 

@@ -12,6 +12,7 @@ import pytest
 from perfsim.cli.output import tell_written
 from perfsim.data.catalog import shipped
 from support.commands import MAIN, answer, run
+from support.paths import TESTS
 
 
 def test_options_of_a_scenario_are_for_its_own_method(
@@ -81,6 +82,7 @@ def test_every_file_that_is_written_is_told_on_standard_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = "--model resnet18 --gpus 4 --net 10gbe"
+    table = TESTS / "templates" / "mytable.csv"
     commands = {
         f"predict {small}": ("--out a.json", "--trace b.json", "--chakra c.json", "--html d.html"),
         f"compare {small} --methods ssgd,dgc": ("--csv e.csv", "--html f.html"),
@@ -88,7 +90,7 @@ def test_every_file_that_is_written_is_told_on_standard_error(
         f"tune {small} --method dgc --over density": ("--html i.html", "--trace j.json"),
         f"explain {small} --method dgc": ("--html k.html", "--out l.json"),
         f"plan {small} --dataset cifar10 --epochs 2": ("--html m.html", "--out n.json"),
-        "validate measurements --cluster bag": ("--html o.html", "--out p.json"),
+        f"validate --measurements {table}": ("--html o.html", "--out p.json"),
         "show net 10gbe": ("--html q.html",),
         "show node p3dn": ("--html r.html",),
     }

@@ -20,7 +20,7 @@ from support.paths import TESTS
 QUESTION = "--model resnet50 --gpus 8 --net 1gbe"
 ASKED = (
     f"predict {QUESTION}",
-    f"compare {QUESTION}",
+    f"compare {QUESTION} --methods ssgd,dgc",
     f"predict {QUESTION} --json",
     f"explain {QUESTION}",
     f"tune {QUESTION}",

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device, read_device
 from perfsim.compute.kernel import Kernel, elementwise, gram_schmidt, qr
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.quantity import Quantity
 from support.builders import hand_device
 from support.hand_device_files import points
+from support.what_ships import SHIPPED
 
-GPUS = sorted(Catalog().files("devices"))
+GPUS = sorted(SHIPPED.files("devices"))
 
 
 # By hand
@@ -126,7 +126,7 @@ def test_quantity_of_a_cost_states_its_range(tmp_path: Path) -> None:
     name=st.sampled_from(["randk_encode", "topk_old", "eigh", "inverse", "cholesky"]),
 )
 def test_more_elements_never_cost_less(gpu: str, small: int, factor: float, name: str) -> None:
-    device = load_device(gpu, Catalog())
+    device = load_device(gpu, SHIPPED)
     less, more = (
         device.cost(Kernel(name, size, 4.0 * size)).seconds for size in (small, int(small * factor))
     )
@@ -135,7 +135,7 @@ def test_more_elements_never_cost_less(gpu: str, small: int, factor: float, name
 
 @given(rows=st.integers(1, 10**6), rank=st.integers(1, 128))
 def test_more_rows_never_cost_less_at_any_rank(rows: int, rank: int) -> None:
-    device = load_device("v100", Catalog())
+    device = load_device("v100", SHIPPED)
     for kernel in (qr, gram_schmidt):
         less, more = (device.cost(kernel(size, rank)).seconds for size in (rows, 2 * rows))
         assert more >= less * (1 - 1e-12)
@@ -143,7 +143,7 @@ def test_more_rows_never_cost_less_at_any_rank(rows: int, rank: int) -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_every_shipped_device_loads_with_a_source_for_every_number(gpu: str) -> None:
-    device = load_device(gpu, Catalog())
+    device = load_device(gpu, SHIPPED)
     assert device.name == gpu
     quantities = [device.memory_bandwidth, device.launch_s, *device.rates.values()]
     assert all(quantity.source and quantity.value > 0 for quantity in quantities)
@@ -151,13 +151,13 @@ def test_every_shipped_device_loads_with_a_source_for_every_number(gpu: str) -> 
     assert all(other in GPUS for other in device.reference_names)
     assert device.describe()["gpu"] == gpu
     for alias in device.aliases:
-        assert load_device(alias, Catalog()).name == gpu
+        assert load_device(alias, SHIPPED).name == gpu
 
 
 def test_aliases_name_one_gpu_each() -> None:
     names = [
         name
-        for path in Catalog().files("devices").values()
+        for path in SHIPPED.files("devices").values()
         for name in (path.stem, *read_device(path).aliases)
     ]
     assert len(names) == len(set(names))
@@ -181,13 +181,13 @@ def test_aliases_name_one_gpu_each() -> None:
     ],
 )
 def test_v100_kernels_as_published(kernel: str, elements: int, microseconds: float) -> None:
-    cost = load_device("v100", Catalog()).cost(Kernel(kernel, elements, 0.0))
+    cost = load_device("v100", SHIPPED).cost(Kernel(kernel, elements, 0.0))
     assert math.isclose(cost.seconds * 1e6, microseconds, rel_tol=1e-9)
 
 
 def test_gram_schmidt_of_resnet50_as_published() -> None:
     """Vineeth et al. (arXiv 2109.12497): 4.91 and 13.97 ms for 54 matrices at ranks 1 and 2."""
-    device = load_device("v100", Catalog(), "torch1.8")
+    device = load_device("v100", SHIPPED, "torch1.8")
     for rank, milliseconds in ((1, 4.91), (2, 13.97)):
         total_s = 54 * device.cost(gram_schmidt(512, rank)).seconds
         assert math.isclose(total_s * 1e3, milliseconds, rel_tol=1e-3)
@@ -195,13 +195,13 @@ def test_gram_schmidt_of_resnet50_as_published() -> None:
 
 def test_v100_adds_vectors_as_neusight_measured() -> None:
     """NeuSight's elem.csv: adding 134217728 fp32 elements takes 1.95228 ms on a V100 PCIe."""
-    cost = load_device("v100-pcie", Catalog()).cost(elementwise(134_217_728, passes=3))
+    cost = load_device("v100-pcie", SHIPPED).cost(elementwise(134_217_728, passes=3))
     assert math.isclose(cost.seconds, 1.95228e-3, rel_tol=0.03)
 
 
 def test_old_topk_on_p100_tells_the_measured_v100_time_within_a_fifth() -> None:
     """12.8 ns an element on P100, times the ratio of bandwidths, against 239 ms on V100."""
-    p100, v100 = (load_device(name, Catalog()) for name in ("p100", "v100"))
+    p100, v100 = (load_device(name, SHIPPED) for name in ("p100", "v100"))
     alone = replace(v100, points={}, references=(p100,))
     cost = alone.cost(Kernel("topk_old", 25_557_032, 0.0))
     assert math.isclose(cost.seconds, 0.239, rel_tol=0.2)
@@ -212,11 +212,11 @@ def test_old_topk_on_p100_tells_the_measured_v100_time_within_a_fifth() -> None:
 
 def test_unknown_gpu_gives_the_nearest() -> None:
     with pytest.raises(RequestError, match=r"gpu: no 'v10O'; did you mean 'v100'\?"):
-        load_device("v10O", Catalog())
+        load_device("v10O", SHIPPED)
 
 
 def test_precision_that_a_gpu_lacks_is_refused() -> None:
     with pytest.raises(
         RequestError, match=r"v100 has no 'tf32' rate; allowed on this GPU: fp32, amp"
     ):
-        load_device("v100", Catalog()).matrix_rate("tf32")
+        load_device("v100", SHIPPED).matrix_rate("tf32")

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfsim.compute.device import measured_kernels, read_kernels
-from perfsim.data.catalog import Catalog, shipped
+from perfsim.data.catalog import shipped
 from perfsim.errors import DataError
 from support.hand_device_files import HEAD, ROWS, points
+from support.what_ships import SHIPPED
 
 
 def test_every_kernel_table_that_ships_reads() -> None:
@@ -133,7 +134,7 @@ def test_points_of_owners_left_out_are_not_read(tmp_path: Path) -> None:
 
 
 def test_whether_a_source_measured_kernels_is_read_off_every_gpus_file() -> None:
-    assert measured_kernels(Catalog(), {"zhuangwang93"})
-    assert measured_kernels(Catalog(), {"nobody", "hkbu-hpml"})
-    assert not measured_kernels(Catalog(), {"nobody"})
-    assert not measured_kernels(Catalog(), set())
+    assert measured_kernels(SHIPPED, {"zhuangwang93"})
+    assert measured_kernels(SHIPPED, {"nobody", "hkbu-hpml"})
+    assert not measured_kernels(SHIPPED, {"nobody"})
+    assert not measured_kernels(SHIPPED, set())

@@ -9,12 +9,11 @@ import pytest
 
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.profile import PRECISIONS
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.inventory import describe_thing, list_rows
 from perfsim.network.node_network import load_any_network
+from support.what_ships import SHIPPED
 
-SHIPPED = Catalog()
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
 
 AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10g", "rtx3090")

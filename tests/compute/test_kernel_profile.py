@@ -18,7 +18,11 @@ from perfsim.errors import RequestError
 from perfsim.models import NAMED, build_model
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from support.what_ships import SHIPPED
+
+UNMEASURED = Session()
+"""For transfers without anchors: a session keeps what it made with them by the same names."""
 
 STATED = [
     "llama3-8b",
@@ -98,7 +102,9 @@ def test_moved_without_any_measurement_it_is_its_kernels(model: str, era: str) -
     """As nothing was measured, its iteration is by kernels and launches, at any batch."""
     device = load_device("h100", SHIPPED)
     for batch in (1, 2, 16):
-        found = transfer(made(model, era=era), device, batch, "amp-bf16", {}, era)
+        found = transfer(
+            made(model, era=era), device, batch, "amp-bf16", {}, era, catalog=UNMEASURED
+        )
         rates = kernel_rates(device, "amp-bf16", era)
         by_kernels = model_time(model, None, batch, rates)
         assert found.quantity.value == pytest.approx(by_kernels.iteration_s)

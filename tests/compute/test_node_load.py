@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.compute.node_load import INPUTS, node_load
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
 
 
 def _scenario(**fields: object) -> dict[str, object]:
@@ -38,7 +38,7 @@ def test_each_input_costs_what_its_sources_say(name: str) -> None:
     load = INPUTS[name]
     assert 0.0 <= load.low <= load.share <= load.high
     assert load.source
-    setup = resolve(make_scenario(_scenario(input=name)), Catalog())
+    setup = resolve(make_scenario(_scenario(input=name)), SHIPPED)
     assert setup.node_load == pytest.approx(1.0 + 3.0 * load.share)
 
 
@@ -51,24 +51,24 @@ def test_more_gpus_of_a_node_never_slow_less(name: str, gpus: int, more: int) ->
 
 
 def test_the_gpus_in_use_of_a_node_count_and_nodes_do_not() -> None:
-    one_each = resolve(make_scenario(_scenario(gpus_per_node=1)), Catalog())
-    two_nodes = resolve(make_scenario(_scenario(gpus=16)), Catalog())
+    one_each = resolve(make_scenario(_scenario(gpus_per_node=1)), SHIPPED)
+    two_nodes = resolve(make_scenario(_scenario(gpus=16)), SHIPPED)
     assert one_each.node_load == 1.0
-    assert two_nodes.node_load == resolve(make_scenario(_scenario()), Catalog()).node_load
+    assert two_nodes.node_load == resolve(make_scenario(_scenario()), SHIPPED).node_load
 
 
 def test_models_over_text_read_tokens_and_others_storage() -> None:
     words = {"model": "bert-base", "gpu": "v100", "precision": "fp32"}
-    assert resolve(make_scenario(_scenario(**words)), Catalog()).input == "tokens"
-    assert resolve(make_scenario(_scenario()), Catalog()).input == "storage"
-    assert resolve(make_scenario(_scenario(input="synthetic")), Catalog()).input == "synthetic"
+    assert resolve(make_scenario(_scenario(**words)), SHIPPED).input == "tokens"
+    assert resolve(make_scenario(_scenario()), SHIPPED).input == "storage"
+    assert resolve(make_scenario(_scenario(input="synthetic")), SHIPPED).input == "synthetic"
 
 
 def test_computation_that_was_fitted_on_full_nodes_is_not_slowed_again() -> None:
     llama = {"model": "mpt-7b", "gpu": "h100", "net": "ib400", "method": "fsdp", "batch": 1}
-    assert resolve(make_scenario(_scenario(**llama)), Catalog()).node_load == 1.0
+    assert resolve(make_scenario(_scenario(**llama)), SHIPPED).node_load == 1.0
     # A time that the user measured on one GPU is.
-    given_s = resolve(make_scenario(_scenario(**llama, single_gpu="900ms")), Catalog())
+    given_s = resolve(make_scenario(_scenario(**llama, single_gpu="900ms")), SHIPPED)
     assert given_s.node_load == pytest.approx(1.0 + 3.0 * INPUTS["tokens"].share)
 
 

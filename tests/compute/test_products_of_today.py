@@ -7,12 +7,12 @@ import pytest
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import cast_time, kernel_rates
 from perfsim.compute.work import Work, work_of
-from perfsim.data.catalog import Catalog
 from perfsim.models import build_model
 from perfsim.models.layers import ModelLayer, is_expert, linear
 from perfsim.models.split import Degrees, split_layers
+from support.what_ships import SHIPPED
 
-H100 = load_device("h100", Catalog())
+H100 = load_device("h100", SHIPPED)
 WIDE = Work("product", 2.0 * 8192**3, 2.0 * 8192**2, 8192.0**2, 8192.0)
 
 
@@ -26,7 +26,7 @@ def test_an_fp8_product_casts_what_it_reads_and_writes() -> None:
 
 def test_an_nvfp4_product_reads_once_more_and_writes_less() -> None:
     """Read twice in 16 bits, written twice in 4 with a byte for 16 values: a third of 5.125."""
-    four = kernel_rates(load_device("gb300", Catalog()), "nvfp4", "megatron")
+    four = kernel_rates(load_device("gb300", SHIPPED), "nvfp4", "megatron")
     plain = four._replace(cast_bytes=0.0)
     more_s = four.seconds(WIDE, 1, True) - plain.seconds(WIDE, 1, True)
     assert more_s == pytest.approx(5.125 / 3 * 2 * 8192**2 / four.bytes_per_s)

@@ -26,7 +26,6 @@ from perfsim.compute.single_kernels import (
     read_products,
 )
 from perfsim.compute.work import work_of
-from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.models.transformers import (
     GPT3_2_7B,
@@ -38,14 +37,15 @@ from perfsim.models.transformers import (
     gpt2,
 )
 from support.paths import ROOT
+from support.what_ships import SHIPPED
 
-H100 = kernel_times("h100", Catalog())
+H100 = kernel_times("h100", SHIPPED)
 HALF = ("amp-fp16", "amp-bf16")
 
 
 def plain(gpu: str) -> KernelTimes:
     """Return a GPU without tables of products: the formula alone."""
-    return KernelTimes(load_device(gpu, Catalog()), {}, {})
+    return KernelTimes(load_device(gpu, SHIPPED), {}, {})
 
 
 def test_a_large_product_takes_its_operations_over_the_rate() -> None:
@@ -70,7 +70,7 @@ def test_a_larger_product_takes_no_less(gpu: str, precision: str) -> None:
 
     Measured times fall too where the library takes another kernel.
     """
-    times = kernel_times(gpu, Catalog())
+    times = kernel_times(gpu, SHIPPED)
     if precision not in times.device.rates:
         with pytest.raises(RequestError, match=f"has no '{precision}' rate"):
             times.product(512, 512, 512, precision)
@@ -113,7 +113,7 @@ def test_ratios_are_those_of_the_file_at_its_nodes() -> None:
     ],
 )
 def test_the_error_grows_as_less_is_known(gpu: str, precision: str, known: str) -> None:
-    assert kernel_times(gpu, Catalog()).product(4096, 4096, 4096, precision).known == known
+    assert kernel_times(gpu, SHIPPED).product(4096, 4096, 4096, precision).known == known
     for spreads in (*PRODUCT_SPREADS.values(), ATTENTION_SPREADS, STREAM_SPREADS):
         assert spreads["table"] <= spreads["rate"] <= spreads["data sheet"]
 
@@ -246,7 +246,7 @@ def test_optimizers_with_more_state_take_longer() -> None:
         (lambda: H100.stream(float("nan")), "moved_bytes"),
         (lambda: H100.optimizer(8, 1, "adamm"), "optimizer"),
         (lambda: H100.optimizer(8, 1, "adam", "foreach"), "how"),
-        (lambda: kernel_times("h1000", Catalog()), "gpu"),
+        (lambda: kernel_times("h1000", SHIPPED), "gpu"),
     ],
 )
 def test_wrong_requests_are_refused(ask: Callable[[], KernelTime], field: str) -> None:
@@ -306,7 +306,7 @@ def test_a_network_may_have_fewer_blocks() -> None:
 @pytest.mark.parametrize("optimizer", sorted(UPDATE_PASSES))
 def test_an_update_goes_by_its_optimizer(optimizer: str) -> None:
     """The update moves 4 bytes a parameter and pass; no name means Adam for a transformer."""
-    rates = kernel_rates(load_device("a100", Catalog()), "amp-bf16", "torch2")
+    rates = kernel_rates(load_device("a100", SHIPPED), "amp-bf16", "torch2")
     usual = model_time("gpt2", None, 8, rates)
     asked = model_time("gpt2", None, 8, rates, optimizer=optimizer)
     ratio = UPDATE_PASSES[optimizer] / UPDATE_PASSES["adam"]
@@ -322,7 +322,7 @@ def test_an_update_goes_by_its_optimizer(optimizer: str) -> None:
 
 def test_attention_of_an_iteration_goes_by_kernel_and_architecture() -> None:
     """The cuDNN kernel on Hopper is faster than FlashAttention 2 there."""
-    device = load_device("h100", Catalog())
+    device = load_device("h100", SHIPPED)
     works = [
         work
         for work, _ in work_of(gpt2("gpt2"), "torch2").counted
@@ -337,7 +337,7 @@ def test_attention_of_an_iteration_goes_by_kernel_and_architecture() -> None:
 
 
 def test_work_time_is_that_of_the_named_model() -> None:
-    rates = kernel_rates(load_device("v100", Catalog()), "fp32", "torch1.8")
+    rates = kernel_rates(load_device("v100", SHIPPED), "fp32", "torch1.8")
     assert work_time(work_of(gpt2("gpt2"), "torch1.8"), 4, rates) == model_time(
         "gpt2", None, 4, rates
     )

@@ -320,11 +320,11 @@ def test_software_that_nobody_knows_is_refused() -> None:
 
 def own_profile(name: str) -> Profile:
     """Return a profile that ships."""
-    return read_profile(Path(Catalog().files("models")[name]))
+    return read_profile(Path(SHIPPED.files("models")[name]))
 
 
 def test_a_profiles_own_total_gives_way_to_others_where_its_owner_is_left_out() -> None:
-    device, own = load_device("v100-pcie", Catalog()), own_profile("bert-large.v100-pcie.fp32.b8")
+    device, own = load_device("v100-pcie", SHIPPED), own_profile("bert-large.v100-pcie.fp32.b8")
     known, others = (
         transfer(own, device, own.batch, "fp32", Catalog(None, without))
         for without in ((), {"hkbu-hpml"})

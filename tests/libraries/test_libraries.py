@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.collectives import COLLECTIVES, Hops, algorithms, find_algorithm
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import libraries, library
 from perfsim.libraries.mpi import choose
@@ -23,6 +22,7 @@ from perfsim.network.network_file import load_network
 from perfsim.planning.break_even import scaled_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
 
 FAST = custom_link("10GB/s,2us", "test")
 SLOW = custom_link("1GB/s,50us", "test")
@@ -83,23 +83,23 @@ def test_rccl_chooses_and_costs_as_nccl() -> None:
     assert theirs.seconds("all_reduce", 1e6, protocol="ll") == ours.seconds(
         "all_reduce", 1e6, protocol="ll"
     )
-    net = load_network("efa400", Catalog(), "net")
-    inner = load_network("nvlink-a100", Catalog(), "intra_net")
+    net = load_network("efa400", SHIPPED, "net")
+    inner = load_network("nvlink-a100", SHIPPED, "intra_net")
     over = make_cluster(16, 8, None, net, inner, "rccl").cost("all_reduce", 1e8)
     assert all(term.quantity.kind == "derived" for term in over.terms)
     assert any("taken over for rccl from nccl" in term.quantity.source for term in over.terms)
 
 
 def test_a_network_of_rccl_is_its_own() -> None:
-    net = load_network("mi300x-roce400", Catalog(), "net")
+    net = load_network("mi300x-roce400", SHIPPED, "net")
     assert net.library == "rccl"
-    there = make_cluster(16, 8, None, net, load_network("mi300x-infinity-fabric", Catalog(), "net"))
+    there = make_cluster(16, 8, None, net, load_network("mi300x-infinity-fabric", SHIPPED, "net"))
     cost = there.cost("all_reduce", 2.0**30)
     assert (there.library, cost.grade) == ("rccl", "measured")
 
     # MI325X, the same NICs, 4 GiB on 4 and 8 nodes: 23.9 and 24.6 ms (same page, AAC11).
     for nodes, measured_s in ((4, 23.9e-3), (8, 24.6e-3)):
-        inside = load_network("mi300x-infinity-fabric", Catalog(), "net")
+        inside = load_network("mi300x-infinity-fabric", SHIPPED, "net")
         longer = make_cluster(8 * nodes, 8, None, net, inside)
         assert longer.seconds("all_reduce", 2.0**32) == pytest.approx(measured_s, rel=0.05)
         assert longer.seconds("all_reduce", 2.0**34) > there.seconds("all_reduce", 2.0**34)
@@ -266,17 +266,17 @@ def test_a_fixed_protocol_by_hand() -> None:
 
 @given(st.sampled_from(PROTOCOLS), st.floats(0, 1e9), st.sampled_from(["10gbe", "ib100"]))
 def test_no_fixed_protocol_beats_nccls_choice(protocol: str, size_bytes: float, name: str) -> None:
-    of = make_cluster(32, 4, None, load_network(name, Catalog(), "--net"), INTRA)
+    of = make_cluster(32, 4, None, load_network(name, SHIPPED, "--net"), INTRA)
     for collective, one in (("all_reduce", "ring"), ("all_gather", "ring")):
         free, held = (of.cost(collective, size_bytes, one, p) for p in ("auto", protocol))
         assert held.seconds >= free.seconds * (1 - 1e-12)
 
 
-INTRA = load_network("pcie3", Catalog(), "--intra-net")
+INTRA = load_network("pcie3", SHIPPED, "--intra-net")
 
 
 def test_a_fixed_protocols_numbers_are_derived() -> None:
-    link = load_network("10gbe", Catalog(), "--net").links["inter"]
+    link = load_network("10gbe", SHIPPED, "--net").links["inter"]
     held = under_protocol(link, "ll", "inter")
     assert (link.rate.kind, held.rate.kind, held.ring.kind) == ("fitted", "derived", "derived")
     assert held.rate.value == link.rate.value / 2

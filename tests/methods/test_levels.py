@@ -6,12 +6,12 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.inventory import describe_thing
 from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import ONE_GROUP, Group, MethodContext, Send
 from support.builders import bucket, profile
+from support.what_ships import SHIPPED
 
 NODES, EACH = 2, 4
 
@@ -72,5 +72,5 @@ def test_options_that_change_it_are_named(name: str) -> None:
 
 
 def test_the_page_of_a_method_shows_it() -> None:
-    shown = describe_thing("method", "diloco", Catalog()).to_dict()["levels"]
+    shown = describe_thing("method", "diloco", SHIPPED).to_dict()["levels"]
     assert shown == method_class("diloco").levels

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel import Kernel
-from perfsim.data.catalog import Catalog
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext, Send
 from perfsim.methods.building.quantise import sign_bytes, sign_decode, sign_encode, summed
 from perfsim.methods.building.queued_kernels import in_turn, queued
 from support.builders import bucket, gradient
 from support.quantised import computes, passes, sends
+from support.what_ships import SHIPPED
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_every_rank_decodes_every_message(name: str, packing: str) -> None:
 
 @pytest.mark.parametrize("name", ["efsign_decode", "onebit_decode", "dgc_decode"])
 def test_a_message_behind_another_pays_launches_not_the_floor(name: str) -> None:
-    v100 = load_device("v100", Catalog())
+    v100 = load_device("v100", SHIPPED)
     small, large = (Kernel(name, size, 4.0 * size) for size in (2**12, 2**25))
     first, behind = (v100.cost(kernel).seconds for kernel in (small, queued(small)))
     # 2 launches of zeros and scatter, or 5 of unpacking, at 8 us: not the 69, 230 or 289 us.
@@ -80,7 +80,7 @@ def test_a_message_behind_another_pays_launches_not_the_floor(name: str) -> None
 
 @given(size=st.integers(1, 2**26), ranks=st.integers(1, 64))
 def test_a_loop_over_messages_grows_evenly_with_the_ranks(size: int, ranks: int) -> None:
-    v100 = load_device("v100", Catalog())
+    v100 = load_device("v100", SHIPPED)
     kernel = sign_decode(size)
     costs = [
         sum(v100.cost(one).seconds for one in in_turn([kernel], times))
@@ -192,7 +192,7 @@ def test_onebit_sends_both_means() -> None:
 
 def test_signs_are_compared_alike() -> None:
     # Same packing, same loop: without residual or momentum signsgd is never the slower of them.
-    device = load_device("v100", Catalog())
+    device = load_device("v100", SHIPPED)
     for ranks in (2, 64):
         costs = {
             name: sum(

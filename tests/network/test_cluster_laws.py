@@ -10,17 +10,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfsim.collectives import algorithms, find_algorithm
-from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, Latency, Link, load_network
-from perfsim.network.network_file import read_network
 from perfsim.quantity import Quantity
+from perfsim.session import RememberingCluster
+from support.what_ships import NETWORKS, SHIPPED
 
 PROTOCOLS = ("auto", "ll", "ll128", "simple")
 SLACK = 1.0 + 1e-9
-NETWORKS = {
-    path.stem: read_network(path) for path in sorted((shipped() / "networks").glob("*.toml"))
-}
 PAIRS = [(collective, name) for collective, names in algorithms().items() for name in names]
 
 rates = st.floats(1e7, 1e12)
@@ -164,7 +161,7 @@ def test_a_fixed_protocol_of_a_shipped_network_grows_with_bytes(name: str, proto
     network = NETWORKS[name]
     inter = network.links.get("inter")
     intra = network.links.get("intra") or NETWORKS["pcie3"].links["intra"]
-    there = Cluster(16 if inter else 8, (8, 8) if inter else (8,), inter, intra)
+    there = RememberingCluster(16 if inter else 8, (8, 8) if inter else (8,), inter, intra)
     for pick in ("ring", "tree"):
         times = [
             there.cost("all_reduce", 2.0**power, pick, protocol).seconds for power in range(3, 31)
@@ -174,8 +171,8 @@ def test_a_fixed_protocol_of_a_shipped_network_grows_with_bytes(name: str, proto
 
 def test_a_network_that_moves_moves_the_prediction() -> None:
     """By law: half of every rate, or twice every latency, changes the time of every collective."""
-    network = load_network("10gbe", Catalog(), "net").links["inter"]
-    inside = load_network("pcie3", Catalog(), "net").links["intra"]
+    network = load_network("10gbe", SHIPPED, "net").links["inter"]
+    inside = load_network("pcie3", SHIPPED, "net").links["intra"]
     half = replace(
         network,
         rate=network.rate._replace(value=network.rate.value / 2),

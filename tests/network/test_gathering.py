@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.collectives import HALVES
-from perfsim.data.catalog import Catalog
 from perfsim.network.gathering import (
     Gathering,
     NodeSheet,
@@ -21,6 +20,7 @@ from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.network.scaling_laws import ScalingLaw
 from perfsim.resolve import node_facts
+from support.what_ships import SHIPPED
 
 SIZES = tuple(2.0**power for power in range(3, 33))
 ANY_SIZE = st.floats(SIZES[0], SIZES[-1])
@@ -37,7 +37,7 @@ def curve(nodes: int, gpus: int, times, sizes=SIZES, **more) -> CollectiveCurve:
 
 def sheet_of(node: str) -> NodeSheet:
     """Return the data sheet of a node type that ships, with the law's shipped numbers."""
-    return NodeSheet(node_facts(load_node_type(node, Catalog(), "node"), Catalog()), node_law())
+    return NodeSheet(node_facts(load_node_type(node, SHIPPED, "node"), SHIPPED), node_law())
 
 
 def by_law(node: str, nodes: int, gpus: int, collective: str):

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.data.catalog import Catalog
 from perfsim.network.cluster import Cluster, Network, make_cluster
 from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.known import (
@@ -25,6 +24,7 @@ from perfsim.network.scaling_laws import ScalingLaw, call_seconds, extrapolate
 from perfsim.quantity import Cost
 from perfsim.resolve import node_facts
 from support.known_curves import LARGE, SMALL, curve, told
+from support.what_ships import SHIPPED
 
 
 @given(st.floats(SMALL, LARGE), st.sampled_from([2, 4]))
@@ -126,7 +126,7 @@ def test_below_an_all_reduce_of_large_messages_a_gather_shrinks_as_the_links_say
 @pytest.mark.parametrize("nodes", [4, 16])
 def test_gathering_with_a_data_sheet_as_validated(size: float, nodes: int) -> None:
     """The facts of the network's nodes reach the law that ``validate nccl`` judges."""
-    facts = node_facts(load_node_type("p4d", Catalog(), "node"), Catalog())
+    facts = node_facts(load_node_type("p4d", SHIPPED, "node"), SHIPPED)
     whole = curve(4)
     cost = told(MeasuredCollectives((whole,), facts=facts), "all_gather", size, (4,) * nodes)
     sheet = NodeSheet(facts, node_law())

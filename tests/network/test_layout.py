@@ -50,7 +50,7 @@ def test_another_order_moves_the_pipeline_inside_the_node() -> None:
 
 
 @given(LAYOUTS, st.sampled_from([1, 2, 4, 8, 72]), st.sets(st.sampled_from(AXES)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_group_has_all_its_ranks_and_no_node_sends_for_more_groups_than_it_has_gpus(
     layout: ParallelLayout, per_node: int, axes: set[str]
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_group_has_all_its_ranks_and_no_node_sends_for_more_groups_than_it_has
 
 
 @given(LAYOUTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_all_axes_together_are_all_ranks(layout: ParallelLayout) -> None:
     assert sum(layout.group(AXES, 8).placement) == layout.gpus
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.network.node_network import node_network
 from perfsim.network.node_type import load_node_type, read_node_type
+from support.what_ships import SHIPPED
 
 GOOD = """\
 schema = "perfsim/node/1"
@@ -41,12 +41,12 @@ mi300x-8 mi325x-8"""
 
 
 def test_the_named_node_types_ship() -> None:
-    assert set(NAMED.split()) <= set(Catalog().files("nodes"))
+    assert set(NAMED.split()) <= set(SHIPPED.files("nodes"))
 
 
-@pytest.mark.parametrize("name", sorted(Catalog().files("nodes")))
+@pytest.mark.parametrize("name", sorted(SHIPPED.files("nodes")))
 def test_a_shipped_node_type_is_whole(name: str) -> None:
-    catalog = Catalog()
+    catalog = SHIPPED
     node = load_node_type(name, catalog, "node")
     assert node.name == name and node.title and node.source and node.inside.source
     assert not node.gpu or node.gpu in catalog.files("devices")
@@ -66,7 +66,7 @@ def test_a_shipped_node_type_is_whole(name: str) -> None:
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
-    node = load_node_type(str(path), Catalog(), "node")
+    node = load_node_type(str(path), SHIPPED, "node")
     assert (node.gpus, node.library, node.nics and node.nics.rate) == (4, "nccl", 12.5e9)
     assert node.facts("ampere").inside == "pcie"
     faster = node.with_nics(None, 25e9)
@@ -103,13 +103,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, before: str, after: str, said
 
 def test_an_unknown_node_type_names_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean 'dgx-h100'"):
-        load_node_type("dgx-h10", Catalog(), "node")
+        load_node_type("dgx-h10", SHIPPED, "node")
     with pytest.raises(RequestError, match=r"node: there is no file 'none\.toml'"):
-        load_node_type("none.toml", Catalog(), "node")
+        load_node_type("none.toml", SHIPPED, "node")
 
 
 def test_a_single_node_has_no_nics_to_change() -> None:
-    node = load_node_type("dgx-h100", Catalog(), "node")._replace(nics=None)
+    node = load_node_type("dgx-h100", SHIPPED, "node")._replace(nics=None)
     assert node_network(node).links.keys() == {"intra"}
     with pytest.raises(RequestError, match="nic: dgx-h100 has no NICs"):
         node.with_nics(None, 1e9)

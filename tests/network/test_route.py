@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, make_cluster
 from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
@@ -18,6 +17,7 @@ from perfsim.network.network_file import Network, load_network, read_network
 from perfsim.network.route import among_nodes, inside_node, through_fabric
 from perfsim.network.routing import PATTERNS
 from perfsim.quantity import Quantity
+from support.what_ships import SHIPPED
 
 FABRIC = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 8.0)), 1e-6)
 """Leaves of four nodes whose uplinks are worth half a node."""
@@ -114,7 +114,7 @@ def test_a_rate_never_rises_as_nodes_are_added(exponent: float, measured: int, n
 
 def test_presets_of_fast_ethernet_fall_and_those_at_line_rate_do_not() -> None:
     for name, falls in (("10gbe", False), ("1gbe", False), ("25gbe", True), ("100gbe", True)):
-        found = load_network(name, Catalog(), "net").links["inter"]
+        found = load_network(name, SHIPPED, "net").links["inter"]
         assert (found.falls is not None) is falls, name
         if found.falls is not None:
             assert "profiles/build/node_exponent.py" in found.falls.exponent.source

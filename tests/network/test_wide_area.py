@@ -277,7 +277,7 @@ def usable(kind: tuple[str, tuple[str, str]], parts: tuple[tuple[int, ...], ...]
     return not route.algorithm.refusal(route.base)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(kinds, shapes, links, st.floats(1.0, 1e10), st.floats(1.0, 4.0))
 def test_a_worse_link_is_never_faster(
     kind: tuple[str, tuple[str, str]],

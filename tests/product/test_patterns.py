@@ -19,8 +19,8 @@ import perfsim
 from perfsim.calibrate.formats import read_log
 from perfsim.errors import DataError
 
-MOST_LOG_S = 10.0
-"""The slowest takes a second; one that takes the square of its length, minutes."""
+MOST_LOG_S = 5.0
+"""The slowest takes 0.3 s; one that takes the square of its length, a minute."""
 PACKAGE = Path(perfsim.__file__).parent
 
 UNITS = (
@@ -30,9 +30,9 @@ UNITS = (
     *("Rank 0 ", "[1,1]<a>", "_perf", "a:1:1 "),
 )
 """What texts are made of that patterns are hard put to read: one of these over and over."""
-LETTERS = 20_000
-MOST_S = 0.06
-"""A pattern that takes the square of that many letters takes over 0.12 s; the others, 5 ms."""
+LETTERS = 10_000
+MOST_S = 0.015
+"""A pattern that takes the square of that many letters takes over 30 ms; the others, 2.5 ms."""
 
 
 def patterns() -> dict[str, re.Pattern[str]]:
@@ -96,7 +96,7 @@ def test_a_pattern_that_reads_letters_in_two_ways_is_found(pattern: str) -> None
 def test_a_log_with_one_very_long_line_is_read_at_once(unit: str, tmp_path: Path) -> None:
     log = tmp_path / "all_reduce.log"
     head = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
-    log.write_text(head + unit * (300_000 // len(unit)) + "\n", encoding="utf-8")
+    log.write_text(head + unit * (100_000 // len(unit)) + "\n", encoding="utf-8")
 
     def read() -> None:
         with pytest.raises(DataError):

@@ -79,9 +79,10 @@ def test_nothing_is_written_but_by_way_of_a_temporary_file() -> None:
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         plain = isinstance(node.func, ast.Attribute) and name in ("write_text", "write_bytes")
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        modes = [ast.unparse(one) for one in given]
-        opened = name == "open" and any(re.fullmatch(r"'[wax]b?\+?'|mode", one) for one in modes)
+        opened = name == "open" and any(
+            re.fullmatch(r"'[wax]b?\+?'|mode", ast.unparse(one))
+            for one in [*node.args, *(keyword.value for keyword in node.keywords)]
+        )
         if plain or opened or name in ("savefig", "dump", "mkstemp"):
             found[str(path.relative_to(PACKAGE))] = ast.unparse(node)
     assert set(found) == set(IN_PLACE) | TRIALS, found

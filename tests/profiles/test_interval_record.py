@@ -14,6 +14,7 @@ from interval_record import (
     ResidualTable,
     chosen_left_out,
     fit_left_out,
+    fit_of,
     fit_sizes,
     held_out,
     read_residuals,
@@ -74,7 +75,7 @@ def test_the_fit_finds_the_least_price_of_a_normal_distribution() -> None:
 
 def test_new_sources_like_the_old_are_nearly_all_inside() -> None:
     # Real sources are further off than those that the fit knows, so that it asks for over 90 %.
-    known = fit_left_out(made(40, 20))[NO_METHOD]
+    known = fit_of(ResidualTable.from_residuals(made(40, 20)))
     fresh = made(200, 5, seed=1)
     held = [
         low <= exp(one.log) <= high

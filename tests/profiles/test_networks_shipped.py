@@ -14,6 +14,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.network.cluster import Cluster, Link, Network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.session import RememberingCluster
 from support.what_ships import NETWORKS
 
 
@@ -47,7 +48,9 @@ def test_faster_names_are_faster() -> None:
     """By law: a higher line rate of one family never takes longer for a large buffer."""
     pcie = NETWORKS["pcie5"].links["intra"]
     for family in (LADDER, ("ib100", "ib100-gdr", "ib200", "ib400")):
-        there = [Cluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
+        there = [
+            RememberingCluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family
+        ]
         times = [one.cost("all_reduce", 1e8).seconds for one in there]
         assert times == sorted(times, reverse=True), family
 
@@ -67,7 +70,9 @@ def test_no_time_grows_with_the_rate_of_ethernet(collective: str, inside: int) -
             continue
         nodes = (inside,) * (ranks // inside)
         rungs = [
-            Cluster(ranks, nodes, NETWORKS[name].links["inter"], pcie if inside > 1 else None)
+            RememberingCluster(
+                ranks, nodes, NETWORKS[name].links["inter"], pcie if inside > 1 else None
+            )
             for name in LADDER
         ]
         for size in sizes:
@@ -103,7 +108,7 @@ def test_larger_messages_take_no_less(
     inter = net.links.get("inter")
     inner = net.links.get("intra") or NETWORKS[intra].links["intra"]
     nodes = nodes if inter else 1
-    there = Cluster(nodes * inside, (inside,) * nodes, inter, inner, net.nics_per_node)
+    there = RememberingCluster(nodes * inside, (inside,) * nodes, inter, inner, net.nics_per_node)
     less, more = sorted((first, second))
     for collective in algorithms():
         assert there.cost(collective, less).seconds <= there.cost(collective, more).seconds * (
@@ -131,7 +136,7 @@ def test_more_gpus_take_no_less(name: str, inside: int) -> None:
     for collective in ("all_reduce", "all_gather", "reduce_scatter"):
         before = [0.0] * len(few)
         for nodes in shapes:
-            there = Cluster(sum(nodes), nodes, inter, inner, net.nics_per_node)
+            there = RememberingCluster(sum(nodes), nodes, inter, inner, net.nics_per_node)
             after = [there.cost(collective, size_bytes).seconds for size_bytes in few]
             assert all(b <= a * (1 + 1e-9) for b, a in zip(before, after, strict=True)), nodes
             assert after == sorted(after)
@@ -147,8 +152,8 @@ def test_nothing_changes_inside_the_measured_range(name: str) -> None:
     for gpus, same in ((8, True), (16, True), (32, True), (64, False)):
         nodes = (4,) * (gpus // 4)
         for collective in ("all_reduce", "all_gather"):
-            ranged = Cluster(gpus, nodes, inter, inner)
-            plain = Cluster(gpus, nodes, free, free_inner)
+            ranged = RememberingCluster(gpus, nodes, inter, inner)
+            plain = RememberingCluster(gpus, nodes, free, free_inner)
             assert (seconds(ranged, collective) == seconds(plain, collective)) is same
 
 
@@ -176,7 +181,9 @@ def test_nvlink_is_no_slower_than_pcie(name: str) -> None:
     """By law, on 16 nodes of 4 GPUs over ib100, but for the floors of the curves."""
     inter = NETWORKS["ib100"].links["inter"]
     slow, fast = (
-        seconds(Cluster(64, (4,) * 16, inter, NETWORKS[inner].links["intra"]), "all_reduce")
+        seconds(
+            RememberingCluster(64, (4,) * 16, inter, NETWORKS[inner].links["intra"]), "all_reduce"
+        )
         for inner in ("pcie3", name)
     )
     assert all(b <= a * (1 + FLOORS) for a, b in zip(slow, fast, strict=True))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfsim.compute.device import load_device
-from perfsim.data.catalog import Catalog
 from perfsim.schedule.model_parallel import rate_left
+from support.what_ships import SHIPPED
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from perfsim.schedule.model_parallel import rate_left
 def test_kernels_beside_nvlink_take_as_long_as_was_measured(
     gpu: str, rate: float, least: float, most: float
 ) -> None:
-    assert least <= 1 / rate_left(load_device(gpu, Catalog()), rate) <= most
+    assert least <= 1 / rate_left(load_device(gpu, SHIPPED), rate) <= most
 
 
 def test_nothing_on_the_links_still_takes_multiprocessors() -> None:
-    assert rate_left(load_device("h100", Catalog()), 0.0) == pytest.approx(1 - 24 / 132)
+    assert rate_left(load_device("h100", SHIPPED), 0.0) == pytest.approx(1 - 24 / 132)

@@ -269,7 +269,7 @@ def test_five_buckets_agree_with_astra_sim(ranks: int, astra_sim_s: float) -> No
     assert found_s == pytest.approx(astra_sim_s, rel=0.005)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(graphs(), st.data())
 def test_each_scenario_settles_as_it_does_alone(graph: TaskGraph, data: st.DataObject) -> None:
     times = st.one_of(st.just(0.0), st.floats(1e-3, 10.0))

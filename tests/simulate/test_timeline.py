@@ -258,7 +258,7 @@ def test_a_graph_without_time_is_steady() -> None:
     assert (timeline.steady, timeline.period_s, timeline.periods) == (True, 0.0, 1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(graph=graphs(tasks=12))
 def test_a_steady_period_is_the_largest_cycle_ratio(graph: TaskGraph) -> None:
     timeline = simulate(graph)

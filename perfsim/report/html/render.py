@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
+@cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -74,8 +76,10 @@ def _finished(value: Any) -> Any:
     """Return a text as a page shows it: fields as the reader knows them, no control characters."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
-    value = _MICROSECONDS.sub("µs", value)
-    return "".join(letter if letter.isprintable() else " " for letter in spelled(value))
+    text = spelled(_MICROSECONDS.sub("µs", value))
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 _MICROSECONDS = re.compile(r"(?<=\d )us\b")
@@ -89,6 +93,7 @@ def _asset(name: str) -> Markup:
     return Markup((_FOLDER / "assets" / name).read_text(encoding="utf-8"))
 
 
+@cache
 def _packed_asset(name: str) -> str:
     """Return a file of ``assets/`` as `_packed` does."""
     return _packed((_FOLDER / "assets" / name).read_bytes())

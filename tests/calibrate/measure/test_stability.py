@@ -175,7 +175,7 @@ def test_false_alarms_are_as_rare_as_is_said(
     count: int, law: Callable[[random.Random], float], most: float
 ) -> None:
     # `most` times the level: exactly the level where looks scatter normally.
-    draw, sweeps = random.Random(count), 2000
+    draw, sweeps = random.Random(count), 1000
     alarms = sum(
         change_point([law(draw) for _ in range(count)]).chance <= DRIFT_LEVEL for _ in range(sweeps)
     )

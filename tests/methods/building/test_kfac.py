@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel import cholesky, cholesky_inverse, eigh, elementwise, factor_product
-from perfsim.data.catalog import Catalog
 from perfsim.methods.base import MethodContext, PassPoint
 from perfsim.methods.building.kfac_factors import (
     HKBU,
@@ -32,6 +31,7 @@ from perfsim.methods.building.kfac_schedule import (
     in_hooks,
     kronecker_factors,
 )
+from support.what_ships import SHIPPED
 
 CONV = KfacLayer("c", True, False, 27, 64, 1000, 0.0, 0.2)
 DENSE = KfacLayer("d", False, True, 11, 4, 8, 0.1, 0.1)
@@ -83,7 +83,7 @@ def test_preconditioning_is_two_products_or_four() -> None:
 
 
 def test_measured_products_are_read_off_on_the_2080_ti_and_scale_with_the_batch() -> None:
-    device = load_device("rtx2080ti", Catalog())
+    device = load_device("rtx2080ti", SHIPPED)
     # 6272 x 2304 was measured in 5150 us; all shapes of that work in 5150 to 5840 us.
     whole, quarter = (device.cost(factor_product(rows, 2304)) for rows in (6272, 1568))
     assert whole.seconds == pytest.approx(5.5e-3, rel=0.07)
@@ -93,7 +93,7 @@ def test_measured_products_are_read_off_on_the_2080_ti_and_scale_with_the_batch(
 
 @given(st.integers(1, 5000))
 def test_an_inverse_and_its_parts_never_shrink_with_the_side(side: int) -> None:
-    device = load_device("rtx2080ti", Catalog())
+    device = load_device("rtx2080ti", SHIPPED)
     for make in (cholesky, cholesky_inverse, eigh):
         assert device.cost(make(side)).seconds <= device.cost(make(side + 1)).seconds * (1 + 1e-9)
 

@@ -14,10 +14,11 @@ from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, kfac_layers, triangle
 from perfsim.models import build_model
 from perfsim.resolve import find_profile
+from support.what_ships import SHIPPED
 
 
 def resnet50() -> Profile:
-    return find_profile("resnet50", "v100", 32, "fp32", Catalog())
+    return find_profile("resnet50", "v100", 32, "fp32", SHIPPED)
 
 
 # Positions
@@ -25,7 +26,7 @@ def resnet50() -> Profile:
 
 def test_shipped_positions_are_what_the_definitions_give() -> None:
     texts = build_positions(anchor.model for anchor in read_recipes())
-    folder = Catalog().files("models")["resnet50.v100.fp32.b32"].parent
+    folder = SHIPPED.files("models")["resnet50.v100.fp32.b32"].parent
     assert {path.name for path in folder.glob(f"*{POSITIONS_SUFFIX}")} == set(texts)
     for name, text in texts.items():
         assert (folder / name).read_text() == text, name
@@ -37,7 +38,7 @@ def test_positions_are_output_points_one_or_tokens() -> None:
     points = (112**2, 56**2, 7**2, 1)
     names = ("conv1", "layer1.0.conv1", "layer4.2.conv3", "fc")
     assert tuple(found[name] for name in names) == points
-    bert = find_profile("bert-base", "v100", 64, "fp32", Catalog())
+    bert = find_profile("bert-base", "v100", 64, "fp32", SHIPPED)
     assert bert.sequence == bert.positions["bert.encoder.layer.0.attention.self.key"]
 
 
@@ -50,11 +51,11 @@ def test_positions_come_from_the_work_of_a_layer() -> None:
 
 def test_networks_of_other_modules_have_no_positions() -> None:
     assert positions_text("gpt2") == positions_text("lstm") == ""
-    assert not find_profile("gpt2", "v100", 4, "fp32", Catalog()).positions
+    assert not find_profile("gpt2", "v100", 4, "fp32", SHIPPED).positions
 
 
 def test_positions_are_no_profiles() -> None:
-    assert not [name for name in Catalog().files("models") if "positions" in name]
+    assert not [name for name in SHIPPED.files("models") if "positions" in name]
 
 
 def test_a_users_own_positions_come_first(tmp_path: Path) -> None:
