@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "MAX_COMMAS",
     "as_numbers",
     "cell_number",
     "check_kind",
@@ -126,7 +127,7 @@ def csv_rows(
     DataError
         If one of ``columns`` lacks, a row is cut short or the text is not CSV.
     """
-    reader = csv.reader(lines[start:])
+    reader = csv.reader(_narrow(lines, start, path))
     try:
         head = next(reader, [])
         for column in columns:
@@ -152,6 +153,19 @@ def csv_rows(
     except csv.Error as error:
         row = start + reader.line_num
         raise DataError(f"is not CSV: {error}", path=path, row=row) from None
+
+
+MAX_COMMAS = 10_000
+"""Commas of one line of a table: a line of nothing else makes 50 bytes of each. The widest line
+that ships has under 100."""
+
+
+def _narrow(lines: list[str], start: int, path: Path) -> Iterator[str]:
+    """Yield the lines from index ``start`` on, and refuse one with more commas than a row has."""
+    for row, line in enumerate(lines[start:], start + 1):
+        if len(line) > MAX_COMMAS and line.count(",") > MAX_COMMAS:
+            raise DataError(f"has more than {MAX_COMMAS:,} commas", path=path, row=row)
+        yield line
 
 
 def cell_number(

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import cell_number, check_word, csv_rows, leave_out, read_lines
+from perfsim.data.tables import (
+    MAX_COMMAS,
+    cell_number,
+    check_word,
+    csv_rows,
+    leave_out,
+    read_lines,
+)
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario_file import read_scenario
 from perfsim.validate.low_communication import (
@@ -154,7 +161,7 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
-    head = lines[start].replace('"', "").split(",") if lines else []
+    head = lines[start].replace('"', "").split(",", MAX_COMMAS) if lines else []
     if is_training_table(head):
         return [Case(**fields) for fields in read_training_rows(path, lines, start, bad)]
     if is_low_communication_table(head):

@@ -1,4 +1,4 @@
-"""Numbers in cells of a table: what is refused, and in which words."""
+"""Cells and rows of a table: what is refused, and in which words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfsim.data.tables import cell_number
+from perfsim.data.tables import cell_number, csv_rows
 from perfsim.errors import DataError
 from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT
 
@@ -53,3 +53,11 @@ def test_a_wrong_number_is_refused_with_its_limits(
 )
 def test_a_number_at_the_limit_is_allowed(text: str, limits: dict[str, Any]) -> None:
     assert cell_number(text, "time_ms", Path("a.csv"), 7, **limits) == float(text)
+
+
+def test_a_line_of_commas_is_refused_before_it_is_taken_apart(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    sound = ["a,b", "1," + '"' + "x" * 20_000 + '"']
+    assert [row for row, _ in csv_rows(sound, 0, ("a", "b"), path)] == [2]
+    with pytest.raises(DataError, match=r"line 3.*has more than 10,000 commas"):
+        list(csv_rows([*sound, "1," * 10_001], 0, ("a", "b"), path))

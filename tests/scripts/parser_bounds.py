@@ -40,8 +40,9 @@ PIECES = (
 )  # fmt: skip
 KEYS = tuple(f"k{number}".encode() for number in range(4_000_000 // 8))
 """Names that all differ: a reader that looks through those before takes the square of them."""
-FILES = tuple(parser for parser in PARSERS if parser != "flags")
-"""Parsers of files; flags are as long as a command line may be."""
+FILES = tuple(parser for parser in PARSERS if parser not in ("flags", "patterns"))
+"""Parsers of files. Flags are as long as a command line may be, and a file of patterns is the
+fuzz's own: each of its lines is searched on the worst cells, up to 10 ms each."""
 WORST = 2
 """Texts of a parser that are read at all sizes."""
 

@@ -26,6 +26,7 @@ from perfsim.calibrate.formats.rows import (
     log_format,
 )
 from perfsim.data.files import write_text
+from perfsim.data.tables import MAX_COMMAS
 from perfsim.data.tables import csv_rows as table_rows
 from perfsim.errors import MAX_QUOTED, DataError, newer, shown
 from perfsim.network.measured import CollectiveCurve
@@ -76,7 +77,7 @@ class OwnCsv(LogFormat):
     def matches(self, text: str) -> bool:
         """Say whether the first line without # is the head of our table."""
         head = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
-        return set(_OWN_COLUMNS) <= {cell.strip() for cell in head.split(",")}
+        return set(_OWN_COLUMNS) <= {cell.strip() for cell in head.split(",", MAX_COMMAS)}
 
     def read(
         self, text: str, path: Path, *, given: GivenFacts, skip_bad: bool = False
@@ -416,6 +417,8 @@ def head_of(text: str) -> tuple[int, list[str]]:
 
 def _cells(line: str) -> list[str]:
     """Return the cells of one line, none of one that is no CSV."""
+    if len(line) > MAX_COMMAS and line.count(",") > MAX_COMMAS:
+        return []
     try:
         return next(csv.reader([line]), [])
     except csv.Error:  # a cell of more than 131,072 letters

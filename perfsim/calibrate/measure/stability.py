@@ -265,6 +265,10 @@ class ChangePoint(NamedTuple):
     chance: float
 
 
+_ROUNDING = 1e-12
+"""Logs that differ by less are the same."""
+
+
 def change_point(values: Sequence[float]) -> ChangePoint:
     """Return the step, or the straight line, that positive values in order show most clearly.
 
@@ -291,6 +295,8 @@ def change_point(values: Sequence[float]) -> ChangePoint:
     from scipy.special import stdtr
 
     logs, count = np.log(values), len(values)
+    if np.ptp(logs) < _ROUNDING:
+        return ChangePoint(0, values[0], values[-1], 1.0)
     order = np.arange(count) - (count - 1) / 2.0
     lines = {0: order}
     for split in range(MIN_LOOKS_OF_A_SIDE, count - MIN_LOOKS_OF_A_SIDE + 1):
