@@ -274,23 +274,22 @@ class LinkPath:
     A latency curve may fall faster than the wire time grows, and the sum would fall with size. A
     larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
     Alpha is straight in log size: between knots the sum rises or is convex, so its maximum lies at
-    a knot.
+    a knot. From the last knot on alpha is constant: ``of_large`` are the hops of all messages there.
     """
 
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
         self.algorithm, self.base, self.curves = algorithm, base, curves
         self._intra, self._inter = curves.get("intra"), curves.get("inter")
         self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
-        # Latencies are constant from the last knot on, and so are all hops of large messages.
         self._constant_from = self.knots[-1] if self.knots else 0.0
-        self._of_large = self._hops(self._constant_from)
+        self.of_large = self._hops(self._constant_from)
         peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
         self.peaks = list(accumulate(peaks, max))
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
         if size_bytes >= self._constant_from:
-            return self._of_large
+            return self.of_large
         return self._hops(size_bytes)
 
     def _hops(self, size_bytes: float) -> Hops:
@@ -375,8 +374,8 @@ class Route:
         return last[1]
 
     def sent_bytes(self, size_bytes: float) -> float:
-        """Return what a rank sends of a message of this size."""
-        return self.algorithm.sent_bytes(size_bytes, self.paths[0].hops(size_bytes))
+        """Return what a rank sends of a message of this size: latencies do not count."""
+        return self.algorithm.sent_bytes(size_bytes, self.paths[0].of_large)
 
     def cost(self, size_bytes: float) -> Cost:
         """Return the cost for a message of this size, with the numbers that it follows from."""

@@ -139,6 +139,14 @@ def test_a_slower_link_is_never_faster(
     assert fast_s <= slow_s * (1 + 1e-9) + 1e-15
 
 
+@given(any_algorithm, some_hops(), sizes, st.floats(0, 1e-2))
+def test_what_a_rank_sends_depends_on_no_latency(
+    one: Algorithm, hops: Hops, size_bytes: float, alpha_s: float
+) -> None:
+    other = hops._replace(alpha_intra_s=alpha_s, alpha_inter_s=2 * alpha_s)
+    assert one.sent_bytes(size_bytes, other) == one.sent_bytes(size_bytes, hops)
+
+
 @given(any_algorithm, sizes, st.floats(0, 1e-2), st.floats(0, 1e-6))
 def test_one_rank_costs_nothing(
     one: Algorithm, size_bytes: float, alpha_s: float, beta: float
