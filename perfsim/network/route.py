@@ -274,7 +274,7 @@ class LinkPath:
     A latency curve may fall faster than the wire time grows, and the sum would fall with size. A
     larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
     Alpha is straight in log size: between knots the sum rises or is convex, so its maximum lies at
-    a knot. From the last knot on alpha is constant: ``of_large`` are the hops of all messages there.
+    a knot. From the last knot on alpha is constant: ``of_large`` are hops of all messages there.
     """
 
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
