@@ -267,7 +267,7 @@ def _own_s(costed: CostedGraph, begin: int, end: int) -> float:
     )
 
 
-@lru_cache(maxsize=8)  # random numbers of a seed: they cannot go stale
+@lru_cache(maxsize=32)  # random numbers of a seed: they cannot go stale
 def _kept_factors(
     conditions: Conditions,
     draws: int,

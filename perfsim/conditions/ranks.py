@@ -269,7 +269,7 @@ def drawn(
         counted=used.counted,
         meetings=chosen.meetings,
     )
-    return replace(whole, shown=tuple(shown.select(number) for number in range(len(some))))
+    return replace(whole, shown=tuple(shown.each()))
 
 
 def _closes(

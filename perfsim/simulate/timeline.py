@@ -361,6 +361,45 @@ class Timeline:
             steady=self.steady,
         )
 
+    def each(self) -> list[Timeline]:
+        """Return the timeline of each element of the one axis that there is, such as draws.
+
+        They are those that `select` returns one by one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from perfsim.simulate.array import simulate
+        >>> graph = TaskGraph()
+        >>> _ = graph.add("backward", "compute", "backward", np.array([1.0, 2.0]))
+        >>> [one.iteration_s for one in simulate(graph).each()]
+        [1.0, 2.0]
+        """
+        [count] = self.shape
+
+        def by_element(row: Sequence[Duration]) -> list[list[Duration]]:
+            columns = [
+                [value] * count
+                if isinstance(value, float)
+                else value.tolist() * (count // len(value))
+                for value in row
+            ]
+            return [list(one) for one in zip(*columns, strict=True)]
+
+        starts, ends = (list(map(by_element, rows)) for rows in (self.starts, self.ends))
+        closes = by_element(self.closes)
+        return [
+            Timeline(
+                graph=self.graph,
+                starts=[row[place] for row in starts],
+                ends=[row[place] for row in ends],
+                closes=closes[place],
+                averaged=self.averaged,
+                steady=self.steady,
+            )
+            for place in range(count)
+        ]
+
     def _last_rank(self, shape: tuple[int, ...], place: tuple[int, ...]) -> int:
         period = self.periods - 1
 

@@ -266,3 +266,14 @@ def test_a_steady_period_is_the_largest_cycle_ratio(graph: TaskGraph) -> None:
     assert exact >= busiest_stream_s(graph) * (1 - 1e-12)
     if timeline.steady:
         assert timeline.period_s == pytest.approx(exact, rel=1e-9, abs=1e-17)
+
+
+@given(data=st.data())
+def test_each_element_is_the_one_that_select_returns(data: st.DataObject) -> None:
+    graph = data.draw(graphs())
+    durations = [np.array(row) for row in data.draw(rank_durations(graph))]
+    durations[0] = durations[0][:1]  # one value for all
+    timeline = simulate(graph, durations, max_periods=6)
+    for place, one in enumerate(timeline.each()):
+        assert one == timeline.select(place)
+        assert one.breakdown() == timeline.select(place).breakdown()
