@@ -20,7 +20,7 @@ from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.blocks import NORMS
 from perfsim.models.layers import is_expert
-from perfsim.models.split import Degrees, copies_sent
+from perfsim.models.split import Degrees, check_schedule, copies_sent
 from perfsim.network.layout import (
     DEFAULT_LAYOUT,
     GRADIENTS,
@@ -29,7 +29,6 @@ from perfsim.network.layout import (
     parse_layout,
 )
 from perfsim.scenario import fields_read_by
-from perfsim.schedule.pipeline import check_schedule
 from perfsim.schedule.stage_passes import AXIS_WORDS, BUBBLE
 from perfsim.session import RememberingCluster
 from perfsim.simulate.task import COMPUTE

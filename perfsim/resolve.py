@@ -942,6 +942,16 @@ class Setup:
     split: ModelSplit | None = None
 
     @property
+    def first_bucket_bytes(self) -> float | None:
+        """DDP's first bucket where its default holds [B]; a size for all would change it."""
+        if self.policy_name != "size" or self.limit_bytes is not None:
+            return None
+        from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
+
+        given = "first_bucket" in self.scenario.fusion_options
+        return None if given else DDP_FIRST_BUCKET_BYTES
+
+    @property
     def data_cluster(self) -> Cluster:
         """The ranks that hold the same weights: all GPUs, or a group of them."""
         return self.split.data if self.split else self.cluster

@@ -1,7 +1,8 @@
 """What one rank has of each layer where tensor, context and expert parallelism divide a model.
 
 `split_layers` divides the layers of a network, `check_split` says in one sentence what cannot be
-divided so, `stage_blocks` puts the blocks of a network on the stages of a pipeline.
+divided so, `stage_blocks` puts the blocks of a network on the stages of a pipeline, and
+`check_schedule` says what a pipeline's schedule cannot run.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
     "DISPATCHERS",
     "SCHEDULES",
+    "ZERO_BUBBLE",
     "Degrees",
+    "check_schedule",
     "check_split",
     "copies_sent",
     "split_layers",
@@ -34,6 +37,9 @@ SCHEDULES = {
     "zbv": "two chunks a stage, down and back up: no waits for the memory of 1f1b",
 }
 """Orders in which the stages of a pipeline run micro-batches, each in a line."""
+
+ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
+"""Those that put gradients of weights into the waits."""
 
 DISPATCHERS = {
     "alltoall": "a copy of a token to each of its experts, by NCCL's all-to-all",
@@ -333,3 +339,54 @@ def _inner_first(parts: int) -> Iterator[int]:
     if parts > 1:
         yield 0
     yield parts - 1
+
+
+def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) -> None:
+    """Refuse a schedule that does not exist or cannot run so, with the nearest that works.
+
+    Examples
+    --------
+    >>> check_schedule("interleaved", 4, 2, 16)
+    >>> check_schedule("interleaved", 4, 2, 18)
+    Traceback (most recent call last):
+    perfsim.errors.RequestError: accumulate: interleaved runs micro-batches in groups of pp, and \
+4 does not divide 18; the nearest that work are 16 and 20.
+    """
+    if schedule not in SCHEDULES:
+        raise unknown("schedule", schedule, SCHEDULES)
+    for field, value in (("pp", stages), ("virtual_stages", chunks), ("accumulate", micro_batches)):
+        if value < 1:
+            raise RequestError(field, f"{value} is below 1.", value=value, nearest="1")
+    if stages == 1:
+        return
+    least, most = {"interleaved": (2, chunks), "zbv": (2, 2)}.get(schedule, (1, 1))
+    if not least <= chunks <= most:
+        nearest = max(least, min(chunks, most))
+        needs = f"{least} chunks or more" if schedule == "interleaved" else f"{least}"
+        raise RequestError(
+            "virtual_stages",
+            f"{schedule} needs {needs} of each stage, not {chunks}; "
+            f"the nearest that works is {nearest}.",
+            value=chunks,
+            nearest=str(nearest),
+        )
+    if schedule == "interleaved" and micro_batches % stages:
+        below = micro_batches // stages * stages
+        works = [count for count in (below, below + stages) if count]
+        nearest = min(works, key=lambda count: abs(count - micro_batches))
+        raise RequestError(
+            "accumulate",
+            f"interleaved runs micro-batches in groups of `pp`, and {stages} does not divide "
+            f"{micro_batches}; the nearest that work{'s' if len(works) == 1 else ''} "
+            f"{'is' if len(works) == 1 else 'are'} {' and '.join(map(str, works))}.",
+            value=micro_batches,
+            nearest=str(nearest),
+        )
+    if schedule in ZERO_BUBBLE and micro_batches < stages:
+        raise RequestError(
+            "accumulate",
+            f"{schedule} needs as many micro-batches as `pp` has stages, not {micro_batches}; "
+            f"the nearest that works is {stages}.",
+            value=micro_batches,
+            nearest=str(stages),
+        )

@@ -23,10 +23,9 @@ from perfsim.model_parallel import parallel_layout
 from perfsim.models import ModelLayer, build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import is_expert
-from perfsim.models.split import Degrees, check_split, stage_blocks
+from perfsim.models.split import Degrees, check_schedule, check_split, stage_blocks
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import MAX_MICRO_BATCHES, Scenario
-from perfsim.schedule.pipeline import check_schedule
 from perfsim.session import default_session
 
 __all__ = [

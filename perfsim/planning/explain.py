@@ -21,7 +21,6 @@ from perfsim.methods import method_class
 from perfsim.planning import break_even as breakeven
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.exchange_interval import ExchangeCost, exchange_cost
-from perfsim.planning.tune import first_bucket
 from perfsim.prediction import Prediction, predict, predict_iteration
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
@@ -774,7 +773,7 @@ def with_bucket(setup: Setup, factor: float) -> Setup | None:
     if usual is None:
         return None
     options = dict(setup.scenario.fusion_options)
-    first = first_bucket(setup)
+    first = setup.first_bucket_bytes
     if "first_bucket" in options:
         first = parse_bytes(options["first_bucket"], "fusion_options.first_bucket")
     if first is not None:

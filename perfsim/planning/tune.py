@@ -17,7 +17,6 @@ from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
-from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
 from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.memory import check_fits, memory_use
@@ -64,7 +63,6 @@ __all__ = [
     "choices",
     "current",
     "edge",
-    "first_bucket",
     "log_grid",
     "refine",
     "refuse",
@@ -651,7 +649,7 @@ def _other_fusion(setup: Setup) -> dict[str, float]:
 
 def _notes(setup: Setup, tuned: Sequence[TunedValue]) -> list[str]:
     notes = ["Each value is tuned alone, with all else as asked."] if len(tuned) > 1 else []
-    if any(one.tunable.name == "bucket" for one in tuned) and first_bucket(setup) is not None:
+    if any(one.tunable.name == "bucket" for one in tuned) and setup.first_bucket_bytes is not None:
         notes.append(
             "The first bucket stays at 1 MiB, as in PyTorch's default. `bucket` alone would change"
             " it too: add `options` fusion.first_bucket=1MiB."
@@ -717,13 +715,6 @@ def choices(setup: Setup) -> dict[str, str]:
     return {AUTO: ""} | {name: "" if name in own else needs[name] for name in names}
 
 
-def first_bucket(setup: Setup) -> float | None:
-    """Return DDP's first bucket where its default holds [B]; a size for all would change it."""
-    if setup.policy_name != "size" or setup.limit_bytes is not None:
-        return None
-    return None if "first_bucket" in setup.scenario.fusion_options else DDP_FIRST_BUCKET_BYTES
-
-
 def with_value(setup: Setup, tunable: Tunable, value: TunableValue) -> Setup:
     """Return the setup with something set to a value.
 
@@ -734,7 +725,7 @@ def with_value(setup: Setup, tunable: Tunable, value: TunableValue) -> Setup:
     """
     scenario = setup.scenario
     if tunable.name == "bucket":
-        first = first_bucket(setup)
+        first = setup.first_bucket_bytes
         if first is not None:
             sizes = {**scenario.fusion_options, "first_bucket": f"{min(first, float(value)):.0f}B"}
             scenario = scenario.model_copy(update={"fusion_options": sizes})

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.methods.base import Send
 from perfsim.schedule.costs import Costs
-from perfsim.schedule.pipeline import PipelineRun, StageTimes, pipeline_run
 from perfsim.schedule.run import mean_s, run
 from perfsim.schedule.stage_passes import PassSends, StagePasses
 from perfsim.simulate.task import COMPUTE
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from perfsim.quantity import Cost
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
+    from perfsim.schedule.pipeline import PipelineRun, StageTimes
 
 __all__ = ["PipelineAnswer", "pipeline_answer", "rate_left", "slowest_stage", "stage_costs"]
 
@@ -72,6 +72,8 @@ def pipeline_answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
 
 
 def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
+    from perfsim.schedule.pipeline import pipeline_run  # it brings numpy, for divided models alone
+
     costs = stage_costs(setup, split)
     parts = split.parts
     # Most stages send alike.
@@ -216,6 +218,8 @@ def _lost_share(cost: Cost, axis: str, costs: Costs) -> float:
 
 def _times(chunk: tuple[float, float, float], sent: _Chunk, load: float) -> StageTimes:
     """Return how long a chunk takes for a micro-batch, waits included."""
+    from perfsim.schedule.pipeline import StageTimes
+
     forward_s, backward_s, weights_s = (load * seconds for seconds in chunk)
     return StageTimes(
         forward_s + sent.waits_s["forward"], backward_s + sent.waits_s["backward"], weights_s

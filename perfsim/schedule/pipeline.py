@@ -69,15 +69,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsim.errors import RequestError, unknown
-from perfsim.models.split import SCHEDULES
+from perfsim.models.split import ZERO_BUBBLE, check_schedule
 
 __all__ = [
     "PassKind",
     "PipelinePass",
     "PipelineRun",
     "StageTimes",
-    "check_schedule",
     "pipeline_run",
 ]
 
@@ -86,8 +84,6 @@ PassKind = Literal["F", "B", "W"]
 Floats = NDArray[np.float64]
 
 Integers = NDArray[np.int64]
-
-_ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
 
 _KINDS: tuple[PassKind, PassKind] = ("F", "B")
 
@@ -187,57 +183,6 @@ class PipelineRun:
         return list(self._replay())
 
 
-def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) -> None:
-    """Refuse a schedule that does not exist or cannot run so, with the nearest that works.
-
-    Examples
-    --------
-    >>> check_schedule("interleaved", 4, 2, 16)
-    >>> check_schedule("interleaved", 4, 2, 18)
-    Traceback (most recent call last):
-    perfsim.errors.RequestError: accumulate: interleaved runs micro-batches in groups of pp, and \
-4 does not divide 18; the nearest that work are 16 and 20.
-    """
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES)
-    for field, value in (("pp", stages), ("virtual_stages", chunks), ("accumulate", micro_batches)):
-        if value < 1:
-            raise RequestError(field, f"{value} is below 1.", value=value, nearest="1")
-    if stages == 1:
-        return
-    least, most = {"interleaved": (2, chunks), "zbv": (2, 2)}.get(schedule, (1, 1))
-    if not least <= chunks <= most:
-        nearest = max(least, min(chunks, most))
-        needs = f"{least} chunks or more" if schedule == "interleaved" else f"{least}"
-        raise RequestError(
-            "virtual_stages",
-            f"{schedule} needs {needs} of each stage, not {chunks}; "
-            f"the nearest that works is {nearest}.",
-            value=chunks,
-            nearest=str(nearest),
-        )
-    if schedule == "interleaved" and micro_batches % stages:
-        below = micro_batches // stages * stages
-        works = [count for count in (below, below + stages) if count]
-        nearest = min(works, key=lambda count: abs(count - micro_batches))
-        raise RequestError(
-            "accumulate",
-            f"interleaved runs micro-batches in groups of `pp`, and {stages} does not divide "
-            f"{micro_batches}; the nearest that work{'s' if len(works) == 1 else ''} "
-            f"{'is' if len(works) == 1 else 'are'} {' and '.join(map(str, works))}.",
-            value=micro_batches,
-            nearest=str(nearest),
-        )
-    if schedule in _ZERO_BUBBLE and micro_batches < stages:
-        raise RequestError(
-            "accumulate",
-            f"{schedule} needs as many micro-batches as `pp` has stages, not {micro_batches}; "
-            f"the nearest that works is {stages}.",
-            value=micro_batches,
-            nearest=str(stages),
-        )
-
-
 def pipeline_run(
     schedule: str,
     chunks: Sequence[Sequence[StageTimes]],
@@ -271,9 +216,9 @@ def pipeline_run(
     times = _times(chunks, send_s, schedule)
     request = _Request(schedule, len(chunks[0]), len(chunks), micro_batches, blocking)
     check_schedule(schedule, request.stages, request.chunks, micro_batches)
-    if blocking and schedule in _ZERO_BUBBLE:
+    if blocking and schedule in ZERO_BUBBLE:
         raise ValueError(f"{schedule} sends beside computation: nobody runs it with blocking sends")
-    if schedule in _ZERO_BUBBLE:
+    if schedule in ZERO_BUBBLE:
         fill, finished = _least([(fill, _finished(request, times, fill)) for fill in _FILLS])
     elif schedule == "gpipe" and request.stages > 1 and not blocking:
         fill, finished = 0.0, _finished_gpipe(request, times)
@@ -364,7 +309,7 @@ def _times(
     stages = len(chunks[0]) if chunks else 0
     if not stages or any(len(chunk) != stages for chunk in chunks):
         raise ValueError("every chunk needs times of the same stages, one or more")
-    split = schedule in _ZERO_BUBBLE
+    split = schedule in ZERO_BUBBLE
     passes: list[float] = []
     weights: list[float] = []
     for chunk in chunks:
@@ -867,7 +812,7 @@ def _blocking(program: _Program, times: _Times) -> _Timed:
 
 def _timed(request: _Request, program: _Program, times: _Times, fill: float) -> _Timed:
     """Time a program as the request says."""
-    if request.schedule in _ZERO_BUBBLE:
+    if request.schedule in ZERO_BUBBLE:
         return _filled(program, times, fill, request.limit())
     return _blocking(program, times) if request.blocking else _overlapped(program, times)
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.models.split import SCHEDULES
+from perfsim.models.split import SCHEDULES, check_schedule
 from perfsim.schedule.pipeline import (
     PipelineRun,
     StageTimes,
-    check_schedule,
     pipeline_run,
 )
 
