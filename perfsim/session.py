@@ -51,7 +51,7 @@ __all__ = [
 MAX_COSTS = 100_000
 """Costs that a device or a cluster remembers, some 50 MB; then it forgets them all."""
 
-MAX_TASKS = 40_000
+MAX_TASKS = 80_000
 MAX_ROUNDS = 64
 """Jobs and tasks of graphs that a `JobCache` keeps, some 60 MB, and of how many rounds. The oldest
 make room."""
