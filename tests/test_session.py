@@ -24,6 +24,7 @@ from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.schedule import rounds
 from perfsim.schedule.build import issue
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.costs import Costs
@@ -78,6 +79,12 @@ SHAPES: list[dict[str, Any]] = [
     {"gpus": 4, "gpus_per_node": 4},
     {"gpus": 16, "net": "1Gbit/s,50us"},
     {"gpus": 16, "bucket": "100KB"},
+    {"gpus": 8, "accumulate": 2},
+    {"gpus": 16, "accumulate": 2},
+    {"gpus": 16, "overlap": False},
+    {"gpus": 16, "options": {"density": 0.02}},
+    {"gpus": 16, "options": {"bits": 4}},
+    {"gpus": 16, "options": {"rank": 2}},
 ]
 """Clusters of other shapes: a method does the same on each, with other messages and kernels."""
 
@@ -99,6 +106,17 @@ def test_a_graph_taken_over_by_other_jobs_is_theirs(method: str) -> None:
             assert sorted(map(repr, one.terms)) == sorted(map(repr, other.terms))
         quick = steady_s(build_rounds(setup, jobs, timing_only=True))
         assert quick == steady_s(build_rounds(setup, timing_only=True)) == steady_s(made)
+
+
+def test_one_graph_is_issued_for_clusters_of_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    issued: list[str] = []
+    monkeypatch.setattr(
+        rounds, "issue", lambda *args, **more: issued.append("") or issue(*args, **more)
+    )
+    jobs = JobCache()
+    for shape in ({"gpus": 8}, {"gpus": 16}, {"gpus": 32, "net": "1Gbit/s,50us"}):
+        build_rounds(resolve(make_scenario(SMALL | {"method": "dgc"} | shape), SHIPPED), jobs)
+    assert len(issued) == 1
 
 
 def test_jobs_of_other_structure_take_no_graph_over() -> None:
