@@ -27,7 +27,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -116,7 +117,7 @@ _COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
 # 1. Rules.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MappingRule:
     """The fields, numbers and role of the cases that fit ``when``.
 
@@ -134,9 +135,20 @@ class MappingRule:
     calibrated: Mapping[str, Any] = field(default_factory=dict)
     missing: str | None = None
 
+    @cached_property
+    def _tests(self) -> list[tuple[str, Callable[[str], object]]]:
+        """What each column's text must pass; a rule meets hundreds of cases."""
+        return [
+            (column, re.compile(translate(text)).match if set(text) & set("*?[") else text.__eq__)
+            for column, text in self.when.items()
+        ]
+
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
-        return all(fnmatchcase(getattr(case, column), text) for column, text in self.when.items())
+        for column, test in self._tests:  # noqa: SIM110 (half the time of all())
+            if not test(getattr(case, column)):
+                return False
+        return True
 
     def apply(self, case: Case, fields: dict[str, Any]) -> None:
         """Put into ``fields`` what the rule says of a case; the value "" takes a field away."""
