@@ -372,19 +372,18 @@ class JobCache:
         """
         known = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
         kept = self._graphs.get(known)
-        if kept is None or not kept.is_of(jobs):
-            structure = (*key, structure_of(jobs))
-            like = self._structures.get(structure)
-            graph = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
-            if graph is None:
-                graph = make()
-                kept = _KeptGraph(graph, jobs)
-                self._structures.keep(structure, kept, len(graph.graph.tasks))
-                self._graphs.keep(known, kept, len(graph.graph.tasks))
-                return graph
-            kept = _KeptGraph(graph, jobs)
-            self._graphs.keep(known, kept, len(graph.graph.tasks))
-        return reprice(kept.graph, costs, durations_only=durations_only)
+        if kept is not None and kept.is_of(jobs):
+            return reprice(kept.graph, costs, durations_only=durations_only)
+        structure = (*key, structure_of(jobs))
+        like = self._structures.get(structure)
+        taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
+        graph = make() if taken_over is None else taken_over
+        kept = _KeptGraph(graph, jobs)
+        self._graphs.keep(known, kept, len(graph.graph.tasks))
+        if taken_over is not None:
+            return reprice(taken_over, costs, durations_only=durations_only)
+        self._structures.keep(structure, kept, len(graph.graph.tasks))
+        return graph
 
 
 class Session(Catalog):

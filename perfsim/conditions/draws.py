@@ -114,10 +114,7 @@ def sample(costed: CostedGraph) -> Sample:
     least = max(_MIN_PERIODS, _MIN_ITERATIONS // iterations)
     periods = min(_MAX_PERIODS, max(least, ceil((varies / _STANDARD_ERROR) ** 2)))
     counted = ceil(_COUNTED / len(costed.begins))
-    # Where all of a period ends before the next one begins, ranks differ by its last tasks alone.
-    alike = costed.graph.settled_after(in_order=True) == 1
-    warm_up = 1 if alike else costed.graph.depth + 1
-    return Sample(max(_MIN_DRAWS, ceil(periods / counted)), warm_up, counted)
+    return Sample(max(_MIN_DRAWS, ceil(periods / counted)), costed.graph.margin, counted)
 
 
 class _Place(NamedTuple):

@@ -29,6 +29,7 @@ __all__ = [
     "check_word",
     "csv_rows",
     "flat_record",
+    "is_too_wide",
     "leave_out",
     "options_cell",
     "read_lines",
@@ -160,10 +161,15 @@ MAX_COMMAS = 10_000
 that ships has under 100."""
 
 
+def is_too_wide(line: str) -> bool:
+    """Tell whether a line has more commas than a row of any table."""
+    return len(line) > MAX_COMMAS and line.count(",") > MAX_COMMAS
+
+
 def _narrow(lines: list[str], start: int, path: Path) -> Iterator[str]:
     """Yield the lines from index ``start`` on, and refuse one with more commas than a row has."""
     for row, line in enumerate(lines[start:], start + 1):
-        if len(line) > MAX_COMMAS and line.count(",") > MAX_COMMAS:
+        if is_too_wide(line):
             raise DataError(f"has more than {MAX_COMMAS:,} commas", path=path, row=row)
         yield line
 

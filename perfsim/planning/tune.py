@@ -614,19 +614,18 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
     limit_s = least_s * (1.0 + FLAT_SHARE)
     search = partial(edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole)
     low, high = search(rising=False), search(rising=True)
-    tried = sorted((value, seconds) for value, seconds in curve.items() if seconds is not None)
+    tried = dict(sorted((value, one) for value, one in curve.items() if one is not None))
     fastest = _least(curve)
-    fastest_s = dict(tried)[fastest]
     advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
     return TunedValue(
         tunable,
         asked,
         asked_s,
-        [*tried],
+        [*tried.items()],
         fastest,
-        fastest_s,
+        tried[fastest],
         advised,
-        dict(tried)[advised],
+        tried[advised],
         low,
         high,
         _other_fusion(setup) if tunable.name == "bucket" else {},

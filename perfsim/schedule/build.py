@@ -201,15 +201,14 @@ class _Tasks:
         known = self._priced.get(id(stage))
         if known is not None:
             return known[1:]
-        if isinstance(stage, Send) and stage in self._sent:
-            work, cost = self._sent[stage]
-        else:
+        priced = self._sent.get(stage) if isinstance(stage, Send) else None
+        if priced is None:
             work = work_of(stage)
-            cost = price(work, self.costed, self.costs)
+            priced = work, price(work, self.costed, self.costs)
             if isinstance(stage, Send):
-                self._sent[stage] = work, cost
-        self._priced[id(stage)] = stage, work, cost  # with the stage, so that its id stays its own
-        return work, cost
+                self._sent[stage] = priced
+        self._priced[id(stage)] = stage, *priced  # with the stage, so that its id stays its own
+        return priced
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
         """Link what waits for jobs that were issued later, and the round to the one before."""

@@ -7,14 +7,25 @@ stages wait for: not on how much is sent, by whom, nor on which kernels run.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
+from operator import attrgetter, itemgetter
 
 from perfsim.methods.base import Compute, Job, JobStage, Send
 from perfsim.schedule.costed_graph import CostedGraph, Work
 from perfsim.schedule.costs import work_of
 
 __all__ = ["structure_of", "with_other_jobs"]
+
+
+# A field that is added to one of these counts, until it is named here.
+_JOB = attrgetter(*[one.name for one in fields(Job) if one.name not in ("stages", "after")])
+_COMPUTE = itemgetter(*[at for at, name in enumerate(Compute._fields) if name != "kernels"])
+_NOT_OF_ORDER = {
+    *("size_bytes", "algorithm", "group", "servers"),
+    *("distances", "by_turns", "between", "repeats"),
+}
+_SEND = itemgetter(*[at for at, name in enumerate(Send._fields) if name not in _NOT_OF_ORDER])
 
 
 def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
@@ -32,14 +43,9 @@ def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
             tuple(
                 [
                     (
-                        job.name,
                         tuple(map(of_stage, job.stages)),
-                        job.begins,
-                        job.holds,
-                        job.needs,
-                        job.updates,
                         tuple(map(of_stage, job.after)),
-                        job.repeats,
+                        _JOB(job),
                     )
                     for job in one
                 ]
@@ -50,18 +56,11 @@ def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
 
 
 def _of_stage(stage: JobStage) -> Hashable:
+    """Return a stage without its kernels, or without what it sends, to whom and how."""
     if isinstance(stage, Compute):
-        return stage.kind, stage.stream, stage.earliest, stage.blocks
-    return (
-        stage.collective,
-        stage.stream,
-        stage.earliest,
-        stage.awaited,
-        stage.priority,
-        stage.counted,
-        stage.shares,
-        (stage.credit_bytes, stage.size_bytes) if stage.credit_bytes else None,
-    )
+        return (_COMPUTE(stage),)
+    # How far ahead a stream is handed messages depends on their sizes.
+    return _SEND(stage), stage.size_bytes if stage.credit_bytes else 0.0
 
 
 def with_other_jobs(

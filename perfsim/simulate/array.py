@@ -371,8 +371,7 @@ def simulate_draws(
     draws = 0
     given = checked_durations(graph, list(durations))
     # Ranks begin the next periods before the last one of them has ended the last that counts.
-    after = 1 if graph.settled_after(in_order=True) == 1 else graph.depth + 1
-    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, after))
+    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, graph.margin))
     for period, (drawn, run, close) in enumerate(chance.run()):
         draws, ranks = drawn[0].shape
         if period < warm_up + counted:

@@ -478,6 +478,15 @@ class TaskGraph:
         """Return the first period as long as all later ones (see `ServiceOrder`)."""
         return self.order().settled_after(self.closing, in_order=in_order)
 
+    @property
+    def margin(self) -> int:
+        """Periods to run before and behind those that count, where ranks vary by chance.
+
+        One where all of a period ends before the next begins: then ranks differ by its last tasks
+        alone.
+        """
+        return 1 if self.settled_after(in_order=True) == 1 else self.depth + 1
+
     def scopes(self) -> frozenset[SyncScope | None]:
         """Return by whom ranks wait for each other in a period; None is all ranks."""
         return self.order().scopes(self.closing)

@@ -365,15 +365,6 @@ class Timeline:
         """Return the timeline of each element of the one axis that there is, such as draws.
 
         They are those that `select` returns one by one.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from perfsim.simulate.array import simulate
-        >>> graph = TaskGraph()
-        >>> _ = graph.add("backward", "compute", "backward", np.array([1.0, 2.0]))
-        >>> [one.iteration_s for one in simulate(graph).each()]
-        [1.0, 2.0]
         """
         [count] = self.shape
 

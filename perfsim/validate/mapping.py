@@ -138,10 +138,7 @@ class MappingRule:
     @cached_property
     def _tests(self) -> list[tuple[str, Callable[[str], object]]]:
         """What each column's text must pass; a rule meets hundreds of cases."""
-        return [
-            (column, re.compile(translate(text)).match if set(text) & set("*?[") else text.__eq__)
-            for column, text in self.when.items()
-        ]
+        return [(column, re.compile(translate(text)).match) for column, text in self.when.items()]
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""

@@ -26,7 +26,7 @@ from perfsim.calibrate.formats.rows import (
     log_format,
 )
 from perfsim.data.files import write_text
-from perfsim.data.tables import MAX_COMMAS
+from perfsim.data.tables import MAX_COMMAS, is_too_wide
 from perfsim.data.tables import csv_rows as table_rows
 from perfsim.errors import MAX_QUOTED, DataError, newer, shown
 from perfsim.network.measured import CollectiveCurve
@@ -417,7 +417,7 @@ def head_of(text: str) -> tuple[int, list[str]]:
 
 def _cells(line: str) -> list[str]:
     """Return the cells of one line, none of one that is no CSV."""
-    if len(line) > MAX_COMMAS and line.count(",") > MAX_COMMAS:
+    if is_too_wide(line):
         return []
     try:
         return next(csv.reader([line]), [])
