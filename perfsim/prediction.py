@@ -9,8 +9,9 @@ method's period, `run_all` runs them, and the rest is read off their timelines a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.compute.kernel import Kernel
@@ -94,7 +95,7 @@ class PredictedIteration:
 class Prediction(PredictedIteration, Displayed):
     """What perfsim answers; `to_dict` is the object as JSON has it, `plot` draws it.
 
-    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
+    ``changed`` knows the iteration with changed costs; ``worth`` asks it when it is first read.
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
     ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
     is what ranks keep from one exchange to the next where these are many iterations apart, None
@@ -103,11 +104,10 @@ class Prediction(PredictedIteration, Displayed):
 
     baseline_s: float
     memory_bytes: dict[str, float]
-    bottleneck: str
-    worth: dict[str, float]
     notes: list[str]
     terms: list[Term]
     throughput: Throughput
+    changed: ChangedTimes = field(compare=False)
     meeting: ContentionResult | None = None
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
@@ -130,6 +130,20 @@ class Prediction(PredictedIteration, Displayed):
     def assumptions(self) -> list[str]:
         """The notes on values that were not asked for."""
         return of_grade(self.notes, "assumption")
+
+    @cached_property
+    def _held_back(self) -> tuple[str, dict[str, float]]:
+        return bottleneck(self.changed.rounds, self.changed.iteration_s, self.changed)
+
+    @property
+    def worth(self) -> dict[str, float]:
+        """By cause, the share of the iteration saved if that cause were twice as fast."""
+        return self._held_back[1]
+
+    @property
+    def bottleneck(self) -> str:
+        """The cause worth most."""
+        return self._held_back[0]
 
     @property
     def speedup(self) -> float:
@@ -229,9 +243,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """
     catalog = fresh(catalog)
     ran = _run(scenario, catalog)
-    ask_all(ran.changed, ran.setup.grade, ran.eras)
-    cause, worth = bottleneck(ran.pinned, ran.pinned_s, ran.changed)
-    iteration = _iteration(ran, worth)
+    iteration = _iteration(ran)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
     baseline_s = baseline_s_of(setup, ran.iteration_s, catalog)
     gathered, terms = gathered_bytes(setup, rounds), terms_of(rounds)
@@ -247,11 +259,10 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         **vars(iteration),
         baseline_s=baseline_s,
         memory_bytes=memory.parts,
-        bottleneck=cause,
-        worth=worth,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
         throughput=setup_throughput(setup, iteration.samples_per_s),
+        changed=ran.changed,
         meeting=contention,
         parallel=_parallel(setup, rounds),
         outer_state=outer_state(setup),
@@ -302,10 +313,9 @@ def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | 
 def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> PredictedIteration:
     """Predict an iteration as `predict` does, without what only a report shows.
 
-    Where many scenarios are held against what was measured, the baseline and the bottleneck would
-    be a third of the runs.
+    It is for where many scenarios are held against what was measured.
     """
-    return _iteration(_run(scenario, fresh(catalog)), {})
+    return _iteration(_run(scenario, fresh(catalog)))
 
 
 class _Run(NamedTuple):
@@ -366,12 +376,12 @@ def _width_notes(scenario: Scenario, ran: _Run) -> list[str]:
     return [warning(f"`reduce_dtype` {width} changes nothing that {name} sends.")]
 
 
-def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
-    """Read an iteration off the rounds that ran; ``worth`` has the what-ifs that are known."""
+def _iteration(ran: _Run) -> PredictedIteration:
+    """Read an iteration off the rounds that ran."""
     setup, rounds, timelines, iteration_s = ran.setup, ran.rounds, ran.timelines, ran.iteration_s
     draws = [shown_draws(timeline) for timeline in timelines]
     communication = communication_of(rounds, timelines, draws)
-    moved = _moves(ran, worth, communication["hidden_s"])
+    moved = _moves(ran, communication["hidden_s"])
     gpus = setup.scenario.gpus
     samples_per_s = setup.samples * setup.replicas / iteration_s
     alone_per_s = gpus * setup.samples / setup.alone_s
@@ -389,10 +399,11 @@ def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
     )
 
 
-def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
+def _moves(ran: _Run, hidden_s: float) -> Moves:
     """Return how far an iteration moves with each part of its uncertainty."""
     setup, rounds, iteration_s = ran.setup, ran.pinned, ran.pinned_s
-    moved = moves(rounds, iteration_s, worth, setup.grade, ran.changed)
+    ask_all(ran.changed, setup.grade, ran.eras)
+    moved = moves(rounds, iteration_s, setup.grade, ran.changed)
     by_grade = seconds_by_grade(rounds, "network")
     sent_s = sum(by_grade.values())
     moved |= extra_moves(

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import log
-from pathlib import Path
+from os.path import basename
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,6 +120,11 @@ def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
     return names
 
 
+def _profiles_of(catalog: Catalog) -> dict[str, list[str]]:
+    """Return the names of a catalog's profiles by model."""
+    return catalog.once(("profiles by model",), lambda: model_names(catalog.files("models")))
+
+
 def find_profile(
     model: str, gpu: str, batch: int | None, precision: str | None, catalog: Catalog
 ) -> Profile:
@@ -133,7 +138,7 @@ def find_profile(
         If the profile is damaged, or names another GPU than its file's name does, which is none.
     """
     files = catalog.files("models")
-    names = model_names(files)
+    names = _profiles_of(catalog)
     if model not in names:
         raise unknown_model(model, names)
     devices = catalog.files("devices")
@@ -223,7 +228,7 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     if scenario.gpu is not None:
         return scenario, []
     own = own_profile(scenario.model, catalog)
-    stems = model_names(catalog.files("models")).get(scenario.model, [])
+    stems = _profiles_of(catalog).get(scenario.model, [])
     profiled = {own.gpu} if own else {(*stem.split("."), "")[1] for stem in stems}
     node = _node_type(scenario, catalog)
     gpu = node.gpu if node else ""
@@ -345,7 +350,7 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
 def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
-    if own is None and is_defined(model) and model not in model_names(catalog.files("models")):
+    if own is None and is_defined(model) and model not in _profiles_of(catalog):
         return _stated_profile(scenario, device, notes)
     if device.name not in catalog.files("devices"):
         notes.append(
@@ -1100,7 +1105,7 @@ class Setup:
             overlap_slowdown=scenario.overlap_slowdown,
             single_gpu_s=self.transferred.quantity.value if scenario.single_gpu else None,
             single_gpu_kernels_s=self.kernels_s,
-            profile=Path(self.profile.path).name,
+            profile=basename(self.profile.path),
             beside=scenario.beside,
             further=own_values(scenario, _RESOLVED_KEYS),
         )
@@ -1265,7 +1270,7 @@ def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], li
         try:
             setups.append(resolve(asked, catalog))
         except RequestError as error:
-            raise error.within(Path(name).name).within("`beside`") from None
+            raise error.within(basename(name)).within("`beside`") from None
         notes += noted
     return tuple(setups), notes
 
@@ -1291,7 +1296,7 @@ def _own_notes(
 ) -> list[str]:
     """Return a note for each of the user's own files that is read in place of a shipped one."""
     used = {
-        "models": Path(profile.path).name.removesuffix(".csv"),
+        "models": basename(profile.path).removesuffix(".csv"),
         "devices": device.name,
         "networks": network.name,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import fsum, hypot, log, log2, sqrt
@@ -180,35 +180,36 @@ def bottleneck(
     return max(worth, key=lambda cause: worth[cause]), worth
 
 
-def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, str], Ask]:
-    """Return the change that makes each cause twice as fast that anything is charged to."""
+def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, float | str], Ask]:
+    """Return the change that makes each cause twice as fast that anything is charged to.
+
+    A cause whose tasks take half as long then has the key of `_stretchings`, which may know it.
+    """
     causes = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
-    return {(cause, "halved"): partial(_changed_to, change=halved(cause)) for cause in causes}
+    whole = {"compression", "second_order"} if "host" in causes else _PART_OF_CAUSE.keys()
+    return {
+        (cause, 0.5 if cause in whole else "faster"): partial(_changed_to, change=halved(cause))
+        for cause in causes
+    }
 
 
 def _stretchings(
-    rounds: Sequence[CostedGraph], worth: Collection[str], compute: Grade
-) -> dict[tuple[str, float], Ask]:
-    """Return the changes that `moves` asks for; ``worth`` are the causes known twice as fast."""
+    rounds: Sequence[CostedGraph], compute: Grade
+) -> dict[tuple[str, float | str], Ask]:
+    """Return the changes that make the tasks of each cause half and twice as long."""
     causes = [
         cause for cause in _PART_OF_CAUSE if sum(seconds_by_grade(rounds, cause, compute).values())
     ]
-    host = _charged(rounds, "host")
-    asked = [(cause, 2.0) for cause in causes]
-    asked += [
-        (cause, 0.5) for cause in causes if cause not in worth or (cause == "compute" and host)
-    ]
-    return {one: partial(_changed_to, change=_stretched(*one)) for one in asked}
+    return {
+        (cause, factor): partial(_changed_to, change=_stretched(cause, factor))
+        for factor in (2.0, 0.5)
+        for cause in causes
+    }
 
 
 def ask_all(times: ChangedTimes, compute: Grade, eras: Sequence[Mapping[Kernel, float]]) -> None:
-    """Ask at once for all that `bottleneck`, `moves` and `era_move` will ask for."""
-    rounds = times.rounds
-    kinds: Sequence[Mapping[Any, Ask]] = (
-        _halvings(rounds),
-        _stretchings(rounds, BOTTLENECKS, compute),
-        _in_eras(eras),
-    )
+    """Ask at once for all that `moves` and `era_move` will ask for."""
+    kinds: Sequence[Mapping[Any, Ask]] = (_stretchings(times.rounds, compute), _in_eras(eras))
     times.ask({key: change for kind in kinds for key, change in kind.items()})
 
 
@@ -258,7 +259,6 @@ def spread_interval(
 def moves(
     rounds: Sequence[CostedGraph],
     iteration_s: float,
-    worth: Mapping[str, float],
     compute: Grade,
     times: ChangedTimes | None = None,
 ) -> dict[str, tuple[float, float]]:
@@ -269,20 +269,18 @@ def moves(
 
     Parameters
     ----------
-    worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
     compute : the grade of evidence for computation
     times : what is known of changes already
     """
     times = times or ChangedTimes(rounds, iteration_s)
-    changed = times.ask(_stretchings(rounds, worth, compute))
+    changed = times.ask(_stretchings(rounds, compute))
     by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
     causes = [cause for cause, parts in by_cause.items() if sum(parts.values())]
     found: dict[str, tuple[float, float]] = {}
     for cause in causes:
         name, parts = _PART_OF_CAUSE[cause], by_cause[cause]
         total_s = sum(parts.values())
-        half_s = changed.get((cause, 0.5))
-        saved = worth[cause] if half_s is None else 1.0 - half_s / iteration_s
+        saved = 1.0 - changed[cause, 0.5] / iteration_s
         longer = changed[cause, 2.0] / iteration_s
         for grade, part_s in parts.items():
             share = sqrt(part_s / total_s)

@@ -49,7 +49,12 @@ def method_class(name: str) -> type[Method]:
     >>> method_class("ACP-SGD").__name__
     'Acpsgd'
     """
-    module_name = method_name(name)
+    return _class_in(method_name(name))
+
+
+@cache  # a module never changes
+def _class_in(module_name: str) -> type[Method]:
+    """Return the class of the method that one file describes."""
     module = importlib.import_module(f"{__name__}.{module_name}")
     for value in vars(module).values():
         if (

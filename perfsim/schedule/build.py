@@ -362,10 +362,7 @@ class _RoundBuilder:
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
-        kernels_on = costs.device, costs.kernel_factor
-        self.costed = CostedGraph(
-            self.graph, count=count, order=method.order, kernels_on=kernels_on
-        )
+        self.costed = CostedGraph(self.graph, count=count, order=method.order, priced_at=costs)
         self.tasks = _Tasks(self.costed, costs)
         self.passes = WORK._replace(host=profile.host_share, device=profile.device_share)
         self.done: list[dict[str, JobProgress]] = []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
@@ -15,6 +14,9 @@ from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import LinkUse
+
+if TYPE_CHECKING:
+    from perfsim.schedule.costs import Costs
 
 __all__ = [
     "WAIT",
@@ -109,7 +111,7 @@ class CostedGraph:
     beside : the rounds of the other jobs on the network
     mixed : the same round on the other types of GPU
     work : what each task does of the method, None for passes and updates
-    kernels_on : the GPU, and the factor, at which kernels were priced
+    priced_at : the costs at which its work was priced; None where it was not
     durations_s : of the tasks here, where only times were asked and the graph's are others
     """
 
@@ -127,7 +129,7 @@ class CostedGraph:
     beside: tuple[CostedGraph, ...] = ()
     mixed: Mixed | None = None
     work: list[Work | None] = field(default_factory=list)
-    kernels_on: tuple[Device, float] | None = None
+    priced_at: Costs | None = None
     durations_s: list[float] | None = None
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 

@@ -50,6 +50,23 @@ class Costs:
     stages: int = 1
     timing_only: bool = False
 
+    def same_kernels(self, other: Costs | None) -> bool:
+        """Tell whether kernels cost the same: whether they are priced on the same GPU."""
+        return (
+            other is not None
+            and self.device is other.device
+            and self.kernel_factor == other.kernel_factor
+        )
+
+    def same_as(self, other: Costs | None) -> bool:
+        """Tell whether all costs the same: whether it is priced on the same GPU and cluster."""
+        return (
+            other is not None
+            and self.cluster is other.cluster
+            and self.same_kernels(other)
+            and all(getattr(self, name) == getattr(other, name) for name in _ASKED)
+        )
+
     def kernel(self, kernel: Kernel) -> Cost:
         """Price a kernel."""
         cost = self.device.cost(kernel)
@@ -143,6 +160,10 @@ class Costs:
         )
 
 
+_ASKED = ("algorithm", "protocol", "shared", "stages", "timing_only", "axes")
+"""What costs depend on besides the GPU and the cluster of data-parallel ranks."""
+
+
 def work_of(stage: Send | Compute) -> Work:
     """Return what a stage does, its kernels counted."""
     if not isinstance(stage, Compute):
@@ -201,8 +222,9 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     durations_only : leave the tasks as they are and return their durations beside them: where all
         that is asked is how long one rank takes, and what it sends
     """
-    kernels_on = costs.device, costs.kernel_factor
-    new = replace(costed, kernels_on=kernels_on, sent_bytes=0.0, _terms={})
+    if costs.same_as(costed.priced_at):
+        return costed
+    new = replace(costed, priced_at=costs, sent_bytes=0.0, _terms={})
     works, tasks_of, sent = costed.kinds_of_work
     prices = [_price_anew(work, costed, new, costs) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
@@ -234,9 +256,7 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
 
 def _price_anew(work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs) -> WorkCost | None:
     """Price a work of a graph for a new one; None: kernels on the same GPU, which cost the same."""
-    device, factor = costed.kernels_on or (None, 0.0)
-    same = device is costs.device and factor == costs.kernel_factor
-    if same and isinstance(work.stage, Compute):
+    if isinstance(work.stage, Compute) and costs.same_kernels(costed.priced_at):
         new.note_kernels(work, costed)
         return None
     return price(work, new, costs)
