@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perfsim.conditions.spec import Conditions
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.simulate.array import meets_all
-from perfsim.simulate.sync import Blocks, Neighbours, SyncScope
+from perfsim.simulate.sync import Blocks, Neighbours, SyncScope, largest_of_blocks
 from perfsim.simulate.task import Task
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ def _slow_ones(
     for values, share in chain.from_iterable(
         zip(period, shares, strict=False) for period in periods
     ):
-        slowest = values if unit == 1 else values.reshape(draws, -1, unit).max(axis=-1)
+        slowest = values if unit == 1 else largest_of_blocks(values, unit)[..., 0]
         since = since + share.before * slowest
         if share.after is None:
             continue

@@ -17,7 +17,8 @@ from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
 from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
 from perfsim.schedule.costed_graph import CostedGraph
-from perfsim.simulate.array import NO_FACTOR, drawn_closes, simulate_draws
+from perfsim.simulate.array import drawn_closes, simulate_draws
+from perfsim.simulate.chains import NO_FACTOR, Chains, chains_of
 from perfsim.simulate.task import Duration, Task
 from perfsim.simulate.timeline import Timeline
 
@@ -246,7 +247,8 @@ def drawn(
         factor_numbers(costed),
     )
     used = chosen.sample
-    closes: list[Duration] = list(_closes(costed, [spent_s], chosen, numbers, used.draws)[:, 0])
+    chains = chains_of(costed.graph, numbers)
+    closes: list[Duration] = list(_closes(chains, [spent_s], chosen, used.draws)[:, 0])
     whole = Timeline(
         graph=costed.graph,
         starts=[],
@@ -273,10 +275,9 @@ def drawn(
 
 
 def _closes(
-    costed: CostedGraph,
+    chains: Chains,
     durations: Sequence[Sequence[float]],
     chosen: DrawnRanks,
-    numbers: Sequence[int],
     draws: int,
 ) -> NDArray[np.float64]:
     """Return when periods close [s], over (period, list of durations, draw).
@@ -284,21 +285,19 @@ def _closes(
     Parameters
     ----------
     durations : lists of what tasks take [s]
-    numbers : by which of a period's factors each task is multiplied
     draws : run so many of those that are chosen
     """
     import numpy as np
 
-    room = _MAX_VALUES // (len(costed.graph.tasks) * chosen.periods[0][0].shape[-1])
+    room = _MAX_VALUES // (len(chains.which) * chosen.periods[0][0].shape[-1])
     some_lists = max(1, min(len(durations), room // draws))
     some_draws = max(1, min(draws, room // some_lists))
 
     def part(first_list: int, first_draw: int) -> NDArray[np.float64]:
         span = slice(first_draw, min(draws, first_draw + some_draws))
         closes = drawn_closes(
-            costed.graph,
+            chains,
             np.transpose(durations[first_list : first_list + some_lists]),
-            numbers,
             lambda period: [one[span] for one in chosen.periods[period]],
             warm_up=chosen.sample.warm_up,
             counted=chosen.sample.counted,
@@ -321,7 +320,8 @@ def drawn_means(costed: CostedGraph, durations: Sequence[Sequence[float]]) -> li
     chosen = drawn_ranks(costed)
     used = chosen.sample
     draws = max(_MIN_CHANGED, used.draws // _OF_DRAWS)
-    closes = _closes(costed, durations, chosen, factor_numbers(costed), draws)
+    chains = chains_of(costed.graph, factor_numbers(costed))
+    closes = _closes(chains, durations, chosen, draws)
     lengths = (closes[-1] - closes[used.warm_up - 1]) / used.counted
     return [float(one) for one in lengths.mean(axis=-1)]
 

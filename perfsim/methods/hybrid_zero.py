@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heapreplace
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field
@@ -174,6 +175,7 @@ def _dealt(world: MethodContext, ranks: int, *, in_order: bool) -> list[_Owned]:
     profile = world.given_profile()
     gradients = profile.gradients
     elements, layers = [0] * ranks, [len(profile.layers)] * ranks
+    least = [(0, rank) for rank in range(ranks)]  # a heap: the rank with the least first
     even = profile.elements // ranks
     rank = filled = 0
     if not in_order:
@@ -184,7 +186,8 @@ def _dealt(world: MethodContext, ranks: int, *, in_order: bool) -> list[_Owned]:
             if filled > even * _FILLED and rank < ranks - 1:
                 rank, filled = rank + 1, 0
         else:
-            rank = elements.index(min(elements))
+            values, rank = least[0]
+            heapreplace(least, (values + gradient.elements, rank))
         elements[rank] += gradient.elements
         layers[rank] = min(layers[rank], gradient.layer)
     return [_Owned(values, layer) for values, layer in zip(elements, layers, strict=True) if values]

@@ -362,7 +362,9 @@ class _RoundBuilder:
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
-        self.costed = CostedGraph(self.graph, count=count, order=method.order, priced_at=costs)
+        self.costed = CostedGraph(
+            self.graph, count=count, order=method.order, priced_on=costs.priced_on
+        )
         self.tasks = _Tasks(self.costed, costs)
         self.passes = WORK._replace(host=profile.host_share, device=profile.device_share)
         self.done: list[dict[str, JobProgress]] = []

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
+from perfsim.network.cluster import Cluster
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import LinkUse
-
-if TYPE_CHECKING:
-    from perfsim.schedule.costs import Costs
 
 __all__ = [
     "WAIT",
@@ -24,6 +23,7 @@ __all__ = [
     "CostedGraph",
     "KindsOfWork",
     "Mixed",
+    "PricedOn",
     "TaskCost",
     "Work",
     "WorkCost",
@@ -88,6 +88,33 @@ class WorkCost(NamedTuple):
     meeting: SyncScope | None = None
 
 
+class PricedOn(NamedTuple):
+    """What the work of a graph was priced on.
+
+    Parameters
+    ----------
+    device, kernel_factor : the GPU, and the factor on its kernels
+    cluster, asked : of the data-parallel ranks, and what else was asked of messages
+    """
+
+    device: Device
+    kernel_factor: float
+    cluster: Cluster
+    asked: tuple[Any, ...]
+
+    def same_kernels(self, other: PricedOn | None) -> bool:
+        """Tell whether kernels cost the same there."""
+        if other is None:
+            return False
+        return self.device is other.device and self.kernel_factor == other.kernel_factor
+
+    def same(self, other: PricedOn | None) -> bool:
+        """Tell whether all costs the same there."""
+        if other is None or not self.same_kernels(other):
+            return False
+        return self.cluster is other.cluster and self.asked == other.asked
+
+
 WORK = TaskCost("compute")
 WAIT = TaskCost("waiting")
 
@@ -111,7 +138,7 @@ class CostedGraph:
     beside : the rounds of the other jobs on the network
     mixed : the same round on the other types of GPU
     work : what each task does of the method, None for passes and updates
-    priced_at : the costs at which its work was priced; None where it was not
+    priced_on : what its work was priced on; None where it was not priced
     durations_s : of the tasks here, where only times were asked and the graph's are others
     """
 
@@ -129,7 +156,7 @@ class CostedGraph:
     beside: tuple[CostedGraph, ...] = ()
     mixed: Mixed | None = None
     work: list[Work | None] = field(default_factory=list)
-    priced_at: Costs | None = None
+    priced_on: PricedOn | None = None
     durations_s: list[float] | None = None
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 

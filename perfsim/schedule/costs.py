@@ -17,7 +17,7 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
-from perfsim.schedule.costed_graph import CostedGraph, TaskCost, Work, WorkCost
+from perfsim.schedule.costed_graph import CostedGraph, PricedOn, TaskCost, Work, WorkCost
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
 
@@ -50,22 +50,11 @@ class Costs:
     stages: int = 1
     timing_only: bool = False
 
-    def same_kernels(self, other: Costs | None) -> bool:
-        """Tell whether kernels cost the same: whether they are priced on the same GPU."""
-        return (
-            other is not None
-            and self.device is other.device
-            and self.kernel_factor == other.kernel_factor
-        )
-
-    def same_as(self, other: Costs | None) -> bool:
-        """Tell whether all costs the same: whether it is priced on the same GPU and cluster."""
-        return (
-            other is not None
-            and self.cluster is other.cluster
-            and self.same_kernels(other)
-            and all(getattr(self, name) == getattr(other, name) for name in _ASKED)
-        )
+    @property
+    def priced_on(self) -> PricedOn:
+        """What is priced on here, for the graph that is."""
+        asked = self.algorithm, self.protocol, self.shared, self.stages, self.timing_only, self.axes
+        return PricedOn(self.device, self.kernel_factor, self.cluster, asked)
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Price a kernel."""
@@ -160,10 +149,6 @@ class Costs:
         )
 
 
-_ASKED = ("algorithm", "protocol", "shared", "stages", "timing_only", "axes")
-"""What costs depend on besides the GPU and the cluster of data-parallel ranks."""
-
-
 def work_of(stage: Send | Compute) -> Work:
     """Return what a stage does, its kernels counted."""
     if not isinstance(stage, Compute):
@@ -222,11 +207,13 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     durations_only : leave the tasks as they are and return their durations beside them: where all
         that is asked is how long one rank takes, and what it sends
     """
-    if costs.same_as(costed.priced_at):
+    priced_on = costs.priced_on
+    if priced_on.same(costed.priced_on):
         return costed
-    new = replace(costed, priced_at=costs, sent_bytes=0.0, _terms={})
+    new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={})
     works, tasks_of, sent = costed.kinds_of_work
-    prices = [_price_anew(work, costed, new, costs) for work in works]
+    same_kernels = priced_on.same_kernels(costed.priced_on)
+    prices = [_price_anew(work, costed, new, costs, same_kernels) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
     for kind in sent:
         new.sent_bytes += sent_bytes[kind]
@@ -254,9 +241,11 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     return new
 
 
-def _price_anew(work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs) -> WorkCost | None:
-    """Price a work of a graph for a new one; None: kernels on the same GPU, which cost the same."""
-    if isinstance(work.stage, Compute) and costs.same_kernels(costed.priced_at):
+def _price_anew(
+    work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs, same_kernels: bool
+) -> WorkCost | None:
+    """Price a work of a graph for a new one; None: kernels that cost the same."""
+    if same_kernels and isinstance(work.stage, Compute):
         new.note_kernels(work, costed)
         return None
     return price(work, new, costs)

@@ -89,7 +89,7 @@ def with_other_jobs(
             stage = stages.get(id(work.stage))  # none for what a pass of a divided model sends
             works[id(work)] = work if stage is None else work_of(stage)
         made.append(None if work is None else works[id(work)])
-    graph = replace(costed, work=made, priced_at=None, _terms={})
+    graph = replace(costed, work=made, priced_on=None, _terms={})
     graph.sent_bytes, graph.calls, graph.gathered_bytes = 0.0, 0, 0.0
     for work in made:
         if work is not None and isinstance(work.stage, Send):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from perfsim.simulate.chains import NO_FACTOR, Chains
 from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.sync import SyncScope, joins_all
 from perfsim.simulate.task import Duration
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["NO_FACTOR", "ArrayRun", "drawn_closes", "meets_all", "simulate", "simulate_draws"]
+__all__ = ["ArrayRun", "drawn_closes", "meets_all", "simulate", "simulate_draws"]
 
 
 def simulate(
@@ -295,10 +296,6 @@ def _met(start: NDArray[np.float64], meeting: SyncScope, period: int) -> NDArray
     return meeting.meet(start, period)
 
 
-NO_FACTOR = -1
-"""In place of a factor's number: the task takes the same time on every rank in every period."""
-
-
 def meets_all(
     graph: TaskGraph, ranks: int, meetings: Mapping[SyncScope, SyncScope] | None = None
 ) -> bool:
@@ -394,9 +391,8 @@ def simulate_draws(
 
 
 def drawn_closes(
-    graph: TaskGraph,
+    chains: Chains,
     durations: NDArray[np.float64],
-    which: Sequence[int],
     factors: Callable[[int], Sequence[NDArray[np.float64]]],
     *,
     warm_up: int,
@@ -405,11 +401,17 @@ def drawn_closes(
 ) -> list[NDArray[np.float64]]:
     """Return when each period closed, with several lists of durations at once [s].
 
-    The parameters are those of `simulate_draws`, but ``durations`` is an array over (task, list);
-    each array returned is over (list, draw).
+    The parameters are those of `simulate_draws`, but ``chains`` has the graph and by which factors
+    its tasks are multiplied, and ``durations`` is an array over (task, list); each array returned
+    is over (list, draw).
     """
-    given: list[Duration] = list(durations[:, :, None, None])
-    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, 0))
+    import numpy as np
+
+    together = np.zeros((len(chains.which), *durations.shape[1:]))
+    np.add.at(together, chains.of, durations)
+    given: list[Duration] = list(together[:, :, None, None])
+    spans = warm_up, counted, 0
+    chance = _Chance(chains.graph, given, chains.which, factors, meetings, spans)
     return [close for _, _, close in chance.run()]
 
 

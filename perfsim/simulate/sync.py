@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     Moments: TypeAlias = NDArray[np.float64]
 
-__all__ = ["Blocks", "Groups", "Neighbours", "SyncGroups", "SyncScope", "joins_all"]
+__all__ = [
+    "Blocks",
+    "Groups",
+    "Neighbours",
+    "SyncGroups",
+    "SyncScope",
+    "joins_all",
+    "largest_of_blocks",
+]
 
 
 class SyncGroups:
@@ -54,6 +62,10 @@ class Groups(SyncGroups):
 
     placement: tuple[int, ...]
     which: Literal["node", "across"] = "node"
+
+    def __hash__(self) -> int:
+        """Return the same number for equal groups, without a look at every node."""
+        return hash((len(self.placement), self.placement[0], self.which))
 
     def meet(self, moments: Moments, period: int) -> Moments:
         """Return for each rank (the last axis) the latest moment of its group."""
@@ -183,8 +195,9 @@ def joins_all(meetings: frozenset[SyncScope], ranks: int) -> bool:
     for one in meetings:
         if isinstance(one, SyncGroups):
             for first, *others in _all_members(one, ranks).values():
+                root = head(first)
                 for other in others:
-                    joined[head(other)] = head(first)
+                    joined[head(other)] = root
     return len({head(rank) for rank in range(ranks)}) == 1
 
 
@@ -227,15 +240,32 @@ def _latest(groups: SyncGroups, moments: Moments) -> Moments:
 
 
 def _latest_of_block(moments: Moments, count: int, stride: int) -> Moments:
-    """Return the latest moment of each group, where all groups are alike."""
+    """Return for each rank the latest moment of its group, where all groups are alike."""
     import numpy as np
 
-    table = moments.reshape(*moments.shape[:-1], -1, count, stride)
-    if count > _FEW:
-        latest: Moments = table.max(axis=-2)
-    else:  # one member after the other: numpy is slow to reduce a short axis
-        latest = reduce(np.maximum, [table[..., at, :] for at in range(count)])
+    latest = largest_of_blocks(moments, count, stride)
     return np.repeat(latest[..., None, :], count, axis=-2).reshape(moments.shape)
+
+
+def largest_of_blocks(values: Moments, count: int, stride: int = 1) -> Moments:
+    """Return the largest value of each group of ``count`` ranks that stand ``stride`` apart.
+
+    The last axis of ``values`` is ranks. In its place are those of blocks and of the groups of one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> largest_of_blocks(np.array([1.0, 4.0, 3.0, 2.0]), 2).tolist()
+    [[4.0], [3.0]]
+    """
+    import numpy as np
+
+    table = values.reshape(*values.shape[:-1], -1, count, stride)
+    if count > _FEW:
+        largest: Moments = table.max(axis=-2)
+        return largest
+    # One member after the other: numpy is slow to reduce a short axis.
+    return reduce(np.maximum, [table[..., at, :] for at in range(count)])
 
 
 _FEW = 16

@@ -18,7 +18,8 @@ from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL_ITERATION, Round
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.array import NO_FACTOR, drawn_closes, simulate, simulate_draws
+from perfsim.simulate.array import drawn_closes, simulate, simulate_draws
+from perfsim.simulate.chains import NO_FACTOR, chains_of
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
@@ -387,7 +388,8 @@ def test_the_second_period_is_as_long_as_later_ones_where_all_ends_before_it(met
         for _ in range(8)
     ]
     seconds = np.array(costed.task_s)[:, None]
-    closes = drawn_closes(costed.graph, seconds, which, drawn.__getitem__, warm_up=1, counted=7)
+    chains = chains_of(costed.graph, which)
+    closes = drawn_closes(chains, seconds, drawn.__getitem__, warm_up=1, counted=7)
     lengths = np.diff(np.array([close[0] for close in closes]), axis=0)
     error_s = lengths.std() / draws**0.5
     assert abs(lengths[0].mean() - lengths[1:].mean()) < 3 * error_s

@@ -141,16 +141,16 @@ class KfacGrid:
         group with the least work, and there to the rank with the least. Up to release 0.3 it goes
         to the rank with the least work of all ranks.
         """
-        loads = [0.0] * self.ranks
+        loads, totals = [0.0] * self.ranks, [0.0] * self.columns
         work = [float(layer.inputs**3 + layer.outputs**3) for layer in layers]
         owners = [0] * len(layers)
         for index in sorted(range(len(layers)), key=lambda index: -work[index]):
-            totals = [sum(loads[rank] for rank in self.members(c)) for c in range(self.columns)]
             column = totals.index(min(totals))
             candidates = range(self.ranks) if self.neighbours else self.members(column)
             rank = min(candidates, key=loads.__getitem__)
             owners[index] = rank
             loads[rank] += work[index]
+            totals[self.column(rank)] += work[index]
         return owners
 
 
