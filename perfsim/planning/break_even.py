@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import count
+from math import ceil, copysign, exp2, log, log1p, log2
+from typing import NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -23,6 +26,7 @@ __all__ = [
     "MAX_GPUS_SEARCHED",
     "BreakEven",
     "BreakEvenPoint",
+    "Scale",
     "TimePair",
     "bandwidth_break_even",
     "crossings",
@@ -46,8 +50,32 @@ _CROSSING_WIDTH = 1e-4
 
 _OTHER_JOBS = "other jobs are on the network, and each step would simulate them anew"
 
+_ROUNDING = 1e-9
+"""Halvings that are none."""
+
+_SPARE = 1
+"""Looks at a crossing that may come on top of those that bisection needs."""
+
+_BEYOND = 0.2
+"""How far beyond where a straight line crosses it is looked, as a share of the first distance of
+the two ends, at first; later less by the square."""
+
 TimePair = tuple[float, float]
 """An iteration of the method and of S-SGD [s]."""
+
+
+class Scale(NamedTuple):
+    """Points along which it is looked for a crossing.
+
+    Parameters
+    ----------
+    halvings : how often the distance of two points is to be halved until they are near enough; 0
+        or less where they are
+    between : a point near some share of the way from one to another, None where there is none
+    """
+
+    halvings: Callable[[float, float], float]
+    between: Callable[[float, float, float], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +140,11 @@ def bandwidth_break_even(setup: Setup, jobs: JobCache | None = None) -> BreakEve
     def times_at(factor: float) -> TimePair | None:
         return _pair(replace(setup, cluster=scaled_network(cluster, factor)), jobs)
 
-    def between(low: float, high: float) -> float | None:
-        return (low * high) ** 0.5 if high > low * (1.0 + _CROSSING_WIDTH) else None
-
-    result = _along(_RATE_FACTORS, times_at, between)
+    scale = Scale(
+        lambda low, high: log2(log(high / low) / log1p(_CROSSING_WIDTH)),
+        lambda low, high, share: low * (high / low) ** share,
+    )
+    result = _along(_RATE_FACTORS, times_at, scale)
     return replace(result, over="bandwidth", rate=scaled_rate(cluster))
 
 
@@ -148,24 +177,29 @@ def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None)
         except RequestError:
             return None
 
-    def between(low: float, high: float) -> float | None:
-        step = each if low >= each else 1
-        middle = low + step * ((high - low) // (2 * step))
-        tried = [middle + sign * step * away for away in range(4) for sign in (1, -1)]
-        return next((count for count in tried if low < count < high and times_at(count)), None)
+    def step(low: float) -> int:
+        return each if low >= each else 1
 
-    return replace(_along(sorted(counts), times_at, between), over="gpus")
+    def between(low: float, high: float, share: float) -> float | None:
+        here = step(low)
+        middle = low + here * round(share * (high - low) / here)
+        middle = min(max(middle, low + here), high - here)
+        tried = [middle + sign * here * away for away in range(4) for sign in (1, -1)]
+        return next((one for one in tried if low < one < high and times_at(one)), None)
+
+    scale = Scale(lambda low, high: log2((high - low) / step(low)), between)
+    return replace(_along(sorted(counts), times_at, scale), over="gpus")
 
 
 def _along(
     points: Iterable[float],
     times_at: Callable[[float], TimePair | None],
-    between: Callable[[float, float], float | None],
+    scale: Scale,
 ) -> BreakEven:
     curve = [(point, times) for point in points if (times := times_at(point)) is not None]
     if not curve:
         return BreakEven("", why_not="the method runs nowhere in the range")
-    points_found = crossings(curve, times_at, between)
+    points_found = crossings(curve, times_at, scale)
     return BreakEven("", curve[0][0], curve[-1][0], tuple(curve), tuple(points_found))
 
 
@@ -181,15 +215,24 @@ def _pair(setup: Setup, jobs: JobCache | None) -> TimePair | None:
 def crossings(
     curve: Iterable[tuple[float, TimePair]],
     times_at: Callable[[float], TimePair | None],
-    between: Callable[[float, float], float | None],
+    scale: Scale,
 ) -> list[BreakEvenPoint]:
-    """Find where the faster of two changes along a curve, by bisection.
+    """Find where the faster of two changes along a curve.
+
+    Between two points of the curve it is looked where a straight line through the logarithms of
+    the ratio of times crosses, and somewhat beyond. That takes a few looks where the curve is
+    smooth, and nowhere more than one more than bisection.
 
     Parameters
     ----------
     curve : points (factor or GPUs) in rising order, with the times there
     times_at : the times at a point, None where there are none
-    between : a point between two others, None where these are near enough
+    scale : what points there are between those of the curve
+
+    References
+    ----------
+    Oliveira & Takahashi, An Enhancement of the Bisection Method Average Performance Preserving
+    Minmax Optimality, ACM Transactions on Mathematical Software 47(1), 2021: the ITP method.
 
     Examples
     --------
@@ -197,8 +240,10 @@ def crossings(
 
     >>> points = [1.0, 2.0, 4.0]
     >>> times = lambda x: (1.0, 3.0 / x)
-    >>> middle = lambda low, high: (low + high) / 2 if high - low > 1e-6 else None
-    >>> found, = crossings([(x, times(x)) for x in points], times, middle)
+    >>> from math import log2
+    >>> scale = Scale(lambda low, high: log2((high - low) / 1e-6),
+    ...               lambda low, high, share: low + share * (high - low))
+    >>> found, = crossings([(x, times(x)) for x in points], times, scale)
     >>> round(found.at, 5), found.wins_above
     (3.0, False)
     """
@@ -209,18 +254,53 @@ def crossings(
         if wins is None:  # equal here: the next point decides
             continue
         if last is not None and _wins(last[1]) is not wins:
-            low, high = last, (point, times)
-            while (middle := between(low[0], high[0])) is not None:
-                here = times_at(middle)
-                if here is None:
-                    break
-                if _wins(here) is wins:
-                    high = middle, here
-                else:
-                    low = middle, here
+            low, high = _narrowed(last, (point, times), times_at, scale)
             result.append(BreakEvenPoint(low[0], high[0], low[1], high[1], wins))
         last = (point, times)
     return result
+
+
+_Place = tuple[float, TimePair]
+"""A point and the times there."""
+
+
+def _narrowed(
+    low: _Place, high: _Place, times_at: Callable[[float], TimePair | None], scale: Scale
+) -> tuple[_Place, _Place]:
+    """Return two places that are near enough, between which the faster of two changes."""
+    wins, first = _wins(high[1]), scale.halvings(low[0], high[0])
+    for looks in count():
+        left = scale.halvings(low[0], high[0])
+        if left <= _ROUNDING:
+            break
+        share = _share_to_look_at(low[1], high[1], first, looks, left)
+        middle = scale.between(low[0], high[0], share)
+        here = None if middle is None else times_at(middle)
+        if middle is None or here is None:
+            break
+        if _wins(here) is wins:
+            high = middle, here
+        else:
+            low = middle, here
+    return low, high
+
+
+def _share_to_look_at(
+    low: TimePair, high: TimePair, first: float, looks: int, left: float
+) -> float:
+    """Return at which share of the way between two places to look, by the ITP method.
+
+    Parameters
+    ----------
+    first, left : halvings that bisection needed at first, and needs now
+    looks : how often it was looked
+    """
+    fall, rise = (log(method_s / ssgd_s) for method_s, ssgd_s in (low, high))
+    line = min(max(fall / (fall - rise), 0.0), 1.0) if fall != rise else 0.5
+    beyond = max(_BEYOND * exp2(left - first), exp2(-left) / 2)  # half of near enough at least
+    share = line + copysign(beyond, 0.5 - line) if beyond <= abs(0.5 - line) else 0.5
+    reach = max(0.0, exp2(ceil(first) + _SPARE - looks - left) - 1.0) / 2.0
+    return min(max(share, 0.5 - reach), 0.5 + reach)
 
 
 def _wins(times: TimePair) -> bool | None:

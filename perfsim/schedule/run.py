@@ -85,7 +85,7 @@ def run(
     if costed.order == "priority":
         from perfsim.simulate.priority import simulate_priority
 
-        return simulate_priority(costed.graph, durations)
+        return simulate_priority(costed.graph, durations, brief=brief)
     from perfsim.simulate.array import simulate
 
     return simulate(costed.graph, durations, brief=brief)

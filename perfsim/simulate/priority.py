@@ -29,8 +29,11 @@ def simulate_priority(
     periods: int | None = None,
     max_periods: int = 64,
     tolerance: float = 1e-9,
+    brief: bool = False,
 ) -> Timeline:
     """Run the graph; parameters and result are those of `simulate_events` on one rank.
+
+    ``brief`` runs no periods after the last that counts: only the length of periods can be asked.
 
     Raises
     ------
@@ -50,12 +53,12 @@ def simulate_priority(
     """
     if graph.contended:
         raise ValueError("tasks on several streams share a link: only the event engine runs that")
-    spent = checked_durations(graph, durations)
-    if not {float, int}.issuperset(map(type, spent)) and not all(
-        isinstance(value, (float, int)) for value in spent
+    given = checked_durations(graph, durations)
+    if not {float}.issuperset(map(type, given)) and not all(
+        isinstance(value, (float, int)) for value in given
     ):
         raise ValueError("the priority engine takes one value a task")
-    run = _Run(graph, [*map(float, spent)], horizon=(periods or max_periods) + max_periods)
+    run = _Run(graph, [*map(float, given)], horizon=(periods or max_periods) + max_periods)
 
     def step(period: int) -> Duration:
         run.complete(period)
@@ -68,7 +71,7 @@ def simulate_priority(
     closes, cycle = until_steady(
         graph, step, rows, periods, max_periods, tolerance, settled_after=settled
     )
-    kept = run.reach(len(closes), float(closes[-1]), max_periods)
+    kept = len(closes) if brief else run.reach(len(closes), float(closes[-1]), max_periods)
     return Timeline(
         graph=graph,
         starts=run.starts[:kept],
@@ -260,7 +263,9 @@ class _Run:
 
     def _start_burst(self, stream: int, period: int, burst: int) -> float:
         """Start what is left of a burst, and return when it ends if nothing comes between."""
-        begin = self._first[burst] + self._done.get((period, burst), 0)
+        begin = self._first[burst]
+        if self._done:
+            begin += self._done.get((period, burst), 0)
         spent = self.spent[begin : self._first[burst + 1]]
         ends = [*accumulate(spent, initial=self._now)]
         self.starts[period][begin] = self._now
@@ -278,8 +283,7 @@ class _Run:
                 under_way.ends[under_way.until],
             ):
                 return  # it gave way before, so that its end comes later
-            count = self._end_burst(stream, under_way)
-            interrupted = (period, burst) in self._done
+            count, interrupted = self._end_burst(stream, under_way)
         self._free[stream] = True
         self._changed |= 1 << stream
         if credit:
@@ -298,15 +302,19 @@ class _Run:
             if not missing[dependent]:
                 self._offer(later, dependent)
 
-    def _end_burst(self, stream: int, under_way: _UnderWay) -> int:
-        """Note when tasks of a burst ran, offer what is left of it; return how many have ended."""
+    def _end_burst(self, stream: int, under_way: _UnderWay) -> tuple[int, bool]:
+        """Note when tasks of a burst ran, and offer what is left of it.
+
+        Return how many have ended, and whether others are left.
+        """
         period, burst, ends, count = under_way
-        done = self._done.pop((period, burst), 0)
+        done = self._done.pop((period, burst), 0) if self._done else 0
         begin = self._first[burst] + done
         self.starts[period][begin : begin + count] = ends[:count]
         self.ends[period][begin : begin + count] = ends[1 : count + 1]
         self._bursting[stream] = None
-        if begin + count < self._first[burst + 1]:
+        left = begin + count < self._first[burst + 1]
+        if left:
             self._done[period, burst] = done + count
             heappush(self._ready[stream], (self._rank[burst], period, burst))
-        return count
+        return count, left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil, log, log2
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.planning import break_even as breakeven
-from perfsim.planning.break_even import crossings, scaled_network
+from perfsim.planning.break_even import Scale, crossings, scaled_network
 from perfsim.prediction import predict
 from perfsim.report.planning import break_even_words
 from perfsim.resolve import Setup, resolve
@@ -28,23 +29,47 @@ def asked(**fields: Any) -> Setup:
     return resolve(make_scenario(usual | fields), SHIPPED)
 
 
+BY_RATIO = Scale(
+    lambda low, high: log2(log(high / low) / log(1.000001)),
+    lambda low, high, share: low * (high / low) ** share,
+)
+
+
 @given(st.floats(0.01, 100.0), st.floats(0.1, 10.0))
 def test_a_crossing_of_two_lines_is_found(place: float, slope: float) -> None:
-    def times(x: float) -> tuple[float, float]:
-        return 1.0 + slope * (x - place), 1.0
+    looked = []
 
-    def between(low: float, high: float) -> float | None:
-        return (low * high) ** 0.5 if high > low * 1.000001 else None
+    def times(x: float) -> tuple[float, float]:
+        looked.append(x)
+        return 1.0 + slope * x, 1.0 + slope * place
 
     grid = [2.0**power for power in range(-9, 9)]
-    (found,) = crossings([(x, times(x)) for x in grid], times, between)
+    (found,) = crossings([(x, times(x)) for x in grid], times, BY_RATIO)
     assert found.at == pytest.approx(place, rel=1e-5)
-    assert not found.wins_above and found.before < found.at
+    assert not found.wins_above
+    assert 1 < found.at / found.before <= 1.000001 * (1 + 1e-9)
+    assert len(looked) - len(grid) <= 9  # bisection takes 20
+
+
+@given(st.floats(1.001, 1.999), st.floats(1e-6, 1.0), st.floats(1e-6, 1.0))
+def test_where_times_jump_a_crossing_takes_one_look_more_than_bisection(
+    place: float, below: float, above: float
+) -> None:
+    looked = []
+
+    def times(x: float) -> tuple[float, float]:
+        looked.append(x)
+        return (1.0 + above if x >= place else 1.0 - below / 2), 1.0
+
+    (found,) = crossings([(x, times(x)) for x in (1.0, 2.0)], times, BY_RATIO)
+    assert found.before < place <= found.at
+    assert found.at / found.before <= 1.000001 * (1 + 1e-9)
+    assert len(looked) - 2 <= ceil(BY_RATIO.halvings(1.0, 2.0)) + 1
 
 
 def test_equal_times_are_no_crossing() -> None:
     curve = [(1.0, (2.0, 2.0)), (2.0, (1.0, 2.0)), (4.0, (2.0, 2.0))]
-    assert crossings(curve, lambda _: None, lambda *_: None) == []
+    assert crossings(curve, lambda _: None, BY_RATIO) == []
 
 
 def test_at_the_bandwidth_found_predictions_are_equal() -> None:
