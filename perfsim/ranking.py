@@ -13,7 +13,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import method_class, method_names
-from perfsim.methods.describe import WHY_KEPT, check_fusion_options, for_method
+from perfsim.methods.fusion_settings import WHY_KEPT, check_fusion_options, for_method
 from perfsim.methods.learning import same_update
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import device_in_era

@@ -307,6 +307,10 @@ class _Latest(Generic[T]):
         kept = self._kept.get(key)
         return kept[0] if kept else None
 
+    def __contains__(self, key: tuple[Hashable, ...]) -> bool:
+        """Tell whether a key has a value."""
+        return key in self._kept
+
     def keep(self, key: tuple[Hashable, ...], value: T, size: int) -> None:
         """Keep a value, and drop the oldest where there is too much."""
         _, before = self._kept.pop(key, (None, 0))
@@ -340,6 +344,7 @@ class JobCache:
         self._jobs = _Latest[_KeptJobs]()
         self._graphs = _Latest[_KeptGraph]()
         self._structures = _Latest[_KeptGraph]()
+        self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
@@ -374,16 +379,35 @@ class JobCache:
         kept = self._graphs.get(known)
         if kept is not None and kept.is_of(jobs):
             return reprice(kept.graph, costs, durations_only=durations_only)
-        structure = (*key, structure_of(jobs))
-        like = self._structures.get(structure)
+        structure = self._structure(key, jobs)
+        like = self._structures.get(structure) if structure else None
         taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
         graph = make() if taken_over is None else taken_over
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
         if taken_over is not None:
             return reprice(taken_over, costs, durations_only=durations_only)
-        self._structures.keep(structure, kept, len(graph.graph.tasks))
+        if structure:
+            self._structures.keep(structure, kept, len(graph.graph.tasks))
+        else:
+            self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
+
+    def _structure(
+        self, key: tuple[Hashable, ...], jobs: list[list[Job]]
+    ) -> tuple[Hashable, ...] | None:
+        """Return a key with the structure of some jobs; None where nothing else has the key yet.
+
+        So it is worked out only once there is another graph to compare it with.
+        """
+        if key not in self._first:
+            return None
+        first = self._first.get(key)
+        if first is not None:
+            own = (*key, structure_of(first.jobs))
+            self._structures.keep(own, first, len(first.graph.graph.tasks))
+            self._first.keep(key, None, 0)
+        return (*key, structure_of(jobs))
 
 
 class Session(Catalog):

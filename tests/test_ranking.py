@@ -10,7 +10,7 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
 from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
 from perfsim.report.comparison_screen import print_ranking

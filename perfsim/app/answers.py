@@ -17,11 +17,12 @@ from perfsim.app.controls import Texts, choices_of, fields_of, label_of, texts_o
 from perfsim.app.sharing import Readable, scenario_toml
 from perfsim.errors import PerfsimError, RequestError, spelling
 from perfsim.methods import method_name
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
 from perfsim.models.language import NAMED
 from perfsim.network.node_type import load_node_type
 from perfsim.planning.break_even import bandwidth_break_even
-from perfsim.planning.neighbours import gpu_counts, report_context, thinned
+from perfsim.planning.gpu_counts import gpu_counts, thinned
+from perfsim.planning.neighbours import report_context
 from perfsim.prediction import Prediction, predict
 from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import prediction_page

@@ -48,7 +48,7 @@ def explain_command(
         scenario = make_scenario(fields)
         ranking = ranking_of(scenario, catalog, epochs_of)
         if ranking is not None:
-            from perfsim.methods.describe import for_method
+            from perfsim.methods.fusion_settings import for_method
 
             notes.append(
                 f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"

@@ -194,7 +194,7 @@ def _page(
     prediction: Prediction, scenario: Scenario, catalog: Catalog, ranking: Ranking | None
 ) -> str:
     """Return the HTML page of a prediction, with other methods and scalings around it."""
-    from perfsim.methods.describe import for_method
+    from perfsim.methods.fusion_settings import for_method
     from perfsim.planning.neighbours import report_context
     from perfsim.report.html.pages import prediction_page
 

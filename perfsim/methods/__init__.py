@@ -21,7 +21,7 @@ AUTO_METHOD = "auto"
 ALIASES = {"ddp": "ssgd", "redsynctrim": "trimmed_topk", "dgcsampling": "dgc_k"}
 """Other names of methods: PyTorch's DDP, and compressors as HKBU's code calls them."""
 
-NOT_METHODS = ("base", "building", "describe", "learning")
+NOT_METHODS = ("base", "building", "describe", "fusion_settings", "learning")
 """Modules of this folder that hold no method."""
 
 

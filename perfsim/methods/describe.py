@@ -1,35 +1,20 @@
-"""Describe a method from its own file: what it sends, keeps and leaves out, and its options.
-
-This file also applies a scenario's settings of fusion to each method.
-"""
+"""Describe a method from its own file: what it sends, keeps and leaves out, and its options."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-from collections.abc import Mapping
 from typing import Any, get_args
 
-from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import Catalog
-from perfsim.errors import unknown_option
-from perfsim.methods import ALIASES, load_method, method_class, method_name, method_names
+from perfsim.methods import ALIASES, method_class, method_name
 from perfsim.methods.base import FIDELITY_OPTIONS, Method
 from perfsim.methods.learning import LEARNING_FILE, read_evidence, same_update, summaries
-from perfsim.scenario import Scenario
 from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
-__all__ = [
-    "WHY_KEPT",
-    "by_default",
-    "check_fusion_options",
-    "describe_method",
-    "fidelity",
-    "for_method",
-    "sections",
-]
+__all__ = ["by_default", "describe_method", "fidelity", "sections"]
 
 _MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
 _MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
@@ -200,58 +185,3 @@ def _allowed(field: Any) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
-PLAIN_FUSION = "size"
-"""S-SGD's own fusion. In a ranking, a method with another fusion keeps that."""
-
-WHY_KEPT = {
-    "fusion": "applies only to methods that fuse as ssgd; the others define their own fusion",
-    "bucket": "applies only to fusion policies that do not set their own sizes",
-    "options": "applies only to fusion policies that have this option",
-}
-"""By field: why a setting of fusion does not apply to every method."""
-
-
-def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
-    """Return the scenario for one method, and the settings of fusion that do not apply to it.
-
-    `fusion` applies to methods that fuse as ssgd. `bucket` and `fusion_options` apply to methods
-    whose fusion takes them. Where a setting does not apply, the method keeps its own.
-    """
-    own = _own(name, scenario.options)
-    changes: dict[str, Any] = {"method": name}
-    kept = []
-    used = scenario.fusion or own
-    if own not in (used, PLAIN_FUSION):
-        changes["fusion"], used = None, own
-        kept.append(f"`fusion` {scenario.fusion}")
-    policy = fusion.load_policy(used)
-    if scenario.bucket and policy.limit_bytes is None:
-        changes["bucket"] = None
-        kept.append(f"`bucket` {scenario.bucket}")
-    foreign = [option for option in scenario.fusion_options if option not in policy.options]
-    if foreign:
-        known = scenario.fusion_options.items()
-        changes["fusion_options"] = {key: value for key, value in known if key not in foreign}
-        kept += [f"`fusion_options.{option}`" for option in foreign]
-    return scenario.model_copy(update=changes), kept
-
-
-def check_fusion_options(scenario: Scenario) -> None:
-    """Refuse a fusion option that no method's fusion has.
-
-    Raises
-    ------
-    RequestError
-        If there is such an option.
-    """
-    used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
-    known = {option for name in used for option in fusion.load_policy(name).options}
-    for option in scenario.fusion_options:
-        if option not in known:
-            raise unknown_option("fusion", option, known, field="fusion_options")
-
-
-def _own(name: str, options: Mapping[str, Any]) -> str:
-    return load_method(name, options).default_fusion()

@@ -16,11 +16,11 @@ from perfsim.errors import RequestError, unknown
 from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
 from perfsim.note import warning
 from perfsim.planning.equal_bytes import EqualBytes, settings_of
 from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
-from perfsim.planning.neighbours import gpu_counts, thinned
+from perfsim.planning.gpu_counts import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
 from perfsim.resolve import resolve

@@ -18,7 +18,7 @@ from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.stages import check_stages
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
 from perfsim.model_parallel import parallel_layout
 from perfsim.models import ModelLayer, build_model
 from perfsim.models.blocks import block_spans

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_name
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
 from perfsim.prediction import predict_iteration
 from perfsim.scenario import Scenario
 from perfsim.units import format_bytes

@@ -15,7 +15,8 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.methods import method_name
-from perfsim.methods.describe import for_method
+from perfsim.methods.fusion_settings import for_method
+from perfsim.planning.gpu_counts import counts_around, gpu_counts, tasks_of, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import Ranking, refusal_reason
 from perfsim.resolve import ResolvedScenario, resolve
@@ -30,14 +31,10 @@ __all__ = [
     "ReportContext",
     "ReportCounts",
     "bandwidths",
-    "counts_around",
-    "gpu_counts",
     "is_heavy",
     "map_side",
     "measured_like",
     "report_context",
-    "tasks_of",
-    "thinned",
 ]
 
 _BASELINE = "ssgd"
@@ -58,21 +55,11 @@ _GBIT_PER_S = 1e9 / 8
 _SOLD_GBIT_PER_S = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)
 """Ethernet and InfiniBand rates that are sold."""
 
-_COUNTS_BEYOND = 8
-"""Curves reach this many times the GPUs asked for, at least ``_MIN_GPUS_SHOWN``."""
-
-_MIN_GPUS_SHOWN = 64
-_MAX_COUNTS = 10
-
 _MAP_TASKS = 40_000
-_CURVE_TASKS = 10_000
-"""Tasks that a map, and a method's curve, may have in all: about a second for 5,000."""
+"""Tasks that a map may have in all: about a second for 5,000."""
 
 _MAX_MAP_TASKS_A_METHOD = 1_500
 """A method whose prediction has more tasks is left out of the map."""
-
-_TASKS_A_PREDICTION = 100
-"""What a prediction takes besides its tasks, in tasks."""
 
 _MAP_SIDES = (3, 7)
 """The fewest and the most rates, and GPU counts, of a map."""
@@ -315,41 +302,6 @@ class _Predictor:
         return cells
 
 
-def gpu_counts(gpus: int, gpus_per_node: int) -> list[int]:
-    """Return GPU counts for a scaling curve: 1, part of a node, then nodes doubled.
-
-    Examples
-    --------
-    >>> gpu_counts(24, 4)
-    [1, 2, 4, 8, 16, 24, 32, 64, 128]
-    """
-    most = max(_MIN_GPUS_SHOWN, _COUNTS_BEYOND * gpus)
-    counts = {1, gpus}
-    count = 2
-    while count < gpus_per_node:
-        counts.add(count)
-        count *= 2
-    count = gpus_per_node
-    while count <= most:
-        counts.add(count)
-        count *= 2
-    ordered = sorted(counts)
-    while len(ordered) > _MAX_COUNTS:
-        ordered.remove(next(count for count in ordered[1:] if count != gpus))
-    return ordered
-
-
-def thinned(counts: Sequence[int], prediction: Prediction) -> list[int]:
-    """Return the counts that a method's curve can afford: 1, the prediction's own, some others."""
-    own = prediction.scenario.gpus
-    more = max(0, _CURVE_TASKS // tasks_of(prediction))
-    others = [count for count in counts if count not in (1, own)]
-    if more < len(others):
-        step = len(others) / more if more else 0.0
-        others = [others[int((index + 1) * step) - 1] for index in range(more)]
-    return sorted({1, own, *others})
-
-
 def bandwidths(rate_bytes_per_s: float, count: int) -> list[float]:
     """Return the ``count`` rates on sale nearest to a rate [B/s].
 
@@ -366,28 +318,10 @@ def bandwidths(rate_bytes_per_s: float, count: int) -> list[float]:
     return [rate * _GBIT_PER_S for rate in _SOLD_GBIT_PER_S[first : first + count]]
 
 
-def counts_around(counts: Sequence[int], wanted: int, most: int) -> list[int]:
-    """Return at most ``most`` of ascending counts, around the wanted one.
-
-    Examples
-    --------
-    >>> counts_around([8, 16, 32, 64, 128], 32, 3), counts_around([8, 16, 32], 4, 2)
-    ([16, 32, 64], [8, 16])
-    """
-    index = min(range(len(counts)), key=lambda one: abs(counts[one] - wanted))
-    first = max(0, min(index - most // 2, len(counts) - most))
-    return list(counts[first : first + most])
-
-
 def map_side(predictions: Iterable[Prediction]) -> int:
     """Return how many rates, and as many GPU counts, a map of these methods can afford."""
     tasks = sum(tasks_of(one) for one in predictions)
     return max(_MAP_SIDES[0], min(_MAP_SIDES[1], isqrt(_MAP_TASKS // tasks)))
-
-
-def tasks_of(prediction: Prediction) -> int:
-    """Return the cost of a prediction, in tasks."""
-    return _TASKS_A_PREDICTION + sum(len(one.graph.tasks) for one in prediction.timelines)
 
 
 def is_heavy(prediction: Prediction) -> bool:

@@ -411,18 +411,20 @@ def _kind(case: Case) -> RowKind | None:
 def _row(case: Case, scenario: Scenario, kind: RowKind, catalog: Catalog) -> CalibratingRow | None:
     """Return a row if it is one of the kinds that calibrate, on a network without own curves."""
     size_bytes = _size_bytes(case) if kind == "all_reduce" else 0.0
+    tells = {
+        "all_reduce": size_bytes > 0,
+        "one_buffer": scenario.method == _ONE_BUFFER and scenario.single_gpu is not None,
+        "exposed": scenario.method in _DENSE,
+    }
+    if not tells[kind]:
+        return None
     setup = resolve(scenario, catalog)
-    if setup.cluster.known is not None or (kind == "all_reduce" and not size_bytes):
+    if setup.cluster.known is not None:
         return None
     measured_s = iteration_s = case.value
-    if kind == "one_buffer":
-        if scenario.method != _ONE_BUFFER or scenario.single_gpu is None:
-            return None
-        if case.metric == "throughput":
-            measured_s = iteration_s = setup.samples * setup.replicas / case.value
+    if kind == "one_buffer" and case.metric == "throughput":
+        measured_s = iteration_s = setup.samples * setup.replicas / case.value
     elif kind == "exposed":
-        if scenario.method not in _DENSE:
-            return None
         iteration_s = setup.alone_s + case.value
     cluster = cluster_key(case, scenario, catalog)
     if kind == "all_reduce":
