@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -64,5 +65,6 @@ def app_command(
     own = read_elsewhere()  # each answer reads them in a thread of its own
     if own is not None:
         tell_own_files(own)
+    gc.set_threshold(100_000, 20, 20)  # what requests leave is collected as long as it runs
     serve(texts_of(fields), host=host, port=port, browser=browser, tell=tell, profiles=profiles)
     typer.echo("", err=True)

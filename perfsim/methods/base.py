@@ -6,8 +6,7 @@ their interfaces only. `MethodContext` holds all that it may know of its trainin
 ``perfsim/methods`` defines a method completely; the file's name is the method's name.
 """
 
-from __future__ import annotations
-
+# No postponed annotations: pydantic would evaluate those of Method anew for each of its subclasses.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -225,7 +224,7 @@ class Job:
         ):
             raise ValueError(f"job {self.name}: 'after' must run at once on the compute stream")
 
-    def in_turn(self) -> Job:
+    def in_turn(self) -> Self:
         """Return the job without overlap: it begins where computation waits for it."""
         if self.holds is None:
             return self
