@@ -622,7 +622,7 @@ class _RoundBuilder:
             if progress.needs:
                 ends = {end for other in others for end in other.ends}
                 progress.tail, progress.needs = tuple(sorted({*progress.tail, *ends})), ()
-            after = sorted({*progress.tail, *moments})
+            after = sorted({*progress.tail, *moments}) if moments else progress.tail
             if isinstance(stage, Send):
                 sent = True
                 task = self.tasks.send(progress.name, stage, after)

@@ -92,11 +92,9 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
     (4.0, 1.0)
     """
     marks: list[tuple[float, int, int]] = []
-    for on_compute, kind, start, end in intervals:
-        level = _LEVEL_OF_KIND.get((on_compute, kind))
-        if level is not None and end > start:
-            marks.append((start, level, 1))
-            marks.append((end, level, -1))
+    for level, start, end in _joined(intervals):
+        marks.append((start, level, 1))
+        marks.append((end, level, -1))
     marks.sort()
     spent: list[list[float]] = [[] for _ in _LEVELS]
     busy: list[float] = []
@@ -128,6 +126,26 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
     parts["other"] = 0.0
     parts["other"] = max(0.0, window_s - math.fsum(parts.values()))
     return Attribution(parts, math.fsum(busy), math.fsum(hidden))
+
+
+def _joined(intervals: Iterable[Interval]) -> Iterator[tuple[int, float, float]]:
+    """Yield (level, start, end) of what runs, one interval for those that follow without a gap."""
+    latest: list[tuple[float, float] | None] = [None] * len(_LEVELS)
+    for on_compute, kind, start, end in intervals:
+        level = _LEVEL_OF_KIND.get((on_compute, kind))
+        if level is None or end <= start:
+            continue
+        known = latest[level]
+        if known is None:
+            latest[level] = start, end
+        elif known[1] == start:
+            latest[level] = known[0], end
+        else:
+            yield level, *known
+            latest[level] = start, end
+    for level, known in enumerate(latest):
+        if known is not None:
+            yield level, *known
 
 
 MAX_CYCLE = 4
