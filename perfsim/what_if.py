@@ -295,7 +295,9 @@ def moves(
 def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
     """Return the kernels that methods run in some rounds, on all types of GPU."""
     each = [*rounds, *(other for one in rounds if one.mixed for other in one.mixed.rounds)]
-    return {kernel for costed in each for work in costed.work if work for kernel, _ in work.kernels}
+    # Most tasks do the work of others, and kernels are slow to hash.
+    works = {id(work): work for costed in each for work in costed.work if work and work.kernels}
+    return {kernel for work in works.values() for kernel, _ in work.kernels}
 
 
 def era_move(

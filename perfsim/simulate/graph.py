@@ -500,7 +500,9 @@ def _holds(duration_s: Duration) -> bool:
 
 def _all_hold(durations: Sequence[Duration]) -> bool:
     if {float, int}.issuperset(map(type, durations)):
-        return all(map(math.isfinite, durations)) and bool(min(durations) >= 0.0)
+        # A sum is finite where all are; where it is not, it may only be too large.
+        finite = math.isfinite(sum(durations)) or all(map(math.isfinite, durations))
+        return finite and bool(min(durations) >= 0.0)
     return all(map(_holds, durations))
 
 

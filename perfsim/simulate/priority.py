@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.task import Duration
@@ -54,11 +54,12 @@ def simulate_priority(
     if graph.contended:
         raise ValueError("tasks on several streams share a link: only the event engine runs that")
     given = checked_durations(graph, durations)
-    if not {float}.issuperset(map(type, given)) and not all(
-        isinstance(value, (float, int)) for value in given
-    ):
-        raise ValueError("the priority engine takes one value a task")
-    run = _Run(graph, [*map(float, given)], horizon=(periods or max_periods) + max_periods)
+    spent: list[Any] = given
+    if not {float}.issuperset(map(type, given)):
+        if not all(isinstance(value, (float, int)) for value in given):
+            raise ValueError("the priority engine takes one value a task")
+        spent = [*map(float, given)]
+    run = _Run(graph, spent, horizon=(periods or max_periods) + max_periods)
 
     def step(period: int) -> Duration:
         run.complete(period)
@@ -112,7 +113,7 @@ class _Run:
         self._left: list[int] = []
         self._missing: list[list[int]] = []
         bursts = graph.order().bursts
-        if not all(map(spent.__getitem__, bursts.inside)):
+        if 0.0 in spent and not all(map(spent.__getitem__, bursts.inside)):
             # What takes no time ends in its stream's turn: by itself, not in a burst.
             bursts = graph.order().single_bursts
         self._first, self._dependents, self._several = (
