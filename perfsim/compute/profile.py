@@ -137,6 +137,10 @@ class Layer(NamedTuple):
     backward_s: float
 
 
+_MAX_LATEST = 4
+"""Profiles with other times that one keeps, each some 100 KB."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """Per-layer times and gradients of one model at one batch size and precision on one GPU.
@@ -240,18 +244,33 @@ class Profile:
         """Return the profile with both passes ``factor`` times as long; the update stays."""
         if factor == 1.0:
             return self
-        if factor not in self._slowed:
-            more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
-            self._slowed[factor] = replace(
-                self.scaled(factor),
-                iteration_s=self.iteration_s + more_s,
-                optimizer_s=self.optimizer_s,
-            )
-        return self._slowed[factor]
+        more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
+        return self._with_passes(factor, self.iteration_s + more_s, self.optimizer_s)
+
+    def stretched(self, iteration_s: float, optimizer_s: float) -> Profile:
+        """Return the profile at another total: its optimizer as given, all else in proportion."""
+        rest_s = self.iteration_s - self.optimizer_s
+        if rest_s <= 0:
+            return self.scaled(iteration_s / self.iteration_s)
+        return self._with_passes((iteration_s - optimizer_s) / rest_s, iteration_s, optimizer_s)
+
+    def _with_passes(self, factor: float, iteration_s: float, optimizer_s: float) -> Profile:
+        """Return the profile with passes ``factor`` times as long, at these times [s].
+
+        The latest are kept: predictions that follow each other often ask for the same.
+        """
+        asked = factor, iteration_s, optimizer_s
+        made = self._latest.get(asked)
+        if made is None:
+            scaled = self.scaled(factor)
+            made = replace(scaled, iteration_s=iteration_s, optimizer_s=optimizer_s)
+            if len(self._latest) == _MAX_LATEST:
+                del self._latest[next(iter(self._latest))]
+            self._latest[asked] = made
+        return made
 
     @cached_property
-    def _slowed(self) -> dict[float, Profile]:
-        """What `slowed` made; predictions on the same nodes ask for the same."""
+    def _latest(self) -> dict[tuple[float, float, float], Profile]:
         return {}
 
 

@@ -202,7 +202,7 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
     profile = transferred.profile
     optimizer_s = min(profile.optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
     return TransferredProfile(
-        _stretched(profile, seconds, optimizer_s),
+        profile.stretched(seconds, optimizer_s),
         quantity,
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
@@ -835,7 +835,7 @@ def _stretched_to(
         kinds["iteration_ms"] = iteration.kind
         reshaped = profile if same or not inputs.defined else _reshaped(inputs, goal, batch, era)
         scaled = replace(
-            _stretched(reshaped, iteration.seconds, update_s),
+            reshaped.stretched(iteration.seconds, update_s),
             gpu=goal.gpu,
             precision=goal.precision,
             batch=batch,
@@ -985,12 +985,3 @@ def _merged(
             name, forward_s, backward_s = layer.name, 0.0, 0.0
         forward_s, backward_s = forward_s + both[0], backward_s + both[1]
     yield name, (forward_s, backward_s)
-
-
-def _stretched(profile: Profile, iteration_s: float, optimizer_s: float) -> Profile:
-    """Return the profile at another total: its optimizer as given, all else in proportion."""
-    rest_s = profile.iteration_s - profile.optimizer_s
-    if rest_s <= 0:
-        return profile.scaled(iteration_s / profile.iteration_s)
-    factor = (iteration_s - optimizer_s) / rest_s
-    return replace(profile.scaled(factor), iteration_s=iteration_s, optimizer_s=optimizer_s)
