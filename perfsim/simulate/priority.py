@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.task import Duration
@@ -63,38 +64,42 @@ def simulate_priority(
 
     def step(period: int) -> Duration:
         run.complete(period)
-        return run.ends[period][graph.closing]
+        return run.closes[period]
 
     def rows(periods: int) -> list[list[Duration]]:
-        return run.ends[:periods]
+        return run.rows()[1][:periods]
 
     settled = graph.settled_after(in_order=False)
     closes, cycle = until_steady(
         graph, step, rows, periods, max_periods, tolerance, settled_after=settled
     )
-    kept = len(closes) if brief else run.reach(len(closes), float(closes[-1]), max_periods)
+    kept = 0 if brief else run.reach(len(closes), float(closes[-1]), max_periods)
+    starts, ends = run.rows() if kept else ([], [])
     return Timeline(
         graph=graph,
-        starts=run.starts[:kept],
-        ends=run.ends[:kept],
+        starts=starts[:kept],
+        ends=ends[:kept],
         closes=closes,
         averaged=cycle or max(1, len(closes) // 2),
         steady=cycle > 0,
     )
 
 
-class _UnderWay(NamedTuple):
+@dataclass(slots=True)
+class _UnderWay:
     """A burst that a stream has under way.
 
     Parameters
     ----------
     period, burst : which one
+    begin : the first of its tasks that are left
     ends : when it starts, and when each of its tasks that are left ends
     until : at which of these the stream is free: the last, or earlier for a more urgent task
     """
 
     period: int
     burst: int
+    begin: int
     ends: list[float]
     until: int
 
@@ -104,12 +109,18 @@ class _Run:
 
     What is offered, handed over and started are bursts (`perfsim.simulate.bursts.Bursts`), most of
     one task. A more urgent one takes a stream at the end of the task that runs then.
+
+    ``closes`` has, by period, the end of the task that closes it.
     """
 
     def __init__(self, graph: TaskGraph, spent: list[float], horizon: int) -> None:
         self.spent, self.horizon = spent, horizon
-        self.starts: list[list[Duration]] = []
-        self.ends: list[list[Duration]] = []
+        self.closes: dict[int, float] = {}
+        self._closing = graph.closing
+        # What ran back to back: period, first task, when that starts and when each ends.
+        self._log: list[tuple[int, int, list[float]]] = []
+        self._starts: list[list[Duration]] = []
+        self._ends: list[list[Duration]] = []
         self._left: list[int] = []
         self._missing: list[list[int]] = []
         bursts = graph.order().bursts
@@ -152,10 +163,23 @@ class _Run:
                 _, period_ended, burst = heappop(ending)
                 self._end(period_ended, burst)
 
+    def rows(self) -> tuple[list[list[Duration]], list[list[Duration]]]:
+        """Return when tasks started and ended, a row a period; infinity where they have not yet."""
+        under_way = [(one.period, one.begin, [one.ends[0], inf]) for one in self._bursting if one]
+        for period, begin, moments in (*self._log, *under_way):
+            while len(self._starts) <= period:
+                self._starts.append([inf] * len(self.spent))
+                self._ends.append([inf] * len(self.spent))
+            end = begin + len(moments) - 1
+            self._starts[period][begin:end] = moments[:-1]
+            self._ends[period][begin:end] = moments[1:]
+        self._log.clear()
+        return self._starts, self._ends
+
     def reach(self, periods: int, moment: float, most: int) -> int:
         """Complete the later periods that start before ``moment``; return how many rows count."""
         kept = periods
-        for period, row in enumerate(self.starts[: periods + most]):
+        for period, row in enumerate(self.rows()[0][: periods + most]):
             if min(row) < moment:
                 kept = max(kept, period + 1)
         for period in range(periods, kept):
@@ -163,11 +187,9 @@ class _Run:
         return kept
 
     def _grow(self, period: int) -> None:
-        while len(self.starts) <= period:
-            here, count = len(self.starts), len(self.spent)
-            self.starts.append([inf] * count)
-            self.ends.append([inf] * count)
-            self._left.append(count)
+        while len(self._left) <= period:
+            here = len(self._left)
+            self._left.append(len(self.spent))
             first = here < len(self._awaited) - 1
             self._missing.append([*self._awaited[here if first else -1]])
             for burst, missing in enumerate(self._missing[here] if first else ()):
@@ -196,7 +218,7 @@ class _Run:
         # A task that ends now is followed by the next one in its stream's turn.
         until = (bisect_left if self._turn < stream else bisect_right)(ends, self._now)
         if until < len(ends) - 1:
-            self._bursting[stream] = under_way._replace(until=until)
+            under_way.until = until
             if ends[until] > self._now:
                 heappush(self._ending, (ends[until], under_way.period, under_way.burst))
             else:
@@ -253,8 +275,10 @@ class _Run:
             if self._several[burst]:
                 end = self._start_burst(stream, period, burst)
             else:
-                self.starts[period][index] = now
-                self.ends[period][index] = end = now + self.spent[index]
+                end = now + self.spent[index]
+                self._log.append((period, index, [now, end]))
+                if index == self._closing:
+                    self.closes[period] = end
             if end <= now:
                 self._end(period, burst)
             else:
@@ -266,11 +290,10 @@ class _Run:
         """Start what is left of a burst, and return when it ends if nothing comes between."""
         begin = self._first[burst]
         if self._done:
-            begin += self._done.get((period, burst), 0)
+            begin += self._done.pop((period, burst), 0)
         spent = self.spent[begin : self._first[burst + 1]]
         ends = [*accumulate(spent, initial=self._now)]
-        self.starts[period][begin] = self._now
-        self._bursting[stream] = _UnderWay(period, burst, ends, len(ends) - 1)
+        self._bursting[stream] = _UnderWay(period, burst, begin, ends, len(ends) - 1)
         return ends[-1]
 
     def _end(self, period: int, burst: int) -> None:
@@ -278,10 +301,11 @@ class _Run:
         count, interrupted = 1, False
         if self._several[burst]:
             under_way = self._bursting[stream]
-            if under_way is None or (period, burst, self._now) != (
-                under_way.period,
-                under_way.burst,
-                under_way.ends[under_way.until],
+            if (
+                under_way is None
+                or under_way.burst != burst
+                or under_way.period != period
+                or under_way.ends[under_way.until] != self._now
             ):
                 return  # it gave way before, so that its end comes later
             count, interrupted = self._end_burst(stream, under_way)
@@ -308,14 +332,14 @@ class _Run:
 
         Return how many have ended, and whether others are left.
         """
-        period, burst, ends, count = under_way
-        done = self._done.pop((period, burst), 0) if self._done else 0
-        begin = self._first[burst] + done
-        self.starts[period][begin : begin + count] = ends[:count]
-        self.ends[period][begin : begin + count] = ends[1 : count + 1]
+        period, burst, count = under_way.period, under_way.burst, under_way.until
+        begin = under_way.begin
+        self._log.append((period, begin, under_way.ends[: count + 1]))
+        if begin <= self._closing < begin + count:
+            self.closes[period] = under_way.ends[self._closing - begin + 1]
         self._bursting[stream] = None
         left = begin + count < self._first[burst + 1]
         if left:
-            self._done[period, burst] = done + count
+            self._done[period, burst] = begin + count - self._first[burst]
             heappush(self._ready[stream], (self._rank[burst], period, burst))
         return count, left
