@@ -186,7 +186,8 @@ def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, float | str], As
     A cause whose tasks take half as long then has the key of `_stretchings`, which may know it.
     """
     causes = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
-    whole = {"compression", "second_order"} if "host" in causes else _PART_OF_CAUSE.keys()
+    bound = any(costed.host_share > _HALF for costed in _on_all_types(rounds))
+    whole = {"compression", "second_order"} if bound else _PART_OF_CAUSE.keys()
     return {
         (cause, 0.5 if cause in whole else "faster"): partial(_changed_to, change=halved(cause))
         for cause in causes
@@ -292,11 +293,20 @@ def moves(
     return found
 
 
+def _on_all_types(rounds: Sequence[CostedGraph]) -> list[CostedGraph]:
+    """Return some rounds, and the same on the other types of GPU."""
+    return [*rounds, *(other for one in rounds if one.mixed for other in one.mixed.rounds)]
+
+
 def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
     """Return the kernels that methods run in some rounds, on all types of GPU."""
-    each = [*rounds, *(other for one in rounds if one.mixed for other in one.mixed.rounds)]
     # Most tasks do the work of others, and kernels are slow to hash.
-    works = {id(work): work for costed in each for work in costed.work if work and work.kernels}
+    works = {
+        id(work): work
+        for costed in _on_all_types(rounds)
+        for work in costed.work
+        if work and work.kernels
+    }
     return {kernel for work in works.values() for kernel, _ in work.kernels}
 
 

@@ -257,13 +257,16 @@ class Profile:
     def _with_passes(self, factor: float, iteration_s: float, optimizer_s: float) -> Profile:
         """Return the profile with passes ``factor`` times as long, at these times [s].
 
-        The latest are kept: predictions that follow each other often ask for the same.
+        The latest are kept: predictions that follow each other often ask for the same. None is kept
+        for times that stand for many at once: one of them may equal a time that is asked for.
         """
         asked = factor, iteration_s, optimizer_s
-        made = self._latest.get(asked)
-        if made is None:
-            scaled = self.scaled(factor)
-            made = replace(scaled, iteration_s=iteration_s, optimizer_s=optimizer_s)
+        plain = all(isinstance(number, float | int) for number in asked)
+        if plain and asked in self._latest:
+            return self._latest[asked]
+        scaled = self.scaled(factor)
+        made = replace(scaled, iteration_s=iteration_s, optimizer_s=optimizer_s)
+        if plain:
             if len(self._latest) == _MAX_LATEST:
                 del self._latest[next(iter(self._latest))]
             self._latest[asked] = made

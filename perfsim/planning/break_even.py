@@ -54,24 +54,23 @@ _ROUNDING = 1e-9
 """Halvings that are none."""
 
 _SPARE = 1
-"""Looks at a crossing that may come on top of those that bisection needs."""
+"""Steps to a crossing that may come on top of bisection's: n0 of the ITP method."""
 
 _BEYOND = 0.2
-"""How far beyond where a straight line crosses it is looked, as a share of the first distance of
-the two ends, at first; later less by the square."""
+"""How far beyond the line's crossing the first step goes, as a share of the bracket: kappa1
+of the ITP method. Later steps go less far, by the square of the bracket's width (kappa2 = 2)."""
 
 TimePair = tuple[float, float]
 """An iteration of the method and of S-SGD [s]."""
 
 
 class Scale(NamedTuple):
-    """Points along which it is looked for a crossing.
+    """What points there are between two that bracket a crossing.
 
     Parameters
     ----------
-    halvings : how often the distance of two points is to be halved until they are near enough; 0
-        or less where they are
-    between : a point near some share of the way from one to another, None where there is none
+    halvings : how often a bracket must be halved until it is narrow enough; 0 or less where it is
+    between : a point near some share of the way through a bracket, None where there is none
     """
 
     halvings: Callable[[float, float], float]
@@ -219,9 +218,9 @@ def crossings(
 ) -> list[BreakEvenPoint]:
     """Find where the faster of two changes along a curve.
 
-    Between two points of the curve it is looked where a straight line through the logarithms of
-    the ratio of times crosses, and somewhat beyond. That takes a few looks where the curve is
-    smooth, and nowhere more than one more than bisection.
+    Each step to a crossing goes to where a straight line through the logarithms of the ratio of
+    times crosses, and somewhat beyond. A smooth curve takes a few steps, no curve more than one
+    more than bisection.
 
     Parameters
     ----------
@@ -267,13 +266,13 @@ _Place = tuple[float, TimePair]
 def _narrowed(
     low: _Place, high: _Place, times_at: Callable[[float], TimePair | None], scale: Scale
 ) -> tuple[_Place, _Place]:
-    """Return two places that are near enough, between which the faster of two changes."""
+    """Narrow a bracket, between whose ends the faster of two changes, until it is narrow enough."""
     wins, first = _wins(high[1]), scale.halvings(low[0], high[0])
-    for looks in count():
+    for steps in count():
         left = scale.halvings(low[0], high[0])
         if left <= _ROUNDING:
             break
-        share = _share_to_look_at(low[1], high[1], first, looks, left)
+        share = _next_share(low[1], high[1], first, steps, left)
         middle = scale.between(low[0], high[0], share)
         here = None if middle is None else times_at(middle)
         if middle is None or here is None:
@@ -285,21 +284,20 @@ def _narrowed(
     return low, high
 
 
-def _share_to_look_at(
-    low: TimePair, high: TimePair, first: float, looks: int, left: float
-) -> float:
-    """Return at which share of the way between two places to look, by the ITP method.
+def _next_share(low: TimePair, high: TimePair, first: float, steps: int, left: float) -> float:
+    """Return how far into a bracket the next step goes, as a share of it, by the ITP method.
 
     Parameters
     ----------
+    low, high : times at its ends
     first, left : halvings that bisection needed at first, and needs now
-    looks : how often it was looked
+    steps : those taken
     """
     fall, rise = (log(method_s / ssgd_s) for method_s, ssgd_s in (low, high))
     line = min(max(fall / (fall - rise), 0.0), 1.0) if fall != rise else 0.5
-    beyond = max(_BEYOND * exp2(left - first), exp2(-left) / 2)  # half of near enough at least
+    beyond = max(_BEYOND * exp2(left - first), exp2(-left) / 2)  # half of what is narrow enough
     share = line + copysign(beyond, 0.5 - line) if beyond <= abs(0.5 - line) else 0.5
-    reach = max(0.0, exp2(ceil(first) + _SPARE - looks - left) - 1.0) / 2.0
+    reach = max(0.0, exp2(ceil(first) + _SPARE - steps - left) - 1.0) / 2.0
     return min(max(share, 0.5 - reach), 0.5 + reach)
 
 

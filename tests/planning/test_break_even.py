@@ -52,7 +52,7 @@ def test_a_crossing_of_two_lines_is_found(place: float, slope: float) -> None:
 
 
 @given(st.floats(1.001, 1.999), st.floats(1e-6, 1.0), st.floats(1e-6, 1.0))
-def test_where_times_jump_a_crossing_takes_one_look_more_than_bisection(
+def test_where_times_jump_a_crossing_takes_one_step_more_than_bisection(
     place: float, below: float, above: float
 ) -> None:
     looked = []
