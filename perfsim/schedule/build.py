@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Literal, NamedTuple, get_args
 
 from perfsim.compute.kernel import Kernel
@@ -44,7 +45,7 @@ from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_ba
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
-from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
+from perfsim.simulate.task import COMPUTE, Credit, Shared, Task, TaskKind
 
 __all__ = ["issue", "late_launches_s", "optimizer_share"]
 
@@ -146,20 +147,22 @@ class _Tasks:
             self._computed.append(len(self.graph.tasks))
         self.costed.charges.append(cost)
         self.costed.work.append(work)
-        task = self.graph.add(
-            name,
-            stream,
-            kind,
-            seconds,
-            after=after,
-            collective=kind == "communicate",
-            priority=priority,
-            shares=shares,
-            latency_s=cost.latency_s if shares else 0.0,
-            credit=credit,
-            meeting=meeting,
-            size_bytes=size_bytes,
-            group=group,
+        task = self.graph.append(
+            Task(
+                name,
+                stream,
+                kind,
+                seconds,
+                tuple(zip(after, repeat(0))),
+                kind == "communicate",
+                priority,
+                shares,
+                cost.latency_s if shares else 0.0,
+                credit,
+                meeting,
+                size_bytes,
+                group,
+            )
         )
         for wait in late:
             self._late.append((task, wait))

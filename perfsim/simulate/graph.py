@@ -324,33 +324,16 @@ class TaskGraph:
         Raises
         ------
         ValueError
-            If the kind is unknown, the duration is negative or not finite, a dependency within
-            the period does not point to an earlier task, or one points to a later period.
+            As `append`.
         """
-        index = len(self.tasks)
-        pairs = tuple([(one, 0) if isinstance(one, int) else one for one in after])
-        if len(pairs) > 1:
-            pairs = tuple(dict.fromkeys(pairs))
-        if kind not in TASK_KINDS:
-            raise ValueError(f"task {name!r}: kind {kind!r} is not one of {', '.join(TASK_KINDS)}")
-        if not _holds(duration_s):
-            raise ValueError(f"task {name!r}: duration {duration_s!r} is negative or not finite")
-        for other, back in pairs:
-            if other >= 0 and (back > 0 or (back == 0 and other < index)):
-                continue
-            if back < 0 or other < 0:
-                raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
-            raise ValueError(
-                f"task {name!r} (index {index}) waits within its period for task {other},"
-                " which is not added before it"
-            )
-        self.tasks.append(
+        pairs = [(one, 0) if isinstance(one, int) else one for one in after]
+        return self.append(
             Task(
                 name,
                 stream,
                 kind,
                 duration_s,
-                pairs,
+                tuple(dict.fromkeys(pairs)),
                 collective,
                 priority,
                 shares,
@@ -361,6 +344,34 @@ class TaskGraph:
                 group,
             )
         )
+
+    def append(self, task: Task) -> int:
+        """Append a task and return its index.
+
+        Raises
+        ------
+        ValueError
+            If the kind is unknown, the duration is negative or not finite, a dependency within
+            the period does not point to an earlier task, or one points to a later period.
+        """
+        index, name = len(self.tasks), task.name
+        if task.kind not in TASK_KINDS:
+            kinds = ", ".join(TASK_KINDS)
+            raise ValueError(f"task {name!r}: kind {task.kind!r} is not one of {kinds}")
+        if not _holds(task.duration_s):
+            raise ValueError(
+                f"task {name!r}: duration {task.duration_s!r} is negative or not finite"
+            )
+        for other, back in task.after:
+            if other >= 0 and (back > 0 or (back == 0 and other < index)):
+                continue
+            if back < 0 or other < 0:
+                raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
+            raise ValueError(
+                f"task {name!r} (index {index}) waits within its period for task {other},"
+                " which is not added before it"
+            )
+        self.tasks.append(task)
         return index
 
     def with_tasks(self, tasks: list[Task]) -> TaskGraph:
