@@ -6,7 +6,7 @@ same pass evaluates every scenario, draw and rank at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +170,7 @@ class ArrayRun:
             )
         ]
 
-    def step(self, durations: Sequence[Duration] | None = None) -> Duration:
+    def step(self, durations: Iterable[Duration] | None = None) -> Duration:
         """Run one more period and return when it closed; with other durations in it if given."""
         if self._floats and durations is None:
             _run_period(self._ends, self._durations, self._order.reaches)
@@ -204,7 +204,7 @@ class ArrayRun:
         self.ends.clear()
         del self._ends[: -self._width * self._order.depth]
 
-    def _step_arrays(self, durations: Sequence[Duration] | None) -> list[Duration]:
+    def _step_arrays(self, durations: Iterable[Duration] | None) -> list[Duration]:
         import numpy as np
 
         ends = self._ends
@@ -212,7 +212,7 @@ class ArrayRun:
         order = self._order
         for (first, others), duration, together, meeting in zip(
             order.reaches,
-            durations or self._durations,
+            self._durations if durations is None else durations,
             order.collective,
             self._meeting,
             strict=True,
@@ -458,12 +458,10 @@ class _Chance:
 
 def _multiplied(
     durations: Sequence[Duration], which: Sequence[int], factors: Sequence[NDArray[np.float64]]
-) -> list[Duration]:
-    """Return how long each task takes in a period."""
-    return [
-        second if one == NO_FACTOR else second * factors[one]
-        for second, one in zip(durations, which, strict=True)
-    ]
+) -> Iterator[Duration]:
+    """Yield how long each task takes in a period: one array at a time stays in the caches."""
+    for second, one in zip(durations, which, strict=True):
+        yield second if one == NO_FACTOR else second * factors[one]
 
 
 def _of_rank(value: Duration, shape: tuple[int, ...], places: NDArray[np.intp] | int) -> Duration:
