@@ -72,7 +72,7 @@ def simulate(
     settled = graph.settled_after(in_order=True)
     if brief and settled and periods is None and {float}.issuperset(map(type, given)):
         return Timeline(graph, [], [], _closes(graph, given, settled), 1, steady=True)
-    run = ArrayRun(graph, given, ranks)
+    run = ArrayRun(graph, given, ranks, brief=brief)
     if run.ranks:  # each begins its periods at another moment
         settled = 0
     closes, cycle = until_steady(
@@ -127,7 +127,10 @@ def _run_period(
 
 
 class ArrayRun:
-    """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` positions back."""
+    """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` positions back.
+
+    ``brief`` keeps no starts.
+    """
 
     def __init__(
         self,
@@ -135,7 +138,10 @@ class ArrayRun:
         durations: list[Duration],
         ranks: bool,
         meetings: Mapping[SyncScope, SyncScope] | None = None,
+        *,
+        brief: bool = False,
     ) -> None:
+        self._brief = brief
         self._order = order = graph.order()
         self._meeting = _replaced(order.meeting, meetings) if meetings else order.meeting
         self.starts: list[list[Duration]] = []
@@ -225,7 +231,8 @@ class ArrayRun:
                     start = np.maximum(start, ends[other])
                 if together and self.ranks and meeting and isinstance(start, np.ndarray):
                     start = _met(start, meeting, self.periods)
-            starts.append(start)
+            if not self._brief:
+                starts.append(start)
             ends.append(start + duration)
         return starts
 
@@ -411,15 +418,16 @@ def drawn_closes(
     np.add.at(together, chains.of, durations)
     given: list[Duration] = list(together[:, :, None, None])
     spans = warm_up, counted, 0
-    chance = _Chance(chains.graph, given, chains.which, factors, meetings, spans)
+    chance = _Chance(chains.graph, given, chains.which, factors, meetings, spans, brief=True)
     return [close for _, _, close in chance.run()]
 
 
 class _Chance:
     """A run whose durations are drawn anew in every period, and which yields each of them.
 
-    ``spans`` are the periods to leave out, to count and to run after these. A period ends with the
-    last rank; where not all ranks wait for each other, at the mean over ranks.
+    ``spans`` are the periods to leave out, to count and to run after these; ``brief`` is that of
+    `ArrayRun`. A period ends with the last rank; where not all ranks wait for each other, at the
+    mean over ranks.
     """
 
     def __init__(
@@ -430,8 +438,11 @@ class _Chance:
         factors: Callable[[int], Sequence[NDArray[np.float64]]],
         meetings: Mapping[SyncScope, SyncScope] | None,
         spans: tuple[int, int, int],
+        *,
+        brief: bool = False,
     ) -> None:
         warm_up, counted, after = spans
+        self._brief = brief
         if warm_up < 1 or counted < 1:
             raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
         self._graph, self._durations, self._which = graph, durations, which
@@ -443,7 +454,7 @@ class _Chance:
         import numpy as np
 
         graph = self._graph
-        run = ArrayRun(graph, self._durations, True, self._meetings)
+        run = ArrayRun(graph, self._durations, True, self._meetings, brief=self._brief)
         run.ranks = True
         for period in range(self._periods):
             drawn = self._factors(period)
