@@ -105,6 +105,7 @@ class RememberingCluster(Cluster):
         self._seconds = _Memory[tuple[str, float, str, str], float]()
         self._timings = _Memory[tuple[str, float, str, str], Timing]()
         self._routes = _Memory[tuple[str, str, str], Route]()
+        self._compared = _Memory[tuple[str, str], tuple[Route, ...]]()
         self._clusters = _Memory[tuple[str, Hashable], Cluster]()
 
     @classmethod
@@ -126,9 +127,15 @@ class RememberingCluster(Cluster):
         """Return the time of one collective [s] (see `Cluster.seconds`)."""
         asked = (collective, size_bytes, algorithm, protocol)
         seconds = self._seconds.get(asked)
-        return (
-            seconds if seconds is not None else self._seconds.keep(asked, super().seconds(*asked))
-        )
+        if seconds is None:
+            routes = self.compared_routes(collective, algorithm) if protocol == AUTO else ()
+            seconds = (
+                min([route.seconds(size_bytes) for route in routes])
+                if routes
+                else super().seconds(*asked)
+            )
+            self._seconds.keep(asked, seconds)
+        return seconds
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -136,7 +143,23 @@ class RememberingCluster(Cluster):
         """Return the time of one collective and what a rank sends (see `Cluster.timing`)."""
         asked = (collective, size_bytes, algorithm, protocol)
         timing = self._timings.get(asked)
-        return timing if timing is not None else self._timings.keep(asked, super().timing(*asked))
+        if timing is None:
+            routes = self.compared_routes(collective, algorithm) if protocol == AUTO else ()
+            if routes:
+                fastest = min(routes, key=lambda route: route.seconds(size_bytes))
+                timing = Timing(fastest.seconds(size_bytes), fastest.sent_bytes(size_bytes))
+            else:
+                timing = super().timing(*asked)
+            self._timings.keep(asked, timing)
+        return timing
+
+    def compared_routes(self, collective: str, algorithm: str = AUTO) -> tuple[Route, ...]:
+        """Return the routes of which the fastest tells the time (see `Cluster.compared_routes`)."""
+        asked = (collective, algorithm)
+        routes = self._compared.get(asked)
+        if routes is None:
+            routes = self._compared.keep(asked, super().compared_routes(*asked))
+        return routes
 
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
         """Return an algorithm of a collective over the links here (see `Cluster.route`)."""

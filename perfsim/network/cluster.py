@@ -535,6 +535,22 @@ class Cluster:
             return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
         return Timing(known.seconds, known.sent_bytes)
 
+    def compared_routes(self, collective: str, algorithm: str = AUTO) -> tuple[Route, ...]:
+        """Return the routes of which the fastest tells a collective's time, whatever its size.
+
+        () where more does: measured curves, sites, other traffic, a library that chooses by size.
+        """
+        more = self.known is not None or self.derived is not None or self.wide is not None
+        crowded = self.crowd > 1 and self.nodes > 1
+        if more or crowded or self._shared or self.gpus == 1:
+            return ()
+        collective, library = self.runs_as(collective, algorithm), find_library(self.library)
+        if algorithm == AUTO and not library.compares_times:
+            return ()
+        names = library.considered(collective) if algorithm == AUTO else (algorithm,)
+        routes = tuple(self.route(collective, name) for name in names)
+        return () if any(route.algorithm.refusal(route.base) for route in routes) else routes
+
     def _cost_or_route(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
     ) -> Cost | Route:
