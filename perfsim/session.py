@@ -401,7 +401,10 @@ class JobCache:
         known = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
         kept = self._graphs.get(known)
         if kept is not None and kept.is_of(jobs):
-            return reprice(kept.graph, costs, durations_only=durations_only)
+            priced = reprice(kept.graph, costs, durations_only=durations_only)
+            if not durations_only:  # who asks again finds it priced
+                self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
+            return priced
         structure = self._structure(key, jobs)
         like = self._structures.get(structure) if structure else None
         taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None

@@ -211,7 +211,8 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     if priced_on.same(costed.priced_on):
         return costed
     new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={})
-    works, tasks_of, sent = costed.kinds_of_work
+    new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
+    works, tasks_of, sent = new.kinds_of_work
     same_kernels = priced_on.same_kernels(costed.priced_on)
     prices = [_price_anew(work, costed, new, costs, same_kernels) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
