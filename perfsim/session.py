@@ -1,6 +1,7 @@
 """The one cache: what a session has read from files and worked out, and when it is dropped.
 
-Records (profiles, devices, clusters) keep nothing themselves. A `Session` holds
+Records (profiles, devices, clusters) keep nothing themselves, but for the few latest profiles that
+one was stretched to. A `Session` holds
 
 - what was read or made of files, by what was asked for (`Session.once`);
 - what kernels and collectives cost, in the devices and clusters that it made
@@ -105,7 +106,7 @@ class RememberingCluster(Cluster):
         self._seconds = _Memory[tuple[str, float, str, str], float]()
         self._timings = _Memory[tuple[str, float, str, str], Timing]()
         self._routes = _Memory[tuple[str, str, str], Route]()
-        self._compared = _Memory[tuple[str, str], tuple[Route, ...]]()
+        self._compared = _Memory[tuple[str, str, str], tuple[Route, ...]]()
         self._clusters = _Memory[tuple[str, Hashable], Cluster]()
 
     @classmethod
@@ -128,12 +129,11 @@ class RememberingCluster(Cluster):
         asked = (collective, size_bytes, algorithm, protocol)
         seconds = self._seconds.get(asked)
         if seconds is None:
-            routes = self.compared_routes(collective, algorithm) if protocol == AUTO else ()
-            seconds = (
-                min([route.seconds(size_bytes) for route in routes])
-                if routes
-                else super().seconds(*asked)
-            )
+            routes = self.compared_routes(collective, algorithm, protocol)
+            if routes:
+                seconds = min([route.seconds(size_bytes) for route in routes])
+            else:
+                seconds = super().seconds(*asked)
             self._seconds.keep(asked, seconds)
         return seconds
 
@@ -144,7 +144,7 @@ class RememberingCluster(Cluster):
         asked = (collective, size_bytes, algorithm, protocol)
         timing = self._timings.get(asked)
         if timing is None:
-            routes = self.compared_routes(collective, algorithm) if protocol == AUTO else ()
+            routes = self.compared_routes(collective, algorithm, protocol)
             if routes:
                 fastest = min(routes, key=lambda route: route.seconds(size_bytes))
                 timing = Timing(fastest.seconds(size_bytes), fastest.sent_bytes(size_bytes))
@@ -153,9 +153,11 @@ class RememberingCluster(Cluster):
             self._timings.keep(asked, timing)
         return timing
 
-    def compared_routes(self, collective: str, algorithm: str = AUTO) -> tuple[Route, ...]:
+    def compared_routes(
+        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> tuple[Route, ...]:
         """Return the routes of which the fastest tells the time (see `Cluster.compared_routes`)."""
-        asked = (collective, algorithm)
+        asked = (collective, algorithm, protocol)
         routes = self._compared.get(asked)
         if routes is None:
             routes = self._compared.keep(asked, super().compared_routes(*asked))
@@ -408,11 +410,14 @@ class JobCache:
         structure = self._structure(key, jobs)
         like = self._structures.get(structure) if structure else None
         taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
-        graph = make() if taken_over is None else taken_over
+        if taken_over is not None:
+            graph = reprice(taken_over, costs, durations_only=durations_only)
+            kept = _KeptGraph(taken_over if durations_only else graph, jobs)
+            self._graphs.keep(known, kept, len(graph.graph.tasks))
+            return graph
+        graph = make()
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
-        if taken_over is not None:
-            return reprice(taken_over, costs, durations_only=durations_only)
         if structure:
             self._structures.keep(structure, kept, len(graph.graph.tasks))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from perfsim.compute.device import load_device
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
+from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_names
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
@@ -117,6 +118,24 @@ def test_one_graph_is_issued_for_clusters_of_all_shapes(monkeypatch: pytest.Monk
     for shape in ({"gpus": 8}, {"gpus": 16}, {"gpus": 32, "net": "1Gbit/s,50us"}):
         build_rounds(resolve(make_scenario(SMALL | {"method": "dgc"} | shape), SHIPPED), jobs)
     assert len(issued) == 1
+
+
+def test_a_graph_is_priced_once_for_each_place_that_is_asked_for_again() -> None:
+    jobs = JobCache()
+
+    def rounds_on(**fields: Any) -> CostedGraph:
+        asked = make_scenario(SMALL | {"method": "dgc"} | fields)
+        return build_rounds(resolve(asked, SHIPPED), jobs)[0]
+
+    eight = rounds_on()
+    assert rounds_on() is eight
+    many = rounds_on(gpus=64)
+    assert many is not eight and rounds_on(gpus=64) is many
+    slow = rounds_on(gpus=64, algorithm="tree")
+    assert slow.priced_on is not None and not slow.priced_on.same(many.priced_on)
+    assert slow.priced_on.same_kernels(many.priced_on)
+    back = rounds_on()
+    assert back.task_s == eight.task_s and back.charges == eight.charges
 
 
 def test_jobs_of_other_structure_take_no_graph_over() -> None:
@@ -311,6 +330,43 @@ def test_records_keep_nothing_themselves() -> None:
     changed = replace(kept, background=0.5)
     assert changed.cost("all_reduce", 1e6).seconds > kept.cost("all_reduce", 1e6).seconds
     assert changed.without_traffic().cost("all_reduce", 1e6) == cluster.cost("all_reduce", 1e6)
+
+
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "formulas": {"net": "10Gbit/s,20us"},
+    "curves": {"net": "a100-nvlink3-4", "gpus": 4, "gpus_per_node": 4},
+    "data sheet": {"net": "dgx-h100"},
+    "gloo": {"net": "10Gbit/s,20us", "library": "gloo"},
+    "mpi": {"net": "10Gbit/s,20us", "library": "mpi"},
+    "traffic": {"net": "10Gbit/s,20us", "background": 0.3},
+    "one GPU": {"net": "10Gbit/s,20us", "gpus": 1},
+    "one node": {"net": "10Gbit/s,20us", "gpus": 4, "gpus_per_node": 4},
+    "sites": {"net": "10Gbit/s,20us", "site": "8,8", "wan": "1Gbit/s,20ms"},
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_remembered_times_are_those_of_the_cluster(name: str) -> None:
+    """Whatever tells them: formulas alone, whose routes are found once, or more than these."""
+    asked = make_scenario({"model": "resnet50", "gpus": 16, "gpus_per_node": 1} | CLUSTERS[name])
+    kept = resolve(asked, Session()).cluster
+    assert isinstance(kept, RememberingCluster)
+    plain = Cluster(**{field.name: getattr(kept, field.name) for field in fields(Cluster)})
+    pairs = [(kept, plain)]
+    if plain.gpus > 4:
+        pairs.append((kept.cluster_of(4), plain.cluster_of(4)))
+    compared = 0
+    for mine, theirs in pairs:
+        for collective in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"):
+            named = {"ring"}.intersection(find_library(plain.library).names(collective))
+            for algorithm in ("auto", *named):
+                for size_bytes in (1e3, 1e5, 1e7):
+                    question = collective, size_bytes, algorithm
+                    assert mine.timing(*question) == theirs.timing(*question)
+                    assert mine.seconds(*question) == theirs.cost(*question).seconds
+                compared += bool(mine.compared_routes(collective, algorithm))
+    # Of sites, the groups inside one.
+    assert (compared > 0) == (name in ("formulas", "gloo", "mpi", "one node", "sites"))
 
 
 def test_a_view_with_other_networks_leaves_out_what_its_session_does() -> None:

@@ -535,17 +535,24 @@ class Cluster:
             return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
         return Timing(known.seconds, known.sent_bytes)
 
-    def compared_routes(self, collective: str, algorithm: str = AUTO) -> tuple[Route, ...]:
+    @property
+    def _more_than_links(self) -> bool:
+        """Whether sites, other groups or other traffic have a say in what a collective takes."""
+        return (self.crowd > 1 and self.nodes > 1) or self.wide is not None or self._shared
+
+    def compared_routes(
+        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> tuple[Route, ...]:
         """Return the routes of which the fastest tells a collective's time, whatever its size.
 
-        () where more does: measured curves, sites, other traffic, a library that chooses by size.
+        () where more than their formulas tells it: measured curves, the nodes' data sheet, sites,
+        other traffic, a protocol that is named, a library that chooses by size.
         """
-        more = self.known is not None or self.derived is not None or self.wide is not None
-        crowded = self.crowd > 1 and self.nodes > 1
-        if more or crowded or self._shared or self.gpus == 1:
+        if self.known is not None or self.derived is not None or self._more_than_links:
             return ()
         collective, library = self.runs_as(collective, algorithm), find_library(self.library)
-        if algorithm == AUTO and not library.compares_times:
+        by_size = algorithm == AUTO and not library.compares_times
+        if by_size or protocol != AUTO or self.gpus == 1:
             return ()
         names = library.considered(collective) if algorithm == AUTO else (algorithm,)
         routes = tuple(self.route(collective, name) for name in names)
@@ -555,7 +562,7 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
     ) -> Cost | Route:
         """Return what tells a collective's time: its cost, or the route for its formula."""
-        if (self.crowd > 1 and self.nodes > 1) or self.wide is not None or self._shared:
+        if self._more_than_links:
             return self.cost(collective, size_bytes, algorithm, protocol)
         collective = self.runs_as(collective, algorithm)
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
