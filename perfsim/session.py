@@ -404,7 +404,8 @@ class JobCache:
         kept = self._graphs.get(known)
         if kept is not None and kept.is_of(jobs):
             priced = reprice(kept.graph, costs, durations_only=durations_only)
-            if not durations_only:  # who asks again finds it priced
+            # Who asks again finds it priced; times alone take no whole graph's place.
+            if not durations_only or kept.graph.durations_s is not None:
                 self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
             return priced
         structure = self._structure(key, jobs)
@@ -412,8 +413,7 @@ class JobCache:
         taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
         if taken_over is not None:
             graph = reprice(taken_over, costs, durations_only=durations_only)
-            kept = _KeptGraph(taken_over if durations_only else graph, jobs)
-            self._graphs.keep(known, kept, len(graph.graph.tasks))
+            self._graphs.keep(known, _KeptGraph(graph, jobs), len(graph.graph.tasks))
             return graph
         graph = make()
         kept = _KeptGraph(graph, jobs)

@@ -138,6 +138,20 @@ def test_a_graph_is_priced_once_for_each_place_that_is_asked_for_again() -> None
     assert back.task_s == eight.task_s and back.charges == eight.charges
 
 
+@pytest.mark.parametrize("method", ["dgc", "qsgd", "kaisa", "mgwfbp"])
+def test_a_graph_whose_times_alone_were_asked_is_whole_where_it_is_asked_for(method: str) -> None:
+    jobs = JobCache()
+    for gpus, timing_only in ((8, False), (64, True), (64, True), (64, False), (8, True)):
+        setup = resolve(make_scenario(SMALL | {"method": method, "gpus": gpus}), SHIPPED)
+        found = build_rounds(setup, jobs, timing_only=timing_only)
+        for mine, fresh in zip(found, build_rounds(setup, timing_only=timing_only), strict=True):
+            assert mine.task_s == fresh.task_s and mine.sent_bytes == fresh.sent_bytes
+            if not timing_only:
+                assert [task.duration_s for task in mine.graph.tasks] == mine.task_s
+                assert mine.charges == fresh.charges
+                assert sorted(map(repr, mine.terms)) == sorted(map(repr, fresh.terms))
+
+
 def test_jobs_of_other_structure_take_no_graph_over() -> None:
     """Two stages that are one here and two there; a stage more; another stream."""
     send, other = Send("all_reduce", 8.0), Send("all_reduce", 16.0)

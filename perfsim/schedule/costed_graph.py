@@ -195,6 +195,8 @@ class CostedGraph:
     @cached_property
     def task_s(self) -> list[float]:
         """What each task takes [s]."""
+        if self.durations_s is not None:
+            return self.durations_s
         return [float(task.duration_s) for task in self.graph.tasks]
 
     @cached_property

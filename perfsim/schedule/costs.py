@@ -208,12 +208,15 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
         that is asked is how long one rank takes, and what it sends
     """
     priced_on = costs.priced_on
-    if priced_on.same(costed.priced_on):
+    known = costed.priced_on
+    if costed.durations_s is not None and not durations_only:
+        known = None  # its tasks have the durations of other prices
+    if priced_on.same(known):
         return costed
-    new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={})
+    new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={}, durations_s=None)
     new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
     works, tasks_of, sent = new.kinds_of_work
-    same_kernels = priced_on.same_kernels(costed.priced_on)
+    same_kernels = priced_on.same_kernels(known)
     prices = [_price_anew(work, costed, new, costs, same_kernels) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
     for kind in sent:
