@@ -72,22 +72,6 @@ class JobProgress:
         """The tasks with which the job ends."""
         return sorted({*self.tail, *self.loose})
 
-    def can_issue(self, moments: int, *, moved: bool, sent: bool) -> bool:
-        """Tell whether the next stage can be issued now.
-
-        Parameters
-        ----------
-        moments : how many are past of these two: the end of the backward pass, that of the update
-        moved : whether another stage of the job was issued in this turn
-        sent : whether the stage may need what other ranks sent
-        """
-        if not self.stages:
-            return False
-        stage = self.stages[0]
-        if sent and _would_hold_up(stage) and (moments == 0 or moved):
-            return False
-        return moments >= _MOMENTS[stage.earliest]
-
 
 def _would_hold_up(stage: JobStage) -> bool:
     """Tell whether a stage that needs a result is kept out of the backward pass's way."""
@@ -153,7 +137,7 @@ class _Tasks:
                 stream,
                 kind,
                 seconds,
-                tuple(zip(after, repeat(0))),
+                ((after[0], 0),) if len(after) == 1 else tuple(zip(after, repeat(0))),
                 kind == "communicate",
                 priority,
                 shares,
@@ -620,8 +604,13 @@ class _RoundBuilder:
         others = [done[name] for name in progress.needs]
         moved, sent = False, bool(others)
         moments = [end for end in (self.backward_end, self.update_end) if end is not None]
-        while progress.can_issue(len(moments), moved=moved, sent=sent):
-            stage = progress.stages.pop(0)
+        while progress.stages:
+            stage = progress.stages[0]
+            # What needs a result goes after the backward pass, and one such stage in a turn.
+            held_back = sent and (moved or not moments) and _would_hold_up(stage)
+            if held_back or len(moments) < _MOMENTS[stage.earliest]:
+                break
+            progress.stages.pop(0)
             if progress.needs:
                 ends = {end for other in others for end in other.ends}
                 progress.tail, progress.needs = tuple(sorted({*progress.tail, *ends})), ()
