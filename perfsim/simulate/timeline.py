@@ -91,6 +91,19 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
     >>> busy_s, hidden_s
     (4.0, 1.0)
     """
+    levels = (
+        (_LEVEL_OF_KIND.get((on_compute, kind)), start, end)
+        for on_compute, kind, start, end in intervals
+    )
+    return _attributed(levels, window_s)
+
+
+_AtLevel = tuple[int | None, float, float]
+"""(level, start, end); no level: it counts as nothing."""
+
+
+def _attributed(intervals: Iterable[_AtLevel], window_s: float) -> Attribution:
+    """Attribute each instant of a window to the first level that runs in it."""
     marks: list[tuple[float, int, int]] = []
     for level, start, end in _joined(intervals):
         marks.append((start, level, 1))
@@ -128,11 +141,10 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
     return Attribution(parts, math.fsum(busy), math.fsum(hidden))
 
 
-def _joined(intervals: Iterable[Interval]) -> Iterator[tuple[int, float, float]]:
+def _joined(intervals: Iterable[_AtLevel]) -> Iterator[tuple[int, float, float]]:
     """Yield (level, start, end) of what runs, one interval for those that follow without a gap."""
     latest: list[tuple[float, float] | None] = [None] * len(_LEVELS)
-    for on_compute, kind, start, end in intervals:
-        level = _LEVEL_OF_KIND.get((on_compute, kind))
+    for level, start, end in intervals:
         if level is None or end <= start:
             continue
         known = latest[level]
@@ -462,9 +474,11 @@ class Timeline:
     @cached_property
     def _attribution(self) -> Attribution:
         window_s = float(self._floats().period_s) * self.averaged
-        told = [(task.stream == COMPUTE, task.kind) for task in self.graph.tasks]
-        kinds = [(*told[index], start, end) for index, start, end in self.intervals()]
-        return attribute_time(kinds, window_s)
+        levels = [
+            _LEVEL_OF_KIND.get((task.stream == COMPUTE, task.kind)) for task in self.graph.tasks
+        ]
+        runs = ((levels[index], start, end) for index, start, end in self.intervals())
+        return _attributed(runs, window_s)
 
     def _floats(self) -> Timeline:
         if self.shape:
