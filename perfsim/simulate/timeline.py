@@ -18,6 +18,7 @@ __all__ = [
     "Timeline",
     "attribute_time",
     "cycle_length",
+    "level_of",
     "until_steady",
 ]
 
@@ -59,8 +60,13 @@ _LEVEL_OF_KIND = {
 _COMMUNICATES = [part == "communication_exposed" for _, part in _LEVELS]
 _COMPUTES = [on_compute and part != "communication_exposed" for on_compute, part in _LEVELS]
 
-Interval = tuple[bool, str, float, float]
-"""(on the compute stream, kind, start, end), clipped to the window."""
+Interval = tuple[int | None, float, float]
+"""(level, start, end), clipped to the window; without a level it counts as nothing."""
+
+
+def level_of(on_compute: bool, kind: str) -> int | None:
+    """Return the level at which a kind of task counts: where several run, the lowest does."""
+    return _LEVEL_OF_KIND.get((on_compute, kind))
 
 
 class Attribution(NamedTuple):
@@ -84,26 +90,14 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
 
     Examples
     --------
-    >>> runs = [(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)]
+    >>> backward, send = level_of(True, "backward"), level_of(False, "communicate")
+    >>> runs = [(backward, 0.0, 2.0), (send, 1.0, 5.0)]
     >>> parts, busy_s, hidden_s = attribute_time(runs, 6.0)
     >>> parts["backward"], parts["communication_exposed"], parts["other"]
     (2.0, 3.0, 1.0)
     >>> busy_s, hidden_s
     (4.0, 1.0)
     """
-    levels = (
-        (_LEVEL_OF_KIND.get((on_compute, kind)), start, end)
-        for on_compute, kind, start, end in intervals
-    )
-    return _attributed(levels, window_s)
-
-
-_AtLevel = tuple[int | None, float, float]
-"""(level, start, end); no level: it counts as nothing."""
-
-
-def _attributed(intervals: Iterable[_AtLevel], window_s: float) -> Attribution:
-    """Attribute each instant of a window to the first level that runs in it."""
     marks: list[tuple[float, int, int]] = []
     for level, start, end in _joined(intervals):
         marks.append((start, level, 1))
@@ -141,7 +135,7 @@ def _attributed(intervals: Iterable[_AtLevel], window_s: float) -> Attribution:
     return Attribution(parts, math.fsum(busy), math.fsum(hidden))
 
 
-def _joined(intervals: Iterable[_AtLevel]) -> Iterator[tuple[int, float, float]]:
+def _joined(intervals: Iterable[Interval]) -> Iterator[tuple[int, float, float]]:
     """Yield (level, start, end) of what runs, one interval for those that follow without a gap."""
     latest: list[tuple[float, float] | None] = [None] * len(_LEVELS)
     for level, start, end in intervals:
@@ -474,11 +468,9 @@ class Timeline:
     @cached_property
     def _attribution(self) -> Attribution:
         window_s = float(self._floats().period_s) * self.averaged
-        levels = [
-            _LEVEL_OF_KIND.get((task.stream == COMPUTE, task.kind)) for task in self.graph.tasks
-        ]
+        levels = [level_of(task.stream == COMPUTE, task.kind) for task in self.graph.tasks]
         runs = ((levels[index], start, end) for index, start, end in self.intervals())
-        return _attributed(runs, window_s)
+        return attribute_time(runs, window_s)
 
     def _floats(self) -> Timeline:
         if self.shape:

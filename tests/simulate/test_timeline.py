@@ -14,7 +14,7 @@ from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import busiest_stream_s, steady_period_s
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import COMPUTE
-from perfsim.simulate.timeline import BREAKDOWN_PARTS, Timeline, attribute_time
+from perfsim.simulate.timeline import BREAKDOWN_PARTS, Timeline, attribute_time, level_of
 from support.strategies import graphs, rank_durations
 
 
@@ -176,10 +176,10 @@ def test_with_ranks_the_parts_sum_to_the_iteration(data: st.DataObject) -> None:
 
 def test_beside_idle_compute_compression_comes_before_second_order_before_communication() -> None:
     runs = [
-        (False, "communicate", 0.0, 4.0),
-        (False, "second_order", 0.0, 3.0),
-        (False, "decompress", 0.0, 1.0),
-        (False, "update", 4.0, 5.0),
+        (level_of(False, "communicate"), 0.0, 4.0),
+        (level_of(False, "second_order"), 0.0, 3.0),
+        (level_of(False, "decompress"), 0.0, 1.0),
+        (level_of(False, "update"), 4.0, 5.0),
     ]
     parts = attribute_time(runs, 5.0).parts
     assert (parts["compression"], parts["second_order"]) == (1.0, 2.0)
@@ -189,7 +189,7 @@ def test_beside_idle_compute_compression_comes_before_second_order_before_commun
 def test_the_rest_is_never_negative() -> None:
     """Three thirds sum to a hair more than the window."""
     third = 1.0 / 3.0
-    runs = [(True, "forward", place * third, (place + 1) * third) for place in range(3)]
+    runs = [(level_of(True, "forward"), place * third, (place + 1) * third) for place in range(3)]
     parts = attribute_time(runs, 1.0 - 1e-16).parts
     assert parts["other"] == 0.0
     assert set(parts) == set(BREAKDOWN_PARTS)
