@@ -133,7 +133,7 @@ class Prediction(PredictedIteration, Displayed):
 
     @cached_property
     def _held_back(self) -> tuple[str, dict[str, float]]:
-        return bottleneck(self.changed.rounds, self.changed.iteration_s, self.changed)
+        return bottleneck(self.changed)
 
     @property
     def worth(self) -> dict[str, float]:
@@ -313,7 +313,7 @@ def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | 
 def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> PredictedIteration:
     """Predict an iteration as `predict` does, without what only a report shows.
 
-    It is for where many scenarios are held against what was measured.
+    It is for holding many scenarios against what was measured.
     """
     return _iteration(_run(scenario, fresh(catalog)))
 
@@ -321,15 +321,13 @@ def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> Pre
 class _Run(NamedTuple):
     """The rounds of a scenario as they ran.
 
-    What-ifs are asked of the pinned rounds, in which messages take what they took beside others.
+    What-ifs are asked of ``changed``, in whose rounds messages take what they took beside others.
     """
 
     setup: Setup
     rounds: list[CostedGraph]
     timelines: list[Timeline]
     iteration_s: float
-    pinned: list[CostedGraph]
-    pinned_s: float
     record: Uncertainty | None
     contention: ContentionResult | None
     cache: JobCache | None
@@ -352,8 +350,6 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
         rounds,
         timelines,
         iteration_s,
-        pinned,
-        pinned_s,
         uncertainties(catalog).get(NO_METHOD),
         contention,
         cache,
@@ -401,20 +397,20 @@ def _iteration(ran: _Run) -> PredictedIteration:
 
 def _moves(ran: _Run, hidden_s: float) -> Moves:
     """Return how far an iteration moves with each part of its uncertainty."""
-    setup, rounds, iteration_s = ran.setup, ran.pinned, ran.pinned_s
-    ask_all(ran.changed, setup.grade, ran.eras)
-    moved = moves(rounds, iteration_s, setup.grade, ran.changed)
-    by_grade = seconds_by_grade(rounds, "network")
+    setup, changed = ran.setup, ran.changed
+    ask_all(changed, setup.grade, ran.eras)
+    moved = moves(changed, setup.grade)
+    by_grade = seconds_by_grade(changed.rounds, "network")
     sent_s = sum(by_grade.values())
     moved |= extra_moves(
-        iteration_s,
+        changed.iteration_s,
         {grade: hidden_s * part_s / sent_s for grade, part_s in by_grade.items() if part_s},
         moved.get(f"compute_{setup.grade}", (0.0, 0.0)),
         setup.batch_reach,
         setup.cluster.gpus,
         setup.cluster.gpus_per_node,
     )
-    era = era_move(rounds, iteration_s, ran.eras, ran.changed)
+    era = era_move(changed, ran.eras)
     return moved | ({"era": era} if any(era) else {})
 
 
@@ -449,7 +445,8 @@ def _era_kernels(
 def _interval(ran: _Run, moved: Moves) -> tuple[float, float]:
     """Return the 90 % interval by the record of errors; without one, by the costs' spreads [s]."""
     if ran.record is None:
-        return spread_interval(ran.pinned, ran.iteration_s, ran.setup.transferred.quantity.spread)
+        spread = ran.setup.transferred.quantity.spread
+        return spread_interval(ran.changed.rounds, ran.iteration_s, spread)
     return ran.record.interval(moved, ran.iteration_s)
 
 

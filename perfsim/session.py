@@ -1,7 +1,7 @@
 """The one cache: what a session has read from files and worked out, and when it is dropped.
 
-Records (profiles, devices, clusters) keep nothing themselves, but for the few latest profiles that
-one was stretched to. A `Session` holds
+Records (devices, clusters) keep nothing themselves; a profile keeps the latest few copies of itself
+at other times. A `Session` holds
 
 - what was read or made of files, by what was asked for (`Session.once`);
 - what kernels and collectives cost, in the devices and clusters that it made
@@ -128,14 +128,9 @@ class RememberingCluster(Cluster):
         """Return the time of one collective [s] (see `Cluster.seconds`)."""
         asked = (collective, size_bytes, algorithm, protocol)
         seconds = self._seconds.get(asked)
-        if seconds is None:
-            routes = self.compared_routes(collective, algorithm, protocol)
-            if routes:
-                seconds = min([route.seconds(size_bytes) for route in routes])
-            else:
-                seconds = super().seconds(*asked)
-            self._seconds.keep(asked, seconds)
-        return seconds
+        return (
+            seconds if seconds is not None else self._seconds.keep(asked, super().seconds(*asked))
+        )
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -143,15 +138,7 @@ class RememberingCluster(Cluster):
         """Return the time of one collective and what a rank sends (see `Cluster.timing`)."""
         asked = (collective, size_bytes, algorithm, protocol)
         timing = self._timings.get(asked)
-        if timing is None:
-            routes = self.compared_routes(collective, algorithm, protocol)
-            if routes:
-                fastest = min(routes, key=lambda route: route.seconds(size_bytes))
-                timing = Timing(fastest.seconds(size_bytes), fastest.sent_bytes(size_bytes))
-            else:
-                timing = super().timing(*asked)
-            self._timings.keep(asked, timing)
-        return timing
+        return timing if timing is not None else self._timings.keep(asked, super().timing(*asked))
 
     def compared_routes(
         self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
@@ -404,7 +391,7 @@ class JobCache:
         kept = self._graphs.get(known)
         if kept is not None and kept.is_of(jobs):
             priced = reprice(kept.graph, costs, durations_only=durations_only)
-            # Who asks again finds it priced; times alone take no whole graph's place.
+            # Kept priced for who asks again; a graph of times alone replaces no whole one.
             if not durations_only or kept.graph.durations_s is not None:
                 self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
             return priced

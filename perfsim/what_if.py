@@ -165,18 +165,15 @@ def faster(factor: float, *causes: str) -> CostChange:
     return {charged_to.get(cause, cause): by_part.get(cause, shorter) for cause in causes}
 
 
-def bottleneck(
-    rounds: Sequence[CostedGraph], iteration_s: float, times: ChangedTimes | None = None
-) -> tuple[str, dict[str, float]]:
+def bottleneck(times: ChangedTimes) -> tuple[str, dict[str, float]]:
     """Return the cause that holds the iteration back most, and each cause's worth.
 
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
-    times = times or ChangedTimes(rounds, iteration_s)
     worth = dict.fromkeys(BOTTLENECKS, 0.0)
-    for (cause, _), seconds in times.ask(_halvings(rounds)).items():
-        worth[cause] = 1.0 - seconds / iteration_s
+    for (cause, _), seconds in times.ask(_halvings(times.rounds)).items():
+        worth[cause] = 1.0 - seconds / times.iteration_s
     return max(worth, key=lambda cause: worth[cause]), worth
 
 
@@ -257,12 +254,7 @@ def spread_interval(
     return max(0.0, iteration_s - below), iteration_s + above
 
 
-def moves(
-    rounds: Sequence[CostedGraph],
-    iteration_s: float,
-    compute: Grade,
-    times: ChangedTimes | None = None,
-) -> dict[str, tuple[float, float]]:
+def moves(times: ChangedTimes, compute: Grade) -> dict[str, tuple[float, float]]:
     """Return how far an iteration moves with the errors of its causes (see ``Moves``).
 
     All tasks of a cause are made half and twice as long. What the iteration loses or gains, in
@@ -271,9 +263,8 @@ def moves(
     Parameters
     ----------
     compute : the grade of evidence for computation
-    times : what is known of changes already
     """
-    times = times or ChangedTimes(rounds, iteration_s)
+    rounds, iteration_s = times.rounds, times.iteration_s
     changed = times.ask(_stretchings(rounds, compute))
     by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
     causes = [cause for cause, parts in by_cause.items() if sum(parts.values())]
@@ -310,21 +301,15 @@ def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
     return {kernel for work in works.values() for kernel, _ in work.kernels}
 
 
-def era_move(
-    rounds: Sequence[CostedGraph],
-    iteration_s: float,
-    eras: Sequence[Mapping[Kernel, float]],
-    times: ChangedTimes | None = None,
-) -> tuple[float, float]:
+def era_move(times: ChangedTimes, eras: Sequence[Mapping[Kernel, float]]) -> tuple[float, float]:
     """Return how far an iteration moves to the faster and slower side in other software eras.
 
     Parameters
     ----------
     eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
         slowest
-    times : what is known of changes already
     """
-    times = times or ChangedTimes(rounds, iteration_s)
+    iteration_s = times.iteration_s
     times_s = [iteration_s, *times.ask(_in_eras(eras)).values()]
     faster_s, slower_s = min(times_s), max(times_s)
     return log(iteration_s / faster_s), log(slower_s / iteration_s)

@@ -32,7 +32,7 @@ from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.rounds import schedule
 from perfsim.simulate.graph import TaskGraph
-from perfsim.what_if import moves, steady_s
+from perfsim.what_if import ChangedTimes, moves, steady_s
 from support.builders import hand_device, profile, ring_cluster
 
 SIZES = {"compute_given": 0.03, "network_modelled": 0.2, "other": 0.04}
@@ -91,7 +91,7 @@ def one_send(grade: Grade = "modelled") -> CostedGraph:
 def moved(plans: list[CostedGraph], compute: Grade = "given") -> dict[str, tuple[float, float]]:
     """Return what moves plans."""
     iteration_s = steady_s(plans)
-    return moves(plans, iteration_s, compute)
+    return moves(ChangedTimes(plans, iteration_s), compute)
 
 
 def test_a_cause_twice_as_fast_or_slow_by_hand() -> None:

@@ -16,6 +16,7 @@ from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import Shared
 from perfsim.what_if import (
+    ChangedTimes,
     bottleneck,
     changed_durations,
     faster,
@@ -59,7 +60,7 @@ def test_the_bottleneck_is_the_cause_worth_most(
     compute_s: float, send_s: float, latency_s: float, expected: str
 ) -> None:
     plan = one_send(compute_s, send_s, latency_s, None)
-    found, worth = bottleneck([plan], steady_s([plan]))
+    found, worth = bottleneck(ChangedTimes([plan], steady_s([plan])))
     assert found == expected
     assert worth["compute"] == pytest.approx(compute_s / 2 / (compute_s + send_s))
 
@@ -133,7 +134,7 @@ def test_where_launches_bind_a_faster_gpu_saves_nothing_and_the_host_is_to_blame
     # Half the launches would take 0.5 of the passes, and the GPU 0.4 of them.
     assert steady_s([plan], halved("host")) == pytest.approx(0.005 + 0.002)
     assert steady_s([plan], faster(4.0, "host")) == pytest.approx(0.004 + 0.002)
-    found, worth = bottleneck([plan], 0.012)
+    found, worth = bottleneck(ChangedTimes([plan], 0.012))
     assert found == "host"
     assert worth["host"] == pytest.approx(5 / 12)
     assert worth["compute"] == pytest.approx(0.0, abs=1e-12)

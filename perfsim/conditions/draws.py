@@ -362,7 +362,7 @@ def _slow_ones(
     for values, share in chain.from_iterable(
         zip(period, shares, strict=False) for period in periods
     ):
-        slowest = values if unit == 1 else largest_of_blocks(values, unit)[..., 0]
+        slowest = largest_of_blocks(values, unit)[..., 0]
         since = since + share.before * slowest
         if share.after is None:
             continue

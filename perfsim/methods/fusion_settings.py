@@ -12,7 +12,7 @@ from perfsim.scenario import Scenario
 
 __all__ = ["WHY_KEPT", "check_fusion_options", "for_method"]
 
-PLAIN_FUSION = "size"
+_PLAIN_FUSION = "size"
 """S-SGD's own fusion. In a ranking, a method with another fusion keeps that."""
 
 WHY_KEPT = {
@@ -33,7 +33,7 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     changes: dict[str, Any] = {"method": name}
     kept = []
     used = scenario.fusion or own
-    if own not in (used, PLAIN_FUSION):
+    if own not in (used, _PLAIN_FUSION):
         changes["fusion"], used = None, own
         kept.append(f"`fusion` {scenario.fusion}")
     policy = fusion.load_policy(used)

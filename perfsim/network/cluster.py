@@ -564,6 +564,9 @@ class Cluster:
         """Return what tells a collective's time: its cost, or the route for its formula."""
         if self._more_than_links:
             return self.cost(collective, size_bytes, algorithm, protocol)
+        routes = self.compared_routes(collective, algorithm, protocol)
+        if routes:
+            return min(routes, key=lambda route: route.seconds(size_bytes))
         collective = self.runs_as(collective, algorithm)
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
         return route if cost is None else cost

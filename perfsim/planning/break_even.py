@@ -51,7 +51,7 @@ _CROSSING_WIDTH = 1e-4
 _OTHER_JOBS = "other jobs are on the network, and each step would simulate them anew"
 
 _ROUNDING = 1e-9
-"""Halvings that are none."""
+"""Where fewer halvings are left, rounding alone is: the bracket is narrow enough."""
 
 _SPARE = 1
 """Steps to a crossing that may come on top of bisection's: n0 of the ITP method."""

@@ -137,7 +137,7 @@ class _Tasks:
                 stream,
                 kind,
                 seconds,
-                ((after[0], 0),) if len(after) == 1 else tuple(zip(after, repeat(0))),
+                tuple(zip(after, repeat(0))),
                 kind == "communicate",
                 priority,
                 shares,

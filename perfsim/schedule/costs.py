@@ -52,7 +52,7 @@ class Costs:
 
     @property
     def priced_on(self) -> PricedOn:
-        """What is priced on here, for the graph that is."""
+        """What these costs are priced on, as a graph keeps it."""
         asked = self.algorithm, self.protocol, self.shared, self.stages, self.timing_only, self.axes
         return PricedOn(self.device, self.kernel_factor, self.cluster, asked)
 

@@ -79,7 +79,7 @@ def chains_of(graph: TaskGraph, which: Sequence[int]) -> Chains:
 
 
 def _go_on(before: Task, task: Task, factor: int) -> bool:
-    """Tell whether no rank waits for another one between two tasks, nor at the first for longer."""
+    """Tell whether each rank begins a task as soon as it has ended the one before."""
     if not before.collective:
         return not task.collective
     # A collective takes as long as on the slowest of its ranks; the same ranks are there already.

@@ -346,7 +346,7 @@ class TaskGraph:
         )
 
     def append(self, task: Task) -> int:
-        """Append a task and return its index.
+        """Append a task, which names each dependency once, and return its index.
 
         Raises
         ------
