@@ -32,13 +32,16 @@ __all__ = [
     "Ranks",
     "StepMarks",
     "StepMoments",
+    "TrainingStep",
     "find_ranks",
     "measure_compute",
     "parameter_owners",
+    "whole_steps",
 ]
 
-WARM_UP_STEPS = 5
-"""Steps thrown away before each turn of either kind. No source: chosen."""
+WARM_UP_STEPS, WARM_UP_AGAIN = 5, 2
+"""Steps thrown away at the beginning, where kernels load and are chosen and memory is taken, and
+before each later turn of either kind. No source: chosen."""
 TURNS = 4
 """Turns of whole and marked steps, so that a drift of the clocks meets both. No source: chosen."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -332,7 +335,7 @@ def measure_compute(
     make : gives the model with its fake data
     precision : fp32, tf32, amp-fp16, amp-bf16
     optimizer : sgd (momentum 0.9), adam, adamw, as PyTorch runs them by default
-    repeats : steps of each kind that count, after `WARM_UP_STEPS` in each turn
+    repeats : steps of each kind that count, after those that warm up in each turn
     device : "cuda" or "cpu"
     ranks : who trains beside this process; the whole step is then the slowest rank's
 
@@ -354,7 +357,7 @@ def measure_compute(
     clock: DeviceClock = CudaClock() if device == "cuda" else CpuClock()
     try:
         subject = make()
-        step = _Step(subject, precision, optimizer, device)
+        step = TrainingStep(subject, precision, optimizer, device)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         whole, marked, marks, waited = _in_turn(
@@ -380,8 +383,15 @@ def measure_compute(
     )
 
 
-class _Step:
-    """Forward, backward and update of one subject at one precision."""
+class TrainingStep:
+    """Forward, backward and update of one subject at one precision.
+
+    Parameters
+    ----------
+    subject : the model
+    precision, optimizer : see `measure_compute`
+    device : "cuda" or "cpu"
+    """
 
     def __init__(self, subject: Subject, precision: str, optimizer: str, device: str) -> None:
         import torch
@@ -406,20 +416,23 @@ class _Step:
         return nullcontext() if self._type is None else torch.autocast(self._device, self._type)
 
     def loss(self) -> Any:
+        """Run the forward pass and return the loss."""
         self._optimizer.zero_grad(set_to_none=True)
         with self._cast():
             return self._subject.loss()
 
     def back(self, loss: Any) -> None:
+        """Run the backward pass."""
         self._scaler.scale(loss).backward()
 
     def update(self) -> None:
+        """Update the parameters."""
         self._scaler.step(self._optimizer)
         self._scaler.update()
 
 
 def _in_turn(
-    step: _Step, subject: Subject, clock: DeviceClock, repeats: int, ranks: Ranks
+    step: TrainingStep, subject: Subject, clock: DeviceClock, repeats: int, ranks: Ranks
 ) -> tuple[list[float], list[StepMoments], StepMarks, float | None]:
     """Measure steps without and with marks in turn, so that a drift of the clocks meets both.
 
@@ -431,42 +444,45 @@ def _in_turn(
     per_turn = -(-repeats // TURNS)
     waits_s: list[float] = []
     spent_s = 0.0
-    for _ in range(TURNS):
+    for turn in range(TURNS):
         begun_s, waited_s = time.perf_counter(), waited_for_core_s()
+        warm_up = WARM_UP_AGAIN if turn else WARM_UP_STEPS
         if ranks.count == 1:
-            whole += _whole_steps(step, clock, per_turn)
+            whole += whole_steps(step, clock, per_turn, warm_up)
         else:
-            whole += _whole_steps_of_slowest(step, clock, per_turn, ranks)
+            whole += _whole_steps_of_slowest(step, clock, per_turn, warm_up, ranks)
         spent_s += time.perf_counter() - begun_s
         now_s = waited_for_core_s()
         if waited_s is not None and now_s is not None:
             waits_s.append(now_s - waited_s)
         marks = StepMarks(subject.model, clock, positions)
-        count = WARM_UP_STEPS + per_turn
+        count = WARM_UP_AGAIN + per_turn
         steps = [marks.step(step.loss, step.back, step.update) for _ in range(count)]
-        marked += steps[WARM_UP_STEPS:]
+        marked += steps[WARM_UP_AGAIN:]
         marks.remove()
     return whole, marked, marks, sum(waits_s) / spent_s if waits_s else None
 
 
-def _whole_steps(step: _Step, clock: DeviceClock, repeats: int) -> list[float]:
+def whole_steps(
+    step: TrainingStep, clock: DeviceClock, repeats: int, warm_up: int = WARM_UP_STEPS
+) -> list[float]:
     """Return the seconds of whole steps, one after another as a training loop runs them."""
     marks = []
-    for _ in range(WARM_UP_STEPS + repeats):
+    for _ in range(warm_up + repeats):
         marks.append(clock.mark())
         step.back(step.loss())
         step.update()
     marks.append(clock.mark())
     clock.wait()
-    return [clock.between(begun, done) for begun, done in pairwise(marks[WARM_UP_STEPS:])]
+    return [clock.between(begun, done) for begun, done in pairwise(marks[warm_up:])]
 
 
 def _whole_steps_of_slowest(
-    step: _Step, clock: DeviceClock, repeats: int, ranks: Ranks
+    step: TrainingStep, clock: DeviceClock, repeats: int, warm_up: int, ranks: Ranks
 ) -> list[float]:
     """Return the seconds of the slowest rank's steps; all ranks begin each step together."""
     seconds = []
-    for _ in range(WARM_UP_STEPS + repeats):
+    for _ in range(warm_up + repeats):
         ranks.begin()
         first = clock.mark()
         step.back(step.loss())
@@ -474,7 +490,7 @@ def _whole_steps_of_slowest(
         last = clock.mark()
         clock.wait()
         seconds.append(clock.between(first, last))
-    return ranks.slowest(seconds[WARM_UP_STEPS:])
+    return ranks.slowest(seconds[warm_up:])
 
 
 def _medians(steps: Sequence[StepMoments]) -> StepMoments:

@@ -1,6 +1,7 @@
 """Train real networks on emulated hosts and compare with perfsim's predictions.
 
     sudo python tests/scripts/end_to_end/real_training.py --work DIR [--only 0 1] [--write]
+        [--gpu NAME]
 
 PyTorch really trains a CNN and a small GPT with gloo, over links that tc shapes and, between sites,
 over a link with a delay and losses: DDP, its fp16, bf16 and PowerSGD hooks, FSDP, post-local and
@@ -11,6 +12,9 @@ two ways, on two hosts of one site and on all that train.
 What DIR holds already, calibrated or trained, is not done again: an interrupted run goes on with
 the same command, and another run of it predicts anew with perfsim as it is. ``--write`` puts the
 table of all settings into `real_training.txt`, whose other text says what was found.
+
+With ``--gpu`` the hosts share a GPU and train with NCCL, in settings of their own, of which
+`real_training_nccl.txt` tells.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from support.emulated.hosts import why_not
 from support.emulated.real import WAYS, RealBench, RealSetting
 
 STORED = Path(__file__).with_suffix(".txt")
+STORED_OF_GPU = STORED.with_stem("real_training_nccl")
 BEGIN, END = "--- table, written by --write ---", "--- end of the table ---"
 
 _FLAT = (
@@ -61,6 +66,9 @@ SETTINGS = (
         *(2, "200mbit", "cnn"), ("ddp", "fp16 hook", "powersgd rank 4"), **_FAR, loss="0.1%"
     ),
 )
+
+_WITH_NCCL = ("ddp", "fp16 hook", "bf16 hook", "powersgd rank 4", "fsdp with streams", "local sgd")
+SETTINGS_OF_GPU = tuple(RealSetting(hosts, "1gbit", "cnn", _WITH_NCCL) for hosts in (2, 4))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -126,15 +134,18 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", help="numbers of settings, from 0")
     parser.add_argument("--out", type=Path, help="also write the rows here, as JSON lines")
     parser.add_argument("--write", action="store_true", help=f"put the table into {STORED.name}")
+    parser.add_argument("--gpu", default="", help="name of the GPU that all hosts share")
+    parser.add_argument("--network-s", type=float, default=25.0, help="of a network's sweep")
     given = parser.parse_args()
+    settings = SETTINGS_OF_GPU if given.gpu else SETTINGS
     if given.write and given.only:
         parser.error("--write stores the table of all settings; leave --only out")
-    if given.only and not set(given.only) <= set(range(len(SETTINGS))):
-        parser.error(f"--only takes numbers from 0 to {len(SETTINGS) - 1}")
+    if given.only and not set(given.only) <= set(range(len(settings))):
+        parser.error(f"--only takes numbers from 0 to {len(settings) - 1}")
     given.work.mkdir(parents=True, exist_ok=True)
-    bench = RealBench(given.work.resolve())
+    bench = RealBench(given.work.resolve(), given.network_s, gpu=given.gpu)
     rows: list[dict[str, Any]] = []
-    for number in given.only or range(len(SETTINGS)):
+    for number in given.only or range(len(settings)):
         begun = time.monotonic()
         kept = given.work / f"trained-{number}.json"
         if kept.exists():
@@ -143,11 +154,11 @@ def main() -> None:
             reason = why_not()
             if reason:
                 raise SystemExit(f"real_training: {reason}")
-            measured = bench.measure(SETTINGS[number], given.blocks)
+            measured = bench.measure(settings[number], given.blocks)
             kept.write_text(json.dumps(measured))
-        rows += bench.rows(SETTINGS[number], measured)
+        rows += bench.rows(settings[number], measured)
         spent_s = time.monotonic() - begun
-        print(f"setting {number}, {SETTINGS[number].name}: {spent_s:.0f} s", file=sys.stderr)
+        print(f"setting {number}, {settings[number].name}: {spent_s:.0f} s", file=sys.stderr)
     made = f"{date.today().isoformat()}, {os.cpu_count()} cores\n{table(rows)}"
     print(made)
     for label, share in bench.others.items():
@@ -155,7 +166,8 @@ def main() -> None:
     if given.out:
         given.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if given.write:
-        STORED.write_text(with_table(STORED.read_text(), made))
+        stored = STORED_OF_GPU if given.gpu else STORED
+        stored.write_text(with_table(stored.read_text(), made))
 
 
 if __name__ == "__main__":

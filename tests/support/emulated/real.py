@@ -46,6 +46,9 @@ HOOK_KERNELS = "fp16_cast,fp16_uncast,gram_schmidt,qr,lowrank_p,lowrank_q,lowran
 """What a device file needs, and what the hooks run."""
 
 
+OVER_SOCKETS = {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
+"""NCCL between hosts in namespaces. Each is a host to NCCL by a number of its own (NCCL_HOSTID), so
+that it lets them share a GPU."""
 WITHIN_90 = 1.645
 """Standard errors to either side that hold 90 % of a normal distribution."""
 
@@ -107,6 +110,7 @@ CASES = {
         _powersgd(4),
         # A CPU has no streams: what FSDP gathers and scatters is waited for where it is called.
         RealCase("fsdp", "fsdp", ("--method", "fsdp", "--set", "version=2", NO_OVERLAP)),
+        RealCase("fsdp with streams", "fsdp", ("--method", "fsdp", "--set", "version=2")),
         RealCase("post-local", "post_local", _POST_LOCAL, {"interval": 4, "inside": 1}),
         RealCase("post-local sites", "post_local", _POST_LOCAL, {"interval": 4, "inside": 2}),
         RealCase(
@@ -171,20 +175,39 @@ class RealBench:
     work : the folder
     network_s, kernel_s : time of a network's sweep and of one kernel [s]
     short : leave out the hooks' kernels, messages above 1 MiB and the slowdown beside messages
+    gpu : name of the GPU that all hosts share, which trains with NCCL; "" trains on CPUs with gloo
     """
 
     def __init__(
-        self, work: Path, network_s: float = 25.0, kernel_s: float = 2.0, *, short: bool = False
+        self,
+        work: Path,
+        network_s: float = 25.0,
+        kernel_s: float = 2.0,
+        *,
+        short: bool = False,
+        gpu: str = "",
     ) -> None:
-        self.short = short
+        self.short, self.gpu = short, gpu
         self.others: dict[str, float] = {}
         self.work, self.network_s, self.kernel_s = work, network_s, kernel_s
         self.profiles = work / "profiles"
         for folder in ("devices", "networks", "models"):
             (self.profiles / folder).mkdir(parents=True, exist_ok=True)
 
+    @property
+    def device(self) -> str:
+        """What computes, as PyTorch calls it."""
+        return "cuda" if self.gpu else "cpu"
+
+    @property
+    def backend(self) -> str:
+        """What communicates, as PyTorch calls it."""
+        return "nccl" if self.gpu else "gloo"
+
     def kernels(self, hosts_at_once: int) -> str:
         """Calibrate the kernels of so many hosts at once; return the name of such a host's GPU."""
+        if self.gpu:
+            return self.gpu
         name = f"{GPU}-{hosts_at_once}"
         if (self.profiles / "devices" / f"{name}.toml").exists():
             return name
@@ -205,7 +228,7 @@ class RealBench:
             asked += ("--gpu", self.kernels(hosts_at_once))
             asked += ("--batch", str(MODELS[model]), "--optimizer", optimizer, "--name", name)
             repeats = "4" if self.short else "16"
-            asked += ("--repeats", repeats, "--device", "cpu", "--out", str(self.profiles))
+            asked += ("--repeats", repeats, "--device", self.device, "--out", str(self.profiles))
             with self.hosts(hosts_at_once, "") as hosts:
                 self.do(hosts, asked, name)
         return name
@@ -215,7 +238,7 @@ class RealBench:
         label = f"beside-{setting.hosts}-{setting.rate}"
         path = self.work / f"{label}.toml"
         if not path.exists():
-            asked = ("kernels", "--beside", "--device", "cpu", "--json")
+            asked = ("kernels", "--beside", "--device", self.device, "--json")
             with self.hosts(setting.hosts, setting.rate) as hosts:
                 text = self.do(hosts, asked, label)
             measured = json.loads(text[text.index("{") :])["computations"][0]
@@ -233,7 +256,7 @@ class RealBench:
             most = "1MiB" if self.short else "16MiB"
             asked = ("network", "--out", str(out), "--max", most, "--budget", f"{self.network_s}s")
             asked += ("--collectives", "all_reduce,all_gather,broadcast")
-            asked += ("--transport", "tcp", "--fresh")
+            asked += ("--transport", "tcp", "--fresh", "--backend", self.backend)
             all_of_it = way == "measured"
             with self.place(setting) if all_of_it else self.hosts(2, setting.rate) as hosts:
                 self.do(hosts, asked, name)
@@ -246,7 +269,8 @@ class RealBench:
             json.dumps({"name": case.name, "scheme": case.scheme, "options": case.options})
             for case in cases
         ]
-        asked = (str(HERE / "real_worker.py"), setting.model, str(MODELS[setting.model]))
+        asked = (str(HERE / "real_worker.py"), self.device)
+        asked += (setting.model, str(MODELS[setting.model]))
         with self.place(setting) as hosts:
             least_s = 0.0 if self.short else LEAST_CASE_S
             text = self.run(hosts, (*asked, str(blocks), str(least_s), *texts), "train")
@@ -272,7 +296,7 @@ class RealBench:
             asked += ["--scenario", str(self.slowdown(setting))]
         done = subprocess.run(
             [sys.executable, "-m", "perfsim", *asked],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
             cwd=self.work,
             capture_output=True,
             text=True,
@@ -329,9 +353,9 @@ class RealBench:
         return row
 
     def hosts(self, count: int, rate: str, **more: Any) -> Hosts:
-        """Return hosts with a share of a core each."""
-        usual = {"burst_kb": LINE_BURST_KB, "mtu": LARGE_FRAMES}
-        return Hosts(count, rate, self.work, pinned=True, **{**usual, **more})
+        """Return hosts with a share of a core each; of all cores with NCCL, whose threads spin."""
+        usual = {"burst_kb": LINE_BURST_KB, "mtu": LARGE_FRAMES, "ahead": False}
+        return Hosts(count, rate, self.work, pinned=not self.gpu, **{**usual, **more})
 
     def place(self, setting: RealSetting) -> Hosts:
         """Return the hosts that train, where they stand."""
@@ -345,7 +369,11 @@ class RealBench:
 
     def run(self, hosts: Hosts, arguments: Sequence[str], label: str, **more: Any) -> str:
         """Run Python on hosts and return what the first one says."""
-        environ = {**KEPT_MEMORY, "PYTHONPATH": f"{ROOT}:{TESTS}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        path = f"{ROOT}:{TESTS}:{os.environ.get('PYTHONPATH', '')}"
+        environ = {**KEPT_MEMORY, "PYTHONPATH": path, "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        if self.gpu:
+            environ |= OVER_SOCKETS
+            more["per_rank"] = {rank: {"NCCL_HOSTID": f"{rank}"} for rank in range(hosts.count)}
         before = _others_s()
         job = hosts.run(arguments, environ=environ, label=label, **more)
         codes = job.wait(LONGEST_JOB_S)

@@ -1,10 +1,10 @@
-"""One rank that really trains: PyTorch's DDP and its hooks, FSDP, local SGD, DiLoCo, over gloo.
+"""One rank that really trains: PyTorch's DDP and its hooks, FSDP, local SGD, DiLoCo.
 
-python real_worker.py MODEL BATCH BLOCKS SECONDS CASE...: each case is a JSON object with name,
-scheme and options. A block is one period of the scheme; there are BLOCKS of them, more where these
-are short (SECONDS), fewer where they are very long. Rank 0 prints for each case the mean seconds an
-iteration over all blocks (``mean_s``: of the rank that took longest), and those of every block
-(``seconds``: of the slowest rank of it).
+python real_worker.py DEVICE MODEL BATCH BLOCKS SECONDS CASE...: cpu talks by gloo, cuda by NCCL.
+Each case is a JSON object with name, scheme and options. A block is one period of the scheme; there
+are BLOCKS of them, more where these are short (SECONDS), fewer where they are very long. Rank 0
+prints for each case the mean seconds an iteration over all blocks (``mean_s``: of the rank that
+took longest), and those of every block (``seconds``: of the slowest rank of it).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Training:
 
     def __init__(self, model: str, batch: int, optimizer: str) -> None:
         torch.manual_seed(1)
-        self.net, self.loss = getattr(real_models, model)(batch, "cpu")
+        self.net, self.loss = getattr(real_models, model)(batch, _DEVICE)
         self._optimizer_name = optimizer
         self.optimizer: Any = None
         self.make_optimizer()
@@ -78,7 +78,7 @@ def ddp(training: Training, options: dict[str, Any]) -> Step:
 
 
 def _half_hook(name: str) -> Callable[[Any, Any], Any]:
-    """Return PyTorch's hook; DDP refuses bf16's by its name where NCCL is not the backend."""
+    """Return PyTorch's hook under another name: DDP refuses bf16's by its name on gloo."""
     hook = getattr(default_hooks, f"{name}_compress_hook")
 
     def run(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -93,7 +93,7 @@ def fsdp(training: Training, options: dict[str, Any]) -> Step:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(_DEVICE, (dist.get_world_size(),))
     *units, last = real_models.sharded_units(training.net)
     for unit in units:
         fully_shard(unit, mesh=mesh)
@@ -187,6 +187,7 @@ def _groups(inside: int) -> tuple[Any, Any]:
 
 
 _MADE: dict[str, tuple[Any, Any]] = {}
+_DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 SCHEMES = {
     "alone": alone,
     "ddp": ddp,
@@ -199,9 +200,9 @@ SCHEMES = {
 
 def main() -> None:
     """Train by each case."""
-    model, batch, blocks, least_s, *cases = sys.argv[1:]
+    model, batch, blocks, least_s, *cases = sys.argv[2:]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if _DEVICE == "cuda" else "gloo")
     for case in map(json.loads, cases):
         measured = _measure(model, int(batch), case, int(blocks), float(least_s))
         if dist.get_rank() == 0:
@@ -228,6 +229,8 @@ def _measure(
         for _ in range(period):
             step(number)
             number += 1
+        if _DEVICE == "cuda":
+            torch.cuda.synchronize()
         return (time.perf_counter() - begun) / period
 
     dist.barrier()

@@ -1,0 +1,1 @@
+"""What is measured on one real GPU, beside what perfsim says of it."""
