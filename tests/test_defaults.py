@@ -49,7 +49,12 @@ def own_gpus(folder: Path, **extra: str) -> Session:
         ({"net": "hkbu-2080ti-10gbe"}, "rtx2080ti", "that of hkbu-2080ti-10gbe"),
         ({"model": "vit-b16"}, "rtx3090", "that of the only profile of vit-b16"),
         ({"model": "bert-large"}, "v100-pcie", "that of the only profile of bert-large"),
-        ({"net": "alps-gh200-slingshot11"}, "v100", "that of the only profile of resnet50"),
+        (
+            {"model": "resnet101", "net": "alps-gh200-slingshot11"},
+            "v100",
+            "that of the only profile of resnet101",
+        ),
+        ({"net": "alps-gh200-slingshot11"}, "v100", "an assumption"),
     ],
 )
 def test_a_gpu_comes_from_the_network_or_the_only_profile(

@@ -70,7 +70,9 @@ class Execution(NamedTuple):
     whether vendors tuned input and launches until the GPU binds, ``compiled`` whether a compiler
     fused what it could, which is less than what is written by hand, ``fused_loss`` whether one
     kernel computes the loss (llm-foundry's, by flash-attn's cross-entropy), ``expert_s`` the least
-    that the product of one expert takes among those of others [s].
+    that the product of one expert takes among those of others [s]. ``updates_by_operation`` says
+    whether each operation of an update is a kernel, as in eager PyTorch: of a tensor, in PyTorch 2
+    of many.
     """
 
     passes: Passes
@@ -86,11 +88,21 @@ class Execution(NamedTuple):
     compiled: bool = False
     fused_loss: bool = False
     expert_s: float = 0.0
+    updates_by_operation: bool = False
 
     @property
     def captured(self) -> bool:
         """Whether all is captured in a graph, of kernels made for this network."""
         return self.op_share == 0.0
+
+    @property
+    def pads(self) -> bool:
+        """Whether the sides of products are padded to what tensor cores load at once.
+
+        Vendors pad vocabularies, and inductor its products (PyTorch 2,
+        torch/_inductor/fx_passes/pad_mm.py).
+        """
+        return self.tuned or self.compiled
 
     @property
     def adds_in_products(self) -> bool:
@@ -106,15 +118,21 @@ class Execution(NamedTuple):
 EXECUTIONS: dict[str, Execution] = {
     "mxnet-2017": Execution(_EAGER, 35e-6, 85e-6),
     "tensorflow-2017": Execution(_EAGER, 25e-6, 20e-6, gathers=True),
-    "torch1.1": Execution(_EAGER, 55e-6, 75e-6),
-    "torch1.8": Execution(_EAGER, 55e-6, 75e-6),
+    "torch1.1": Execution(_EAGER, 55e-6, 75e-6, updates_by_operation=True),
+    "torch1.8": Execution(_EAGER, 55e-6, 75e-6, updates_by_operation=True),
     "graph-2020": Execution(_TUNED, 25e-6, 20e-6, gathers=True, channels_last=True, tuned=True),
     "ngc-2020": Execution(_EAGER, 20e-6, 5e-6, gathers=True, channels_last=True, tuned=True),
-    "torch1.12": Execution(_EAGER, 30e-6, 20e-6),
+    "torch1.12": Execution(_EAGER, 30e-6, 20e-6, updates_by_operation=True),
     "composer-2023": Execution(
-        _EAGER, 20e-6, 5e-6, flash=True, attention="triton", fused_loss=True
+        _EAGER,
+        20e-6,
+        5e-6,
+        flash=True,
+        attention="triton",
+        fused_loss=True,
+        updates_by_operation=True,
     ),
-    "torch2": Execution(_EAGER, 20e-6, 5e-6, flash=True),
+    "torch2": Execution(_EAGER, 20e-6, 5e-6, flash=True, updates_by_operation=True),
     "megatron": Execution(
         _OWN_KERNELS,
         20e-6,
@@ -126,7 +144,13 @@ EXECUTIONS: dict[str, Execution] = {
         expert_s=33e-6,
     ),
     "torch2-compiled": Execution(
-        _OWN_KERNELS, 8e-6, 2e-6, op_share=1 / 3, flash=True, compiled=True
+        _OWN_KERNELS,
+        8e-6,
+        2e-6,
+        op_share=1 / 3,
+        flash=True,
+        compiled=True,
+        updates_by_operation=True,
     ),
     "mlperf": Execution(
         _FUSED,

@@ -21,6 +21,7 @@ from perfsim.compute.work import ModelWork, Work, model_work
 
 __all__ = [
     "OPTIMIZERS",
+    "PASSES_BY_OPERATION",
     "RECOMPUTE",
     "UPDATE_PASSES",
     "Constants",
@@ -103,6 +104,38 @@ Adam's update, reads it and the weights for their norms, and reads it once more 
 1904.00962, algorithm 2). Adafactor keeps a row and a column of a moment: it reads the gradient for
 these, and again to update (Shazeer & Stern, arXiv 1804.04235, algorithm 4). Muon has a momentum,
 and products besides."""
+PASSES_BY_OPERATION = {
+    "plain-sgd": 3.0,
+    "sgd": 11.0,
+    "adam": 20.0,
+    "adamw-by-operation": 18.0,
+    "lamb": 28.0,
+    "adafactor": 18.0,
+    "muon": 11.0,
+}
+"""The same where each operation of an update is a kernel that reads and writes.
+
+SGD adds the decay (3), scales the momentum (2), adds the gradient (3) and updates (3). AdamW decays
+(2), moves the first moment (3), scales and adds to the second (2, 3), takes its root, divides it
+and adds epsilon (2 each) and updates (4): PyTorch 2, torch/optim/sgd.py and adam.py,
+_multi_tensor_sgd and _multi_tensor_adam. That of huggingface/transformers of 2020 has one operation
+fewer. LAMB adds to Adam the decay of its direction, two norms and their ratio (derived from You et
+al., algorithm 2). Adafactor reads the gradient for the moment's row and column (1 each), writes
+their product (1), divides, limits and inverts it (2 each), multiplies by the gradient (3), takes a
+norm (1), decays (2) and updates (3): torch/optim/_adafactor.py, _single_tensor_adafactor. Muon
+moves the momentum (3) and the gradient (3), decays (2) and updates (3): torch/optim/_muon.py.
+
+On an H100 AdamW takes 21.7 passes of streaming memory for 0.12, 0.33 and 1.24 billion parameters
+alike, SGD without decay 8.5 for 8 (tests/scripts/end_to_end/one_gpu.txt)."""
+_UNALIGNED_FLOPS = 120e12
+"""What products reach on tensor cores for each value that a load can take at once, where sides of
+the weight are no multiple of 16 bytes [FLOP/s]: 94, 139 and 147 TFLOP/s forward and backward with
+50,257 columns, 244 to 262 with 30,522, which are even, in bf16 on an H100 that reaches 756 with
+sides that are (one_gpu.txt). On an A100 nanoGPT runs 25 % faster with 50,304 columns
+(karpathy, 2023), which is some 118."""
+_LOAD_BYTES = 16
+"""Bytes that tensor cores' operands are loaded by at once (NVIDIA, Matrix Multiplication Background
+User's Guide, section 2.1)."""
 _NEWTON_SCHULZ_STEPS = 5
 """Steps of Newton-Schulz in Muon (Keller Jordan's muon.py), each 4 a^2 b + 2 a^3 operations on an a
 x b matrix, a <= b."""
@@ -143,6 +176,8 @@ class KernelRates(NamedTuple):
     that libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for
     a value of its operands and outputs, where these are cast to another type first. ``expert_s`` is
     the least that the product of one expert takes, ``expert_cast_s`` what its own cast adds.
+    ``load_values`` are the values of an operand that tensor cores load at once; 1 where products
+    are padded or run on other cores.
     """
 
     flops_per_s: Mapping[str, float]
@@ -159,6 +194,7 @@ class KernelRates(NamedTuple):
     cast_bytes: float = 0.0
     expert_s: float = 0.0
     expert_cast_s: float = 0.0
+    load_values: int = 1
 
     def one_by_one(self) -> KernelRates:
         """Return the same for a rank's own experts, each of which has its product and its cast.
@@ -185,6 +221,8 @@ class KernelRates(NamedTuple):
                 moved = width * work.values * batch * (self.casts if transformer else 1.0)
             return moved / self.bytes_per_s + constants.gap_s
         rate = self.flops_per_s[work.kind]
+        if work.kind == "product" and work.aligned < self.load_values:
+            rate = min(rate, _UNALIGNED_FLOPS * work.aligned)
         compute_s = work.flops * batch / rate
         if work.fixed:
             compute_s += work.fixed / self.flops_per_s["fixed"]
@@ -286,6 +324,7 @@ def kernel_rates(
         attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
         _OPERAND_CAST_BYTES.get(precision, 0.0),
+        load_values=_LOAD_BYTES // (2 if half else 4) if tensor_cores and not execution.pads else 1,
     )
 
 
@@ -339,8 +378,10 @@ def work_time(
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
     name = optimizer or ("adam" if work.transformer else "sgd")
-    passes = UPDATE_PASSES[name]
-    update_s = 4.0 * passes * rates.constants.update_passes * work.parameters / rates.bytes_per_s
+    passes = UPDATE_PASSES[name] * rates.constants.update_passes
+    if rates.execution.updates_by_operation:
+        passes = PASSES_BY_OPERATION[name]
+    update_s = 4.0 * passes * work.parameters / rates.bytes_per_s
     if name == "muon":
         update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)

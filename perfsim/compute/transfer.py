@@ -30,6 +30,7 @@ from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
     OPTIMIZERS,
+    PASSES_BY_OPERATION,
     UPDATE_PASSES,
     ModelTime,
     kernel_rates,
@@ -175,8 +176,10 @@ def transfer(
     goal = GpuPrecision(device.name, precision)
     known = known_iterations(plain, goal)
     era = software or _usual_era(known)
+    if inputs.defined:
+        known = [one for one in known if _tells_of(one.era, era)]
     total, by_kernels = _total(plain, goal, batch, era, known)
-    own_s = _update_s(plain, goal, by_kernels)
+    own_s = _update_s(plain, goal, era, by_kernels)
     most = _MAX_OPTIMIZER_SHARE
     if profile.header.get("kernels") == "alone" and by_kernels.iteration_s > 0:
         # Of experts few work for a token, but all are updated.
@@ -184,7 +187,7 @@ def transfer(
     update_s = min(own_s, most * total.seconds)
     if training.optimizer is not None:
         by_kernels = inputs.by_kernels(goal, batch, era)
-        asked_s = _update_s(inputs, goal, by_kernels)
+        asked_s = _update_s(inputs, goal, era, by_kernels)
         if not math.isclose(asked_s, own_s, rel_tol=1e-9):
             total = _with_update(total, update_s, asked_s, training.optimizer)
             update_s = asked_s
@@ -338,18 +341,19 @@ class TransferInputs(NamedTuple):
             return self.device
         return load_rates(name, self.catalog)
 
-    def optimizer_s(self, gpu: str) -> float:
+    def optimizer_s(self, gpu: str, era: str) -> float:
         """Return the optimizer's time on a GPU [s]: it streams the parameters through memory."""
-        return self._own_optimizer_s(gpu) * self.update_ratio
+        return self._own_optimizer_s(gpu) * self.update_ratio(era)
 
-    @property
-    def update_ratio(self) -> float:
-        """How many times as long the update asked for takes as the profile's own."""
-        asked = self.training.optimizer
-        if asked is None:
-            return 1.0
-        own = UPDATE_PASSES.get(self.profile.optimizer, UPDATE_PASSES["sgd"])
-        return UPDATE_PASSES[OPTIMIZERS[asked]] / own
+    def update_ratio(self, era: str) -> float:
+        """Return how many times as long the update takes in an era as the profile's own does.
+
+        One that was derived is taken for that of any era.
+        """
+        own = self.profile.optimizer
+        asked = OPTIMIZERS[self.training.optimizer] if self.training.optimizer else own
+        measured = self.profile.kinds.get("optimizer_ms") == "measured"
+        return _update_passes(asked, era) / _update_passes(own, self.home_era if measured else era)
 
     def _own_optimizer_s(self, gpu: str) -> float:
         if gpu == self.profile.gpu or not self.profile.optimizer_s:
@@ -411,6 +415,13 @@ class TransferInputs(NamedTuple):
         )
 
 
+def _update_passes(optimizer: str, era: str) -> float:
+    """Return how often an update passes over the parameters in an era."""
+    by_operation = execution_of(era).updates_by_operation
+    passes = PASSES_BY_OPERATION if by_operation else UPDATE_PASSES
+    return passes.get(optimizer, passes["sgd"])
+
+
 def _inputs(
     profile: Profile,
     device: Device,
@@ -458,8 +469,9 @@ def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIter
             continue
         if (anchor.model, anchor.sequence) == (profile.model, inputs.tokens):
             partial = anchor.covers == "forward_backward"
+            update_s = inputs.optimizer_s(at.gpu, anchor.software) if partial else 0.0
             one = Estimate(
-                anchor.iteration_s + (inputs.optimizer_s(at.gpu) if partial else 0.0),
+                anchor.iteration_s + update_s,
                 weakest([anchor.kind, "derived"]) if partial else anchor.kind,
                 anchor.source,
                 anchor.spread,
@@ -488,6 +500,14 @@ def _usual_era(known: Sequence[KnownIteration]) -> str:
     """Return the software that most of the known iterations ran on, the newest where none is."""
     counts = Counter(one.era for one in known)
     return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)
+
+
+def _tells_of(measured: str, era: str) -> bool:
+    """Tell whether an iteration measured in an era says how long one in another takes.
+
+    What a framework's own kernels take says nothing of those that a vendor tuned for a network.
+    """
+    return measured == era or execution_of(measured).tuned or not execution_of(era).tuned
 
 
 # 2. The total.
@@ -666,7 +686,7 @@ def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
     nearest: dict[tuple[str, str, str, str, int | None], tuple[float, Anchor, str]] = {}
     for gpu in inputs.anchors:
         for anchor in inputs.anchors[gpu]:
-            if anchor.use == "ratio" or (anchor.use == "local" and gpu != goal.gpu):
+            if anchor.use in ("ratio", "own") or (anchor.use == "local" and gpu != goal.gpu):
                 continue
             if not is_defined(anchor.model):
                 continue
@@ -792,9 +812,7 @@ def _by_rates(
     other_s = profile.other_s * memory
     known = execution_of(era)
     tensors = len(profile.gradients)
-    update_s = inputs.optimizer_s(at.gpu)
-    if training.optimizer is None:
-        update_s /= inputs.update_ratio
+    update_s = inputs._replace(training=training).optimizer_s(at.gpu, era)
     return ModelTime(
         (passes_s + other_s) * batch / profile.batch,
         update_s,
@@ -869,7 +887,7 @@ def _stretched_to(
     return TransferredProfile(scaled, quantity, iteration.extrapolated, notes, era)
 
 
-def _update_s(inputs: TransferInputs, goal: GpuPrecision, by_kernels: ModelTime) -> float:
+def _update_s(inputs: TransferInputs, goal: GpuPrecision, era: str, by_kernels: ModelTime) -> float:
     """Return the optimizer's time at the goal [s].
 
     It goes as the profile's own does; where that has none, or another optimizer is asked for that
@@ -878,7 +896,7 @@ def _update_s(inputs: TransferInputs, goal: GpuPrecision, by_kernels: ModelTime)
     unmeasured = inputs.profile.header.get("kernels") == "alone"
     if unmeasured or (inputs.defined and inputs.training.optimizer == "muon"):
         return by_kernels.update_s
-    return inputs.optimizer_s(goal.gpu)
+    return inputs.optimizer_s(goal.gpu, era)
 
 
 class _InTokens(TypedDict):

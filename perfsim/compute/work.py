@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
-from math import sqrt
+from math import gcd, sqrt
 from typing import Literal, NamedTuple
 
 from perfsim.compute.attention import BACKWARD_WORK
@@ -27,7 +27,8 @@ class Work(NamedTuple):
 
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
-    sequence for attention, ``causal`` whether it is masked. ``wide`` says that the values are fp32
+    sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
+    up to 8 that divides both sides of a product's weight. ``wide`` says that the values are fp32
     whatever the precision. ``fixed`` are operations that do not grow with the batch. ``experts``
     are those that a product is done for, ``casts`` those whose tokens are cast before it in fp8 and
     nvfp4, ``padded`` the values that are copied then, as an expert's rows must be a multiple of 16
@@ -46,6 +47,7 @@ class Work(NamedTuple):
     experts: int = 0
     casts: int = 0
     padded: float = 0.0
+    aligned: int = 8
 
 
 class LayerWork(NamedTuple):
@@ -81,6 +83,8 @@ class ModelWork(NamedTuple):
 
 _MATRIX_AXES = 2
 """Axes of a dense layer's weight; that of experts has one more."""
+_MOST_ALIGNED = 8
+"""Values of 2 bytes that tensor cores load at once."""
 _STRIDE_LIMIT = 4.5
 """Largest ratio of a convolution's input to its output points: a stride of 2, and its border."""
 _WINOGRAD_SIDES = (3, 5)
@@ -264,8 +268,12 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     rows = max(layer.rows, 1)
     values = share * (rows * inner + layer.outputs)
     experts = is_expert(layer)
+    sides = layer.tensors[0][1][-_MATRIX_AXES:] if layer.tensors else ()
+    if len(sides) < _MATRIX_AXES:  # an output layer that shares the embedding's table
+        sides = (round(inner), round(layer.outputs / rows))
+    aligned = gcd(_MOST_ALIGNED, *sides)
     weights = float(layer.elements) if experts else inner * layer.outputs / rows
-    work = Work("product", share * layer.flops, values, weights, inner)
+    work = Work("product", share * layer.flops, values, weights, inner, aligned=aligned)
     first = again = work
     if experts:
         count = layer.tensors[0][1][0]

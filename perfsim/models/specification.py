@@ -283,17 +283,24 @@ def _generic(text: str) -> _Generic:
     return _Generic(params, layers, flops)
 
 
+def _whole_loads(side: int) -> int:
+    """Return the largest multiple of 8 up to a side; a smaller side as it is."""
+    return side // 8 * 8 or side
+
+
 def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
     """Yield dense layers, nearly square, with the parameters and the work of the model.
 
-    What a matrix cannot hold of a layer's share is its bias.
+    Sides are multiples of 8, as tensor cores want them. What a matrix cannot hold of a layer's
+    share is its bias.
     """
     work = generic.flops / generic.layers
     for index in range(generic.layers):
         # Whole numbers whose sum is exact.
         before, after = (generic.params * part // generic.layers for part in (index, index + 1))
-        inputs = isqrt(after - before)
-        outputs, rest = divmod(after - before, inputs)
+        inputs = _whole_loads(isqrt(after - before))
+        outputs = _whole_loads((after - before) // inputs)
+        rest = after - before - inputs * outputs
         rows = max(1, round(work / (2.0 * inputs * outputs)))
         made = linear(f"layers.{index}", inputs, outputs, rows, bias=False, activated=True)
         bias = ((f"{made.name}.bias", (rest,)),) if rest else ()

@@ -77,7 +77,7 @@ def test_flags_alone_make_a_scenario_that_runs(capsys: pytest.CaptureFixture[str
     assert "resnet50, ssgd; batch 64 a GPU" in runs(said.out, capsys)
     lines = Path("my-scenario.toml").read_text().splitlines()
     assert max(map(len, lines)) <= 100
-    assert 'gpu = "v100"  # that of the only profile of resnet50' in lines
+    assert 'gpu = "v100"  # an assumption' in lines
 
 
 FILES = {

@@ -21,7 +21,7 @@ from perfsim.compute.kernel_time import (
     model_time,
 )
 from perfsim.compute.software import ERAS
-from perfsim.compute.work import Work, model_work
+from perfsim.compute.work import Work, model_work, work_of
 from perfsim.errors import RequestError
 from perfsim.models import defined_models
 from perfsim.models.layers import linear
@@ -100,6 +100,31 @@ def test_libraries_take_fp32_where_tf32_would_take_longer() -> None:
     assert rates.seconds(work._replace(kind="product"), 1, False) == pytest.approx(1.6e-3)
 
 
+@pytest.mark.parametrize(
+    ("precision", "era", "side", "rate"),
+    [
+        ("amp-fp16", "torch2", 50_257, 120e12),
+        ("amp-fp16", "torch2", 30_522, 240e12),
+        ("amp-fp16", "torch2", 50_260, 480e12),
+        ("amp-fp16", "torch2", 50_304, 1e15),
+        ("tf32", "torch2", 50_257, 120e12),
+        ("tf32", "torch2", 50_260, 5e14),
+        ("fp32", "torch2", 50_257, 1e13),
+        ("amp-fp16", "torch2-compiled", 50_257, 1e15),
+        ("amp-fp16", "megatron", 50_257, 1e15),
+    ],
+)
+def test_products_that_tensor_cores_cannot_load_at_once_are_slower(
+    precision: str, era: str, side: int, rate: float
+) -> None:
+    """120 TFLOP/s for each value of a load that the sides divide into, unless software pads."""
+    layer = linear("head", 768, side, rows=1000, bias=False)
+    rates = kernel_rates(device(amp_fp16=1e15, tf32=5e14), precision, era, PLAIN)
+    product = next(work for work in work_of((layer,), era).layers[0].forward)
+    free = product._replace(values=0.0, weights=0.0)
+    assert rates.seconds(free, 8, False) == pytest.approx(8 * product.flops / rate)
+
+
 @pytest.mark.parametrize("precision", ["fp8", "nvfp4"])
 def test_only_dense_products_have_the_rate_of_narrow_operands(precision: str) -> None:
     gpu = device(amp_bf16=1e14, **{precision: 2e14})
@@ -130,7 +155,7 @@ def one_layer(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
 def test_an_iteration_is_the_later_of_gpu_and_host_in_passes_and_update(one_layer: float) -> None:
     rates = kernel_rates(device(), "fp32", "torch2", PLAIN)
     found = model_time("one", None, 1, rates)
-    update_s = 4 * 5 * 1e6 / 1e12
+    update_s = 4 * 11 * 1e6 / 1e12
     era = execution_of("torch2")
     assert found.passes_s == pytest.approx(one_layer)
     assert found.update_s == pytest.approx(update_s)
@@ -175,10 +200,13 @@ def test_both_passes_and_the_update_wait_for_the_later(times: ModelTime, expecte
     assert times.iteration_s == expected
 
 
-def test_an_update_passes_over_the_parameters_five_times_or_seven_with_adam() -> None:
-    rates = kernel_rates(device(), "fp32", "torch2", PLAIN)
-    for model, passes in (("resnet50", 5), ("bert-base", 7)):
-        parameters = model_work(model, None, "torch2").parameters
+@pytest.mark.parametrize(("era", "sgd", "adam"), [("megatron", 5, 7), ("torch2", 11, 20)])
+def test_an_update_passes_over_the_parameters_by_its_optimizer(
+    era: str, sgd: int, adam: int
+) -> None:
+    rates = kernel_rates(device(), "fp32", era, PLAIN)
+    for model, passes in (("resnet50", sgd), ("bert-base", adam)):
+        parameters = model_work(model, None, era).parameters
         found = model_time(model, None, 1, rates)
         assert found.update_s == pytest.approx(4 * passes * parameters / 1e12)
 

@@ -76,7 +76,8 @@ def test_harmless_differences_read_alike(read: Read, content: str) -> None:
 )
 def test_every_shipped_profile_reads_and_is_named_after_what_it_holds(path: Path) -> None:
     profile = read_profile(path)
-    assert path.stem == f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
+    stem = f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
+    assert path.stem in (stem, f"{stem}.s{profile.sequence}")
     order = profile.in_ready_order()
     assert order[0].ready_s < order[-1].ready_s <= profile.backward_s * (1 + 1e-6)
     assert 0 < profile.forward_s < profile.iteration_s

@@ -13,7 +13,12 @@ import pytest
 
 from perfsim.compute.attention import ATTENTION
 from perfsim.compute.device import load_device
-from perfsim.compute.kernel_time import UPDATE_PASSES, kernel_rates, model_time, work_time
+from perfsim.compute.kernel_time import (
+    PASSES_BY_OPERATION,
+    kernel_rates,
+    model_time,
+    work_time,
+)
 from perfsim.compute.single_kernels import (
     ATTENTION_SPREADS,
     NORM_SPREADS,
@@ -303,13 +308,13 @@ def test_a_network_may_have_fewer_blocks() -> None:
     assert total == sum(layer.elements for layer in one) + 23 * block
 
 
-@pytest.mark.parametrize("optimizer", sorted(UPDATE_PASSES))
+@pytest.mark.parametrize("optimizer", sorted(PASSES_BY_OPERATION))
 def test_an_update_goes_by_its_optimizer(optimizer: str) -> None:
     """The update moves 4 bytes a parameter and pass; no name means Adam for a transformer."""
     rates = kernel_rates(load_device("a100", SHIPPED), "amp-bf16", "torch2")
     usual = model_time("gpt2", None, 8, rates)
     asked = model_time("gpt2", None, 8, rates, optimizer=optimizer)
-    ratio = UPDATE_PASSES[optimizer] / UPDATE_PASSES["adam"]
+    ratio = PASSES_BY_OPERATION[optimizer] / PASSES_BY_OPERATION["adam"]
     products_s = 0.0
     if optimizer == "muon":  # five steps of Newton-Schulz on each hidden matrix, by hand
         width, flops = 768, 0.0

@@ -16,6 +16,7 @@ from perfsim.compute.device import Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
     OPTIMIZERS,
+    PASSES_BY_OPERATION,
     RECOMPUTE,
     UPDATE_PASSES,
     Constants,
@@ -158,25 +159,36 @@ def test_every_optimizer_has_its_passes() -> None:
         *("sgd", "momentum", "adam", "adamw", "lamb", "adafactor", "muon"),
     }
     assert set(OPTIMIZERS.values()) <= set(UPDATE_PASSES)
+    assert UPDATE_PASSES.keys() == PASSES_BY_OPERATION.keys()
+    assert all(UPDATE_PASSES[name] <= PASSES_BY_OPERATION[name] for name in UPDATE_PASSES)
+
+
+_FUSED_PASSES = {"sgd": 3, "momentum": 5, "adam": 7, "adamw": 7, "lamb": 11}
+_PASSES_BY_OPERATION = {"sgd": 3, "momentum": 11, "adam": 20, "adamw": 20, "lamb": 28}
 
 
 @pytest.mark.parametrize("model", ["resnet50", "bert-base", "gpt3-350m"])
-def test_updates_go_as_their_passes_over_the_parameters(model: str) -> None:
+@pytest.mark.parametrize(
+    ("era", "passes_of"), [("megatron", _FUSED_PASSES), ("torch2", _PASSES_BY_OPERATION)]
+)
+def test_updates_go_as_their_passes_over_the_parameters(
+    model: str, era: str, passes_of: dict[str, int]
+) -> None:
     """Each reads weight and gradient and writes the weight; a moment is read and written."""
-    rates = kernel_rates(device(), "fp32", "torch2", PLAIN)
-    parameters = model_work(model, None, "torch2").parameters
-    for name, passes in (("sgd", 3), ("momentum", 5), ("adam", 7), ("adamw", 7), ("lamb", 11)):
+    rates = kernel_rates(device(), "fp32", era, PLAIN)
+    parameters = model_work(model, None, era).parameters
+    for name, passes in passes_of.items():
         found = model_time(model, None, 1, rates, optimizer=OPTIMIZERS[name])
         assert found.update_s == pytest.approx(4 * passes * parameters / 1e12), name
 
 
 @pytest.mark.usefixtures("two_layers")
 def test_muon_multiplies_matrices_by_newton_and_schulz() -> None:
-    # Five passes over two million parameters; of the output layer no products. Five steps on a
+    # Eleven passes over two million parameters; of the output layer no products. Five steps on a
     # matrix of 1000 x 1000: 4 a^2 b + 2 a^3 operations each.
     rates = kernel_rates(device(), "fp32", "torch2", PLAIN)
     found = model_time("two", None, 1, rates, optimizer="muon")
-    assert found.update_s == pytest.approx(4 * 5 * 2e6 / 1e12 + 5 * 6e9 / 1e13)
+    assert found.update_s == pytest.approx(4 * 11 * 2e6 / 1e12 + 5 * 6e9 / 1e13)
 
 
 def test_muon_multiplies_each_experts_matrix() -> None:
@@ -205,9 +217,14 @@ def test_muon_multiplies_each_experts_matrix() -> None:
         ("llama3-8b", "h100"),
     ],
 )
-def test_another_optimizer_changes_the_update_alone(model: str, gpu: str) -> None:
-    plain = ask(model, gpu)
-    found = {name: ask(model, gpu, optimizer=name) for name in OPTIMIZERS}
+@pytest.mark.parametrize(
+    ("era", "passes"), [("torch2", PASSES_BY_OPERATION), ("ngc-2020", UPDATE_PASSES)]
+)
+def test_another_optimizer_changes_the_update_alone(
+    model: str, gpu: str, era: str, passes: dict[str, float]
+) -> None:
+    plain = ask(model, gpu, software=era)
+    found = {name: ask(model, gpu, software=era, optimizer=name) for name in OPTIMIZERS}
     for name, one in found.items():
         for part in ("forward", "backward", "other"):
             expected = pytest.approx(plain.breakdown_s[part], rel=1e-9)
@@ -216,19 +233,32 @@ def test_another_optimizer_changes_the_update_alone(model: str, gpu: str) -> Non
     update_s = {name: one.breakdown_s["update"] for name, one in found.items()}
     for name in OPTIMIZERS:
         if name != "muon":
-            ratio = UPDATE_PASSES[OPTIMIZERS[name]] / UPDATE_PASSES["adam"]
+            ratio = passes[OPTIMIZERS[name]] / passes["adam"]
             assert update_s[name] == pytest.approx(ratio * update_s["adamw"]), name
     assert update_s["muon"] > update_s["momentum"]
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "expected"),
-    [("sgd", 96), ("momentum", 100), ("adamw", 104), ("lamb", 112), ("adafactor", 100)],
+    ("optimizer", "era", "expected"),
+    [
+        ("sgd", "megatron", 96),
+        ("momentum", "megatron", 100),
+        ("adamw", "megatron", 104),
+        ("lamb", "megatron", 112),
+        ("adafactor", "megatron", 100),
+        ("sgd", "torch2", 90 + 30 / 11),
+        ("momentum", "torch2", 100),
+        ("adamw", "torch2", 90 + 200 / 11),
+        ("lamb", "torch2", 90 + 280 / 11),
+        ("adafactor", "torch2", 90 + 180 / 11),
+    ],
 )
-def test_an_optimizer_on_a_profile_by_hand(optimizer: str, expected: float) -> None:
-    # 10 ms for the five passes of SGD with momentum, and 90 ms beside them.
+def test_an_optimizer_on_a_profile_by_hand(optimizer: str, era: str, expected: float) -> None:
+    # 10 ms for the five passes of SGD with momentum, eleven by operation, and 90 ms beside them.
+    made = profile(kind="measured")
+    made.header["software"] = era
     found = transfer(
-        profile(kind="measured"),
+        made,
         load_device("v100", SHIPPED),
         32,
         "fp32",
@@ -237,7 +267,7 @@ def test_an_optimizer_on_a_profile_by_hand(optimizer: str, expected: float) -> N
     )
     assert milliseconds(found) == pytest.approx(expected)
     assert found.profile.optimizer_s == pytest.approx((expected - 90) * 1e-3)
-    own = optimizer in ("momentum", "adafactor")
+    own = expected == 100
     assert found.quantity.kind == ("measured" if own else "derived")
     assert any(f"update of {optimizer}" in note for note in found.notes) is not own
 

@@ -19,6 +19,7 @@ from perfsim.compute.residuals import FITTED
 from perfsim.compute.transfer import pin_iteration, transfer
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.quantity import Kind
 from support.anchors import Table, anchor, milliseconds, profile, transferred
 from support.what_ships import SHIPPED
 
@@ -223,6 +224,33 @@ def test_tuned_software_has_no_host_to_wait_for() -> None:
     result = transfer(own, load_device("v100", SHIPPED), 1, "fp32", {}, "mlperf")
     assert math.isclose(milliseconds(result), 90 / 64 + 10)
     assert result.profile.host_share == 0.0
+
+
+@pytest.mark.parametrize(("kind", "update_ms"), [("derived", 10), ("measured", 10 * 5 / 11)])
+def test_a_measured_update_is_that_of_its_software(kind: Kind, update_ms: float) -> None:
+    # Fused, an update passes five times over the parameters instead of eleven.
+    own = profile()
+    own = replace(own, kinds=own.kinds | {"optimizer_ms": kind})
+    result = transfer(own, load_device("v100", SHIPPED), 32, "fp32", {}, "megatron")
+    assert result.profile.optimizer_s * 1e3 == pytest.approx(update_ms)
+
+
+def test_what_a_frameworks_own_kernels_take_says_nothing_of_tuned_ones() -> None:
+    own, v100 = replace(resnet50(), kinds=resnet50().kinds | {"iteration_ms": "derived"}), "v100"
+
+    def found_ms(measured: str, asked: str) -> float:
+        table: Table = {v100: [anchor(32, 200, "resnet50", software=measured)]}
+        return milliseconds(transfer(own, load_device(v100, SHIPPED), 32, "fp32", table, asked))
+
+    def converted_ms(measured: str) -> float:
+        then, now = (kernels_s("resnet50", v100, "fp32", 32, era) for era in (measured, "mlperf"))
+        return 200 * now / then
+
+    for measured in ("torch1.8", "torch2"):
+        assert found_ms(measured, measured) == pytest.approx(200)
+        # 200 ms are twice what kernels take. That the iteration is alike counts, and no more.
+        assert found_ms(measured, "mlperf") < 0.9 * converted_ms(measured)
+    assert found_ms("ngc-2020", "mlperf") == pytest.approx(converted_ms("ngc-2020"))
 
 
 def test_an_iteration_of_another_era_goes_by_the_kernels_of_both() -> None:

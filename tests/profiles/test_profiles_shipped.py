@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +16,10 @@ from perfsim.models import build_model
 from support.collected import COLLECTED, needs_data, table
 
 FILES = Catalog().files("models")
+BUILT = [recipe.name for recipe in read_recipes()]
+"""Profiles that `build_profiles` makes of collected figures."""
+MEASURED = sorted(set(FILES) - set(BUILT))
+"""Profiles that ``perfsim calibrate compute`` measured."""
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +27,14 @@ def profiles() -> dict[str, Profile]:
     return {name: read_profile(path) for name, path in FILES.items()}
 
 
-def test_every_row_of_the_table_is_shipped_and_nothing_else() -> None:
-    assert {anchor.name for anchor in read_recipes()} == set(FILES)
+def test_every_row_of_the_table_is_shipped_and_nothing_else_but_what_we_measured(
+    profiles: dict[str, Profile],
+) -> None:
+    assert set(BUILT) <= set(FILES)
+    assert {profiles[name].gpu for name in MEASURED} == {"h100"}
+    for name in MEASURED:
+        source = profiles[name].header["source"]
+        assert source.startswith("total: perfsim/perfsim: calibrate compute --model ")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -31,13 +42,34 @@ def test_profile_loads_and_holds_the_tensors_of_its_network(
     name: str, profiles: dict[str, Profile]
 ) -> None:
     profile = profiles[name]
-    assert name == f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
-    tensors = [(gradient.name, gradient.shape) for gradient in profile.gradients]
-    assert tensors == [pair for layer in build_model(profile.model) for pair in layer.tensors]
+    sequence = f".s{profile.sequence}" if profile.sequence and name in MEASURED else ""
+    stem = f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
+    assert name == f"{stem}{sequence}"
+    tensors = {gradient.name: gradient.shape for gradient in profile.gradients}
+    defined = {name: shape for layer in build_model(profile.model) for name, shape in layer.tensors}
+    assert tensors == defined
+    # A measured profile has its layers in the order in which they ran.
+    assert name in MEASURED or list(tensors) == list(defined)
     assert profile.header["notes"] and profile.header["licence"] and profile.header["source"]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_measured_profile_is_measured_throughout(name: str, profiles: dict[str, Profile]) -> None:
+    profile = profiles[name]
+    assert set(profile.kinds.values()) == {"measured"}
+    assert profile.header["software"] == "torch2"
+    order = [gradient.layer for gradient in profile.in_ready_order()]
+    # Gradients come from the last layer to the first, but for those of branches beside each other
+    # and of a table that the output layer shares.
+    assert order[0] > 0.9 * max(order)
+    fallen = sum(after <= before for before, after in pairwise(order))
+    assert fallen > 0.9 * (len(order) - 1)
+    ready_s = max(gradient.ready_s for gradient in profile.gradients)
+    assert 0.99 * profile.backward_s < ready_s <= profile.backward_s * (1 + 1e-6)
+    assert profile.other_s < 1e-6
+
+
+@pytest.mark.parametrize("name", BUILT)
 def test_gradients_become_ready_from_the_last_layer_to_the_first(
     name: str, profiles: dict[str, Profile]
 ) -> None:
@@ -52,15 +84,13 @@ def test_gradients_become_ready_from_the_last_layer_to_the_first(
 def test_measured_columns_are_those_of_traces_with_a_short_derived_start(
     profiles: dict[str, Profile],
 ) -> None:
-    measured = {
-        name for name, profile in profiles.items() if profile.kinds["ready_ms"] == "measured"
-    }
+    measured = {name for name in BUILT if profiles[name].kinds["ready_ms"] == "measured"}
     assert measured == {
         "resnet50.v100.fp32.b32",
         "resnet101.v100.fp32.b32",
         "vgg16.v100.fp32.b32",
     }
-    assert all(profile.kinds["forward_ms"] == "derived" for profile in profiles.values())
+    assert all(profiles[name].kinds["forward_ms"] == "derived" for name in BUILT)
 
 
 # Source beside each: first to last gradient of the trace [ms], zhuangwang93/Espresso@a0294e3.
@@ -198,9 +228,9 @@ def test_the_dictionary_explains_every_header_key_and_column(
 @needs_data
 def test_the_shipped_files_are_what_the_command_builds() -> None:
     texts = build_profiles(COLLECTED)
-    assert set(texts) == {path.name for path in FILES.values()}
-    for name, path in FILES.items():
-        assert path.read_text(encoding="utf-8") == texts[f"{name}.csv"], name
+    assert set(texts) == {f"{name}.csv" for name in BUILT}
+    for name in BUILT:
+        assert FILES[name].read_text(encoding="utf-8") == texts[f"{name}.csv"], name
 
 
 def _bytes_ready(pairs: list[tuple[int, float]]) -> list[tuple[float, float]]:

@@ -211,7 +211,8 @@ class KernelDevice:
         torch = self.torch
         if self.gpu:
             driver = getattr(torch._C, "_cuda_getDriverVersion", lambda: 0)()
-            return f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, driver API {driver}"
+            versions = f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}"
+            return f"{versions}, driver API {driver}" if driver else versions
         return f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads"
 
     def precisions(self) -> tuple[str, ...]:

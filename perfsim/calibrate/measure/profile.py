@@ -31,6 +31,7 @@ from perfsim.compute.profile import (
     PROFILE_SCHEMA,
     precision_named,
 )
+from perfsim.compute.software import eras_of
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import today
 from perfsim.errors import RequestError
@@ -53,6 +54,7 @@ USUAL_WAIT = 0.1
 No source: chosen."""
 MEASURED_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 LAYER_KINDS = {
+    "Conv1D": "linear",
     "Conv": "conv",
     "BatchNorm": "batchnorm",
     "Linear": "linear",
@@ -60,7 +62,10 @@ LAYER_KINDS = {
     "Embedding": "embedding",
     "LSTM": "lstm",
 }
-"""Parts of the name of a module's class -> kind of layer; every other module is a parameter."""
+"""Parts of the name of a module's class -> kind of layer, the first that fits; every other module
+is a parameter. transformers calls a dense layer with its weight the other way round Conv1D."""
+HEADER_OPTIMIZERS = {"sgd": "sgd", "adam": "adam", "adamw": "adam"}
+"""Optimizer that is measured -> what a profile calls it, by its passes over the parameters."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,7 @@ def calibrate_compute(
         "precision": precision,
         "framework": _framework(torch, device),
         "source": f"{command} on {driver_name}",
+        "optimizer": HEADER_OPTIMIZERS[optimizer],
         "licence": "the measurer's own",
         "date": today(),
     }
@@ -194,7 +200,8 @@ def measured_profile_text(measured: MeasuredModel, about: Mapping[str, str]) -> 
     Parameters
     ----------
     measured : the step
-    about : model, gpu, precision, framework, source, licence, date, and notes if there are any
+    about : model, gpu, precision, framework, optimizer, source, licence, date, and notes if there
+        are any
     """
     scale = measured.iteration_s / measured.moments.step_s
     subject = measured.subject
@@ -205,8 +212,10 @@ def measured_profile_text(measured: MeasuredModel, about: Mapping[str, str]) -> 
         "precision": about["precision"],
         "batch": str(subject.samples),
         "framework": about["framework"],
+        "software": eras_of(about["framework"])[0],
         "iteration_ms": milliseconds(measured.iteration_s),
         "optimizer_ms": milliseconds(measured.moments.update_s * scale),
+        "optimizer": about["optimizer"],
         "kind": "; ".join(f"{column}=measured" for column in MEASURED_COLUMNS),
         "source": about["source"],
         "licence": about["licence"],

@@ -268,8 +268,8 @@ def _positions(module: Any, inputs: Any, output: Any) -> int:
         for side in output.shape[2:]:
             pixels *= int(side)
         return pixels
-    if isinstance(module, torch.nn.Linear):
-        return max(1, int(inputs[0].numel()) // int(module.in_features) // int(samples))
+    if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
+        return max(1, int(inputs[0].numel()) // int(inputs[0].shape[-1]) // int(samples))
     return 1
 
 

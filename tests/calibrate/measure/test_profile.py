@@ -134,8 +134,9 @@ def test_a_process_without_a_core_is_told(
     made = MeasuredProfile(tmp_path / "p.csv", tmp_path / "p.positions.csv", measured)
     assert len(made.warnings()) == (told is not None)
     assert told is None or told in made.warnings()[0]
-    about = {name: "x" for name in ("model", "gpu", "framework", "source", "licence")}
-    text = measured_profile_text(measured, {**about, "precision": "fp32", "date": "2026-01-01"})
+    about = {name: "x" for name in ("model", "gpu", "source", "licence")}
+    about |= {"precision": "fp32", "date": "2026-01-01", "optimizer": "sgd"}
+    text = measured_profile_text(measured, {**about, "framework": "PyTorch 2.11.0"})
     assert ("had no core" in text) == (told is not None)
     assert made.to_dict()["waited_for_core"] == waited
 
@@ -174,6 +175,38 @@ def test_positions_are_those_of_the_layers_inputs(here: Path) -> None:
     # 8 x 16 at stride 2 is 4 x 8 places; one vector a sample for the dense layer.
     assert found.positions == {"0": 32, "2": 1}
     assert found.unused == ()
+
+
+def test_a_dense_layer_of_transformers_is_one() -> None:
+    class Conv1D(torch.nn.Module):
+        """As transformers writes it: its weight is the other way round."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(6, 5))
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.weight
+
+    def make() -> Subject:
+        model = torch.nn.Sequential(Conv1D())
+        x = torch.randn(2, 7, 6)
+        return Subject("m", model, lambda: model(x).sum(), 2)
+
+    found = measure_compute(make, "fp32", "sgd", 3, "cpu")
+    (layer,) = layer_times(found)
+    assert (layer.kind, found.positions) == ("linear", {"0": 7})
+
+
+@pytest.mark.parametrize(("optimizer", "stated"), [("sgd", "sgd"), ("adamw", "adam")])
+def test_a_profile_says_its_optimizer_and_its_software(
+    optimizer: str, stated: str, here: Path
+) -> None:
+    made = calibrate_compute(
+        "naps:net", 2, repeats=3, device="cpu", optimizer=optimizer, folder=here / "profiles"
+    )
+    header = read_profile(made.profile).header
+    assert (header["optimizer"], header["software"]) == (stated, "torch2")
 
 
 def test_ranks_that_train_side_by_side_take_as_long_as_the_slowest() -> None:

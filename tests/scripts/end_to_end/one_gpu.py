@@ -1,12 +1,14 @@
 """Measure kernels and training steps on one GPU and compare them with perfsim's predictions.
 
     python tests/scripts/end_to_end/one_gpu.py measure --out DIR [--only iterations ...] [--quick]
-    python tests/scripts/end_to_end/one_gpu.py compare --measured DIR [--write]
+    python tests/scripts/end_to_end/one_gpu.py compare [--write]
 
 ``measure`` runs where the GPU is: single kernels in CUDA graphs; the training steps of public
 networks by ``perfsim calibrate compute``; steps that ``torch.compile`` made kernels of. What is
-done stands in DIR at once. ``compare`` runs anywhere: it asks perfsim for each and prints a table,
-which ``--write`` puts into `one_gpu.txt`, whose other text says what was found.
+done stands in DIR at once. ``compare`` runs anywhere. It reads what was measured on an H100
+(`one_gpu.jsonl`), with the predictions from before, and predicts each step again as if none of
+these had been measured. ``--write`` puts its table into `one_gpu.txt`, whose other
+text says what was found.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from perfsim import Scenario, predict
+from perfsim.session import Session
+from scripts.end_to_end.real_training import with_table
 from support.one_gpu.settings import (
     ITERATIONS,
     KERNELS,
@@ -31,6 +37,9 @@ from support.one_gpu.settings import (
     kernel_shapes,
 )
 
+MEASURED, STORED = Path(__file__).with_suffix(".jsonl"), Path(__file__).with_suffix(".txt")
+GPU, OWNER = "h100", "perfsim"
+"""What it was measured on, and by whom, as the sources of the measurements say."""
 STAGES = (*KERNELS, "iterations", "compiled", "profiled")
 REPEATS, QUICK_REPEATS = 8, 3
 
@@ -93,35 +102,79 @@ def _tried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return {**found, "took_s": round(time.monotonic() - begun, 1)}
 
 
-def predicted(gpu: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what perfsim says of all that is measured, by stage."""
-    from perfsim import Scenario, predict
-    from perfsim.compute.single_kernels import kernel_times
-    from perfsim.data.catalog import Catalog
-
-    times = kernel_times(gpu, Catalog())
-    said: dict[str, list[dict[str, Any]]] = {"iterations": [], "compiled": []}
-    for kernel in KERNELS:
-        said[kernel] = []
-        for shape in kernel_shapes(kernel):
-            found = getattr(times, kernel)(**_asked(kernel, shape))
-            said[kernel].append({"predicted_s": found.seconds, "spread": found.spread})
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what was measured beside what is predicted: iterations, then kernels by kind."""
+    said = Iterations(rows)
+    lines = [f"{'training step':40} {'measured':>9}  {' '.join(f'{way:>30}' for way in WAYS)}"]
+    off: dict[str, list[tuple[float, bool]]] = {way: [] for way in WAYS}
     for setting in ITERATIONS:
-        answer = predict(Scenario(**setting.question(gpu)))
-        low_s, high_s = answer.iteration_s_interval
-        one = {"name": setting.name, "predicted_s": answer.iteration_s}
-        said["compiled" if setting.compiled else "iterations"].append(
-            {**one, "low_s": low_s, "high_s": high_s}
-        )
-    return said
+        row = said.measured.get(setting.name)
+        if row is None:
+            continue
+        line = f"{setting.name:40} {row['measured_s'] * 1e3:6.1f} ms"
+        for way in WAYS:
+            one = said.predicted(setting, way)
+            error = one.seconds / row["measured_s"] - 1
+            off[way].append((error, one.low_s <= row["measured_s"] <= one.high_s))
+            span = f"{one.low_s * 1e3:.0f} to {one.high_s * 1e3:.0f}"
+            line += f"  {one.seconds * 1e3:6.1f} ms {error:+5.0%} {span:>13}"
+        lines.append(line)
+    lines += [f"{way}: {_summary(found)}" for way, found in off.items()]
+    lines.append("kernels, as predicted before")
+    groups: dict[str, list[tuple[float, bool]]] = {}
+    for row in rows:
+        if "shape" in row:
+            error = row["before_s"] / row["measured_s"] - 1
+            groups.setdefault(_kind(row), []).append((error, abs(error) <= row["before_spread"]))
+    lines += [f"  {kind:34} {_summary(found)}" for kind, found in groups.items()]
+    return "\n".join(lines)
 
 
-def _asked(kernel: str, shape: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `KernelTimes` for a shape."""
-    if kernel == "stream":
-        passes = 3 if shape["op"] == "add" else 2
-        return {"moved_bytes": 4.0 * passes * shape["elements"]}
-    return shape
+def _kind(row: dict[str, Any]) -> str:
+    shape = row["shape"]
+    words = [row["stage"], shape.get("precision") or shape.get("kernel") or shape.get("op") or ""]
+    words += ["backward" if shape["backward"] else "forward"] if "backward" in shape else []
+    return " ".join(filter(None, words))
+
+
+def _summary(found: Sequence[tuple[float, bool]]) -> str:
+    """Return the errors of predictions in words, and how many intervals hold."""
+    sizes = sorted(abs(error) for error, _ in found)
+    ninth = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
+    middle = median(error for error, _ in found)
+    inside = sum(held for _, held in found)
+    return (
+        f"{len(found)} cases, |error| median {median(sizes):.1%}, 90th percentile {ninth:.1%},"
+        f" median error {middle:+.1%}; {inside} inside their 90 % interval"
+    )
+
+
+class Predicted(NamedTuple):
+    """An iteration and its 90 % interval [s]."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+
+
+WAYS = ("before", "today")
+"""Before they were measured; today, as if they had not been."""
+
+
+class Iterations:
+    """The measured iterations, and what perfsim says of each."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.measured = {row["name"]: row for row in rows if "before_low_s" in row}
+        self._catalog = Session(without={OWNER})
+
+    def predicted(self, setting: Iteration, way: str) -> Predicted:
+        """Return an iteration as it is predicted in a way."""
+        if way == "before":
+            row = self.measured[setting.name]
+            return Predicted(row["before_s"], row["before_low_s"], row["before_high_s"])
+        answer = predict(Scenario(**setting.question(GPU)), self._catalog)
+        return Predicted(answer.iteration_s, *answer.iteration_s_interval)
 
 
 def main() -> None:
@@ -132,13 +185,16 @@ def main() -> None:
     here.add_argument("--out", type=Path, required=True, help="folder for what is measured")
     here.add_argument("--only", nargs="+", choices=STAGES, default=list(STAGES))
     here.add_argument("--quick", action="store_true", help="a few of each stage")
-    said = verbs.add_parser("predict", help="print perfsim's predictions as JSON")
-    said.add_argument("--gpu", default="h100")
+    there = verbs.add_parser("compare")
+    there.add_argument("--write", action="store_true", help=f"put the table into {STORED.name}")
     given = parser.parse_args()
-    if given.verb == "predict":
-        print(json.dumps(predicted(given.gpu), indent=1))
+    if given.verb == "measure":
+        measure(given.out, given.only, quick=given.quick)
         return
-    measure(given.out, given.only, quick=given.quick)
+    found = table([json.loads(line) for line in MEASURED.read_text().splitlines()])
+    print(found)
+    if given.write:
+        STORED.write_text(with_table(STORED.read_text(), found))
 
 
 if __name__ == "__main__":

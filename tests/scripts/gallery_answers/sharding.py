@@ -47,7 +47,8 @@ def ddp_zero_or_fsdp(asked: Any) -> str:
         for node in ("oci-a100", "a2")
     )
     apart = max(fast.values()) / min(fast.values()) - 1
-    assert apart < 0.06 and slow["ssgd"] == min(slow.values())
+    assert apart < 0.12 and slow["ssgd"] == min(slow.values())
+    assert fast["ssgd"] == max(fast.values())
     assert all(fits(row) == (key[1:] != ("12", "ssgd")) for key, row in of.items())
     held = {one: format_bytes(float(of["a2", "6", one]["memory_bytes"]), 3) for one in fast}
     larger = rate(of["a2", "12", "fsdp"]) / rate(of["a2", "6", "ssgd"])
@@ -56,8 +57,9 @@ def ddp_zero_or_fsdp(asked: Any) -> str:
     assert all(overlap(of["a2", "6", "ssgd"], of["a2", "6", one]) for one in ("fsdp", "zero"))
     row = of["oci-a100", "12", "fsdp"]
     return (
-        f"On a fast network any of them: over 1600 Gbit/s they are within {apart:.0%} of each"
-        f" other. Over 100 GbE DDP (ssgd) waits least for its messages, and is"
+        f"On a fast network FSDP, by little: over 1600 Gbit/s they are within {apart:.0%} of each"
+        " other, and DDP (ssgd) is last, since each of its GPUs updates every parameter. Over"
+        " 100 GbE DDP waits least for its messages, and is"
         f" {slow['fsdp'] / slow['ssgd']:.2f} times as fast as FSDP and"
         f" {slow['zero'] / slow['ssgd']:.2f} times as ZeRO-2, though the intervals overlap. But it"
         f" holds {held['ssgd']} where"
