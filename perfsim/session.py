@@ -17,7 +17,7 @@ such as the name of a method or the numbers of a curve.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,6 @@ class RememberingCluster(Cluster):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self._costs = _Memory[tuple[str, float, str, str], Cost]()
-        self._seconds = _Memory[tuple[str, float, str, str], float]()
         self._timings = _Memory[tuple[str, float, str, str], Timing]()
         self._routes = _Memory[tuple[str, str, str], Route]()
         self._compared = _Memory[tuple[str, str, str], tuple[Route, ...]]()
@@ -121,16 +120,6 @@ class RememberingCluster(Cluster):
         asked = (collective, size_bytes, algorithm, protocol)
         cost = self._costs.get(asked)
         return cost if cost is not None else self._costs.keep(asked, super().cost(*asked))
-
-    def seconds(
-        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
-    ) -> float:
-        """Return the time of one collective [s] (see `Cluster.seconds`)."""
-        asked = (collective, size_bytes, algorithm, protocol)
-        seconds = self._seconds.get(asked)
-        return (
-            seconds if seconds is not None else self._seconds.keep(asked, super().seconds(*asked))
-        )
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -232,7 +221,7 @@ class RecordedCosts:
     Parameters
     ----------
     context : what the method is told
-    all_reduce_s : what the fusion policy is told of an all-reduce of a size [s]
+    costs : what the fusion policy asks for collectives; None where no policy asks
 
     Examples
     --------
@@ -243,15 +232,14 @@ class RecordedCosts:
     {('kernel', 'a kernel'): 0.001, ('shape', 'ranks'): 2}
     """
 
-    def __init__(
-        self, context: MethodContext, all_reduce_s: Callable[[float], float] = float
-    ) -> None:
+    def __init__(self, context: MethodContext, costs: Costs | None = None) -> None:
         self._ask: dict[str, Callable[..., Any]] = {
             "shape": partial(getattr, context),
             "collective": context.collective_s,
             "kernel": context.kernel_s,
-            "all_reduce": all_reduce_s,
         }
+        if costs is not None:
+            self._ask |= {"all_reduce": costs.all_reduce_s, "collectives": costs.collectives_s}
         self._context = context
         self.answers: dict[tuple[Any, ...], Any] = {}
 
@@ -278,6 +266,11 @@ class RecordedCosts:
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
         seconds: float = self._answer("all_reduce", size_bytes)
+        return seconds
+
+    def collectives_s(self, collective: str, sizes_bytes: Sequence[float]) -> Sequence[float]:
+        """Return what the fusion policy is told of a collective of some sizes, recorded [s]."""
+        seconds: Sequence[float] = self._answer("collectives", collective, tuple(sizes_bytes))
         return seconds
 
     def _answer(self, what: str, *about: Any) -> Any:

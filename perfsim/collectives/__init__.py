@@ -15,7 +15,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from perfsim.collectives.hops import Hops, Parts
+from perfsim.collectives.hops import Hops, Line, Parts
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "HALVES",
     "Algorithm",
     "Hops",
+    "Line",
     "Parts",
     "algorithm",
     "algorithms",
@@ -58,6 +59,13 @@ class SentBytes(Protocol):
         """Return the bytes that one GPU sends."""
 
 
+class LineOver(Protocol):
+    """The form of an algorithm's ``line``."""
+
+    def __call__(self, hops: Hops, /) -> Line:
+        """Return the time over the size; of the hops, latencies do not count."""
+
+
 class Refusal(Protocol):
     """The form of an algorithm's ``refusal``."""
 
@@ -85,6 +93,8 @@ class Algorithm(NamedTuple):
     one_rank : whether of a node's ranks one alone sends to another node, over its own NIC
     needs : what it needs of a cluster that a link does not tell
     refusal : why ranks on such nodes cannot use it, or ""
+    line : hops to the straight line over the size that its time among several ranks is; None where
+        it is none, or none is given
     """
 
     collective: str
@@ -98,6 +108,7 @@ class Algorithm(NamedTuple):
     one_rank: bool = False
     needs: str = ""
     refusal: Refusal = _never_refused
+    line: LineOver | None = None
 
 
 _REGISTRY: dict[tuple[str, str], Algorithm] = {}
@@ -117,6 +128,7 @@ def algorithm(
     one_rank: bool = False,
     needs: str = "",
     refusal: Refusal = _never_refused,
+    line: LineOver | None = None,
 ) -> Callable[[AnyFormula], AnyFormula]:
     """Enter the decorated formula, in a file of this folder, as an algorithm of a collective.
 
@@ -149,6 +161,7 @@ def algorithm(
                 one_rank,
                 needs,
                 refusal,
+                line,
             )
         return formula
 

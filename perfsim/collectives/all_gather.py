@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfsim.collectives import Hops, Parts, algorithm
+from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.hops import ceil_log2, floor_log2, maximum, other_blocks_bytes
 
 __all__ = [
@@ -18,7 +18,13 @@ __all__ = [
 ]
 
 
-@algorithm("all_gather", "ring", blocks=True, sent_bytes=other_blocks_bytes)
+def ring_line(hops: Hops) -> Line:
+    """Return the time of a ring all-gather over the size (see `all_gather_ring`)."""
+    ranks, nodes = hops.ranks, hops.nodes
+    return Line(nodes - 1, ranks - nodes, (ranks - 1) / ranks, hops.beta_s_per_byte)
+
+
+@algorithm("all_gather", "ring", blocks=True, sent_bytes=other_blocks_bytes, line=ring_line)
 def all_gather_ring(size_bytes: float, hops: Hops) -> Parts:
     """Price a ring all-gather.
 
@@ -40,8 +46,7 @@ def all_gather_ring(size_bytes: float, hops: Hops) -> Parts:
     Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH,
     IJHPCA 2005, section 4.1.
     """
-    share = (hops.ranks - 1) / hops.ranks * size_bytes
-    return Parts(hops.chain_s(), share * hops.beta_s_per_byte)
+    return ring_line(hops).parts(size_bytes, hops)
 
 
 def doubling_refusal(hops: Hops) -> str:

@@ -5,7 +5,7 @@ Here are the algorithms that GPUs run themselves; in `perfsim.collectives.in_swi
 
 from __future__ import annotations
 
-from perfsim.collectives import Hops, Parts, algorithm
+from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.hops import ceil_log2, floor_log2, other_blocks_bytes
 from perfsim.collectives.reduce_scatter import halving_s
 
@@ -32,7 +32,14 @@ def twice_other_blocks_bytes(size_bytes: float, hops: Hops) -> float:
     return 2.0 * other_blocks_bytes(size_bytes, hops)
 
 
-@algorithm("all_reduce", "ring", blocks=True, sent_bytes=twice_other_blocks_bytes)
+def ring_line(hops: Hops) -> Line:
+    """Return the time of a ring all-reduce over the size (see `all_reduce_ring`)."""
+    ranks, nodes = hops.ranks, hops.nodes
+    s_per_byte = 2.0 * hops.beta_s_per_byte + hops.gamma_s_per_byte
+    return Line(2 * (nodes - 1), 2 * (ranks - nodes), (ranks - 1) / ranks, s_per_byte)
+
+
+@algorithm("all_reduce", "ring", blocks=True, sent_bytes=twice_other_blocks_bytes, line=ring_line)
 def all_reduce_ring(size_bytes: float, hops: Hops) -> Parts:
     """Price a ring all-reduce: a reduce-scatter round the ring, then an all-gather round it.
 
@@ -62,12 +69,23 @@ def all_reduce_ring(size_bytes: float, hops: Hops) -> Parts:
     Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC
     2009, section 3; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.
     """
-    share = (hops.ranks - 1) / hops.ranks * size_bytes
-    transfer_s = share * (2.0 * hops.beta_s_per_byte + hops.gamma_s_per_byte)
-    return Parts(2.0 * hops.chain_s(), transfer_s)
+    return ring_line(hops).parts(size_bytes, hops)
 
 
-@algorithm("all_reduce", "tree", latency="tree", flows="tree", sent_bytes=twice_other_blocks_bytes)
+def tree_line(hops: Hops) -> Line:
+    """Return the time of a tree all-reduce over the size (see `all_reduce_tree`)."""
+    s_per_byte = 2.0 * hops.tree_beta_s_per_byte + hops.gamma_s_per_byte
+    return Line(2 * ceil_log2(hops.nodes), 2 * (hops.gpus_per_node - 1), 1.0, s_per_byte)
+
+
+@algorithm(
+    "all_reduce",
+    "tree",
+    latency="tree",
+    flows="tree",
+    sent_bytes=twice_other_blocks_bytes,
+    line=tree_line,
+)
 def all_reduce_tree(size_bytes: float, hops: Hops) -> Parts:
     """Price a double binary tree all-reduce, pipelined, as NCCL builds it.
 
@@ -91,10 +109,7 @@ def all_reduce_tree(size_bytes: float, hops: Hops) -> Parts:
     Sanders, Speck & Träff, Two-tree algorithms for full bandwidth broadcast, reduction and scan,
     Parallel Computing 2009; NCCL since 2.4, src/graph/tuning.cc for the count of hops.
     """
-    inside_s = (hops.gpus_per_node - 1) * hops.alpha_intra_s
-    between_s = ceil_log2(hops.nodes) * hops.alpha_inter_s
-    transfer_s = size_bytes * (2.0 * hops.tree_beta_s_per_byte + hops.gamma_s_per_byte)
-    return Parts(2.0 * (inside_s + between_s), transfer_s)
+    return tree_line(hops).parts(size_bytes, hops)
 
 
 @algorithm(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Hops",
+    "Line",
     "Parts",
     "ceil_log2",
     "floor_log2",
@@ -103,6 +104,41 @@ class Hops(NamedTuple):
     def longest_s(self) -> float:
         """Return the latency of a hop between nodes, or inside the node where there is one [s]."""
         return self.alpha_inter_s if self.nodes > 1 else self.alpha_intra_s
+
+
+class Line(NamedTuple):
+    """The time of a collective that is a straight line over the size of its message.
+
+    Parameters
+    ----------
+    inter_hops, intra_hops : hops between nodes and inside one, one after another
+    share : of the message, what passes the busiest link
+    s_per_byte : what a byte takes there [s/B]
+
+    Examples
+    --------
+    >>> Line(6, 0, 0.75, 2e-9).parts(1e6, Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9))
+    Parts(latency_s=6.000000000000001e-05, transfer_s=0.0015)
+    """
+
+    inter_hops: int
+    intra_hops: int
+    share: float
+    s_per_byte: float
+
+    def latency_s(self, alpha_intra_s: float, alpha_inter_s: float) -> float:
+        """Return what the hops take one after another, one of each class taking so long [s]."""
+        return self.inter_hops * alpha_inter_s + self.intra_hops * alpha_intra_s
+
+    def transfer_s(self, size_bytes: float) -> float:
+        """Return what the bytes of a message take [s]."""
+        return self.share * size_bytes * self.s_per_byte
+
+    def parts(self, size_bytes: float, hops: Hops) -> Parts:
+        """Return the parts of the time for a size."""
+        return Parts(
+            self.latency_s(hops.alpha_intra_s, hops.alpha_inter_s), self.transfer_s(size_bytes)
+        )
 
 
 def other_blocks_bytes(size_bytes: float, hops: Hops) -> float:

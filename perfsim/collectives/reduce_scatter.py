@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfsim.collectives import Hops, Parts, algorithm
+from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.all_gather import all_gather_pat, pat_refusal
 from perfsim.collectives.hops import floor_log2, other_blocks_bytes
 
@@ -14,7 +14,14 @@ __all__ = [
 ]
 
 
-@algorithm("reduce_scatter", "ring", blocks=True, sent_bytes=other_blocks_bytes)
+def ring_line(hops: Hops) -> Line:
+    """Return the time of a ring reduce-scatter over the size (see `reduce_scatter_ring`)."""
+    ranks, nodes = hops.ranks, hops.nodes
+    s_per_byte = hops.beta_s_per_byte + hops.gamma_s_per_byte
+    return Line(nodes - 1, ranks - nodes, (ranks - 1) / ranks, s_per_byte)
+
+
+@algorithm("reduce_scatter", "ring", blocks=True, sent_bytes=other_blocks_bytes, line=ring_line)
 def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:
     """Price a ring reduce-scatter.
 
@@ -36,8 +43,7 @@ def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:
     Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH,
     IJHPCA 2005, section 4.3.
     """
-    share = (hops.ranks - 1) / hops.ranks * size_bytes
-    return Parts(hops.chain_s(), share * (hops.beta_s_per_byte + hops.gamma_s_per_byte))
+    return ring_line(hops).parts(size_bytes, hops)
 
 
 def halving_s(size_bytes: float, hops: Hops) -> tuple[float, float]:

@@ -38,8 +38,8 @@ def _no_negotiation(tensors: int) -> float:
     return 0.0
 
 
-def _free(collective: str, size_bytes: float) -> float:
-    return 0.0
+def _free(collective: str, sizes_bytes: Sequence[float]) -> list[float]:
+    return [0.0] * len(sizes_bytes)
 
 
 def _one_rank() -> int:
@@ -59,7 +59,7 @@ class FusionContext:
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     forward_s : length of each layer's forward pass, by the layer's number
-    collective_s : time of a collective of a size among all ranks
+    collectives_s : times of a collective of some sizes among all ranks
     count_ranks : counts the ranks that exchange the gradients, when asked
     """
 
@@ -70,7 +70,7 @@ class FusionContext:
     options: Mapping[str, str] = field(default_factory=dict)
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
-    collective_s: Callable[[str, float], float] = _free
+    collectives_s: Callable[[str, Sequence[float]], Sequence[float]] = _free
     count_ranks: Callable[[], int] = _one_rank
 
 

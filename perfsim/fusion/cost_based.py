@@ -218,63 +218,70 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     dear/tuner.py; README.md: 25 MB without tuning.
     """
     sizes_bytes = tuple(map(context.message_bytes, gradients))
-    numbers = tuple([gradient.layer for gradient in gradients])
-    tried, asked_bytes = _groups_to_try(tuple(layer_ranges(gradients)), numbers, sizes_bytes)
+    tried, asked_bytes = _groups_to_try(
+        tuple(layer_ranges(gradients)),
+        tuple([(gradient.layer, gradient.ready_s) for gradient in gradients]),
+        sizes_bytes,
+        tuple(context.forward_s),
+    )
     scatter_s, gather_s = (
-        [context.collective_s(half, size) for size in asked_bytes]
-        for half in ("reduce_scatter", "all_gather")
+        context.collectives_s(half, asked_bytes) for half in ("reduce_scatter", "all_gather")
     )
     best = min(
-        tried,
-        key=lambda groups: _decoupled_s(groups, gradients, context, scatter_s, gather_s),
+        tried, key=lambda groups: _decoupled_s(groups, context.backward_s, scatter_s, gather_s)
     )
     return [Bucket.of(gradients[group.first : group.end]) for group in best]
 
 
 class _Group(NamedTuple):
-    """Where the gradients of a group begin and end, in ready order, and of which layers they are.
+    """A group of gradients, in ready order from ``first`` up to ``end``.
 
-    ``size`` is the number of its size among those asked for.
+    ``size`` is the number of its size among those asked for. ``ready_s`` is when the last gradient
+    is ready, ``forward_s`` what the forward passes of its layers take.
     """
 
     first: int
     end: int
     size: int
-    layers: tuple[int, ...]
+    ready_s: float
+    forward_s: float
 
 
 @lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
 def _groups_to_try(
-    layers: tuple[tuple[int, int], ...], numbers: tuple[int, ...], sizes_bytes: tuple[float, ...]
-) -> tuple[list[tuple[_Group, ...]], list[float]]:
+    layers: tuple[tuple[int, int], ...],
+    places: tuple[tuple[int, float], ...],
+    sizes_bytes: tuple[float, ...],
+    forward_s: tuple[float, ...],
+) -> tuple[list[tuple[_Group, ...]], tuple[float, ...]]:
     """Return the groups of each size tried, 25 MiB first, and all sizes of groups [B].
 
-    Groups that are alike are there once. ``numbers`` are those of the layer of each gradient.
+    Groups that are alike are there once.
+
+    Parameters
+    ----------
+    layers : where the gradients of each layer begin and end
+    places : the number of each gradient's layer, and when the gradient is ready
+    sizes_bytes : what is sent for each gradient
+    forward_s : what each layer's forward pass takes; () for nothing
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     tried = (tuple(dear_groups(layers, sizes_bytes, limit)) for limit in limits)
-    places: dict[float, int] = {}
-    found = [
-        tuple(
-            [
-                _Group(
-                    first,
-                    end,
-                    places.setdefault(sum(sizes_bytes[first:end]), len(places)),
-                    tuple(set(numbers[first:end])),
-                )
-                for first, end in groups
-            ]
-        )
-        for groups in dict.fromkeys(tried)
-    ]
-    return found, [*places]
+    numbers: dict[float, int] = {}
+
+    def group(first: int, end: int) -> _Group:
+        size = numbers.setdefault(sum(sizes_bytes[first:end]), len(numbers))
+        own_layers = {layer for layer, _ in places[first:end]}
+        passes_s = sum([forward_s[layer] for layer in own_layers]) if forward_s else 0.0
+        return _Group(first, end, size, places[end - 1][1], passes_s)
+
+    found = [tuple([group(*ends) for ends in groups]) for groups in dict.fromkeys(tried)]
+    return found, tuple(numbers)
 
 
 def _decoupled_s(
     groups: Sequence[_Group],
-    gradients: Sequence[Gradient],
-    context: FusionContext,
+    backward_s: float,
     scatter_s: Sequence[float],
     gather_s: Sequence[float],
 ) -> float:
@@ -283,13 +290,10 @@ def _decoupled_s(
     Counted from the start of the backward pass before it. Both halves are given by size.
     """
     sent_s = 0.0
-    for _, end, size, _ in groups:
-        ready_s = gradients[end - 1].ready_s  # the last of them, as they are in ready order
+    for _, _, size, ready_s, _ in groups:
         sent_s = max(sent_s, ready_s) + scatter_s[size]
-    sent_s = forward_s = max(sent_s, context.backward_s)
-    passes_s = context.forward_s
-    for _, _, size, layers in reversed(groups):
+    ended_s = sent_s = max(sent_s, backward_s)
+    for _, _, size, _, forward_s in reversed(groups):
         sent_s += gather_s[size]
-        lasts_s = sum([passes_s[one] for one in layers]) if passes_s else 0.0
-        forward_s = max(forward_s, sent_s) + lasts_s
-    return forward_s
+        ended_s = max(ended_s, sent_s) + forward_s
+    return ended_s

@@ -18,7 +18,13 @@ from perfsim.libraries import library as find_library
 from perfsim.methods.base import Group
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
-from perfsim.network.route import ClusterLinks, Route, among_nodes
+from perfsim.network.route import (
+    ClusterLinks,
+    Route,
+    SecondsBySize,
+    among_nodes,
+    chosen_by,
+)
 from perfsim.quantity import Cost, Quantity, Term, Timing
 from perfsim.simulate.task import LinkUse
 
@@ -523,16 +529,41 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
-        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
-        return known.seconds(size_bytes) if isinstance(known, Route) else known.seconds
+        return self.by_size(collective, algorithm, protocol)(size_bytes)
+
+    def by_size(
+        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> SecondsBySize:
+        """Return the function of a size that tells the time of a collective [s], as `seconds` does.
+
+        Examples
+        --------
+        >>> from perfsim.network.link import custom_link
+        >>> two = Cluster(2, (1, 1), custom_link("1GB/s,1ms", "net"), None)
+        >>> [round(seconds, 6) for seconds in map(two.by_size("all_gather", "ring"), (0.0, 2e6))]
+        [0.001, 0.002]
+        """
+        routes = self.compared_routes(collective, algorithm, protocol)
+        if routes:
+            return chosen_by(min, [route.seconds for route in routes])
+        return lambda size_bytes: self.timing(collective, size_bytes, algorithm, protocol).seconds
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> Timing:
         """Return the time of one collective and what a rank sends, without their provenance."""
-        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
-        if isinstance(known, Route):
-            return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
+        routes = self.compared_routes(collective, algorithm, protocol)
+        if routes:
+            each_s = [route.seconds(size_bytes) for route in routes]
+            fastest = min(range(len(routes)), key=each_s.__getitem__)
+            return Timing(each_s[fastest], routes[fastest].sent_bytes(size_bytes))
+        if self._more_than_links:
+            cost = self.cost(collective, size_bytes, algorithm, protocol)
+            return Timing(cost.seconds, cost.sent_bytes)
+        collective = self.runs_as(collective, algorithm)
+        known, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
+        if known is None:
+            return Timing(route.seconds(size_bytes), route.sent_bytes(size_bytes))
         return Timing(known.seconds, known.sent_bytes)
 
     @property
@@ -557,19 +588,6 @@ class Cluster:
         names = library.considered(collective) if algorithm == AUTO else (algorithm,)
         routes = tuple(self.route(collective, name) for name in names)
         return () if any(route.algorithm.refusal(route.base) for route in routes) else routes
-
-    def _cost_or_route(
-        self, collective: str, size_bytes: float, algorithm: str, protocol: str
-    ) -> Cost | Route:
-        """Return what tells a collective's time: its cost, or the route for its formula."""
-        if self._more_than_links:
-            return self.cost(collective, size_bytes, algorithm, protocol)
-        routes = self.compared_routes(collective, algorithm, protocol)
-        if routes:
-            return min(routes, key=lambda route: route.seconds(size_bytes))
-        collective = self.runs_as(collective, algorithm)
-        cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
-        return route if cost is None else cost
 
     def _cost_and_route(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str

@@ -34,6 +34,25 @@ _LATENCY_SMALL_BYTES = 65536.0
 No source: chosen on Polaris, see `Latency.stretched`."""
 
 
+class LatencyPiece(NamedTuple):
+    """A piece of a latency curve, straight in log size.
+
+    Parameters
+    ----------
+    alpha_s : latency where the piece begins [s/hop]
+    rise_s, log_start, log_width : what it rises by, from which log size on, over which width
+    """
+
+    alpha_s: float
+    rise_s: float = 0.0
+    log_start: float = 0.0
+    log_width: float = 1.0
+
+    def at(self, log_size: float) -> float:
+        """Return the latency of one hop for a message of which this is the log size [s]."""
+        return self.alpha_s + self.rise_s * (log_size - self.log_start) / self.log_width
+
+
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Seconds a hop by message size: straight in log size between the knots, constant outside.
@@ -56,10 +75,25 @@ class Latency:
     low: float | None = None
     high: float | None = None
     logs: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    pieces: tuple[LatencyPiece, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Take the logarithms once; a prediction needs them hundreds of times."""
-        object.__setattr__(self, "logs", tuple(math.log(size) for size in self.size_bytes))
+        logs, alphas = tuple(math.log(size) for size in self.size_bytes), self.alpha_s
+        ends = zip(alphas, alphas[1:], logs, logs[1:], strict=False)
+        object.__setattr__(self, "logs", logs)
+        object.__setattr__(
+            self,
+            "pieces",
+            (
+                LatencyPiece(alphas[0]),
+                *(
+                    LatencyPiece(before, after - before, start, end - start)
+                    for before, after, start, end in ends
+                ),
+                LatencyPiece(alphas[-1]),
+            ),
+        )
 
     @classmethod
     def constant(cls, alpha: Quantity) -> Latency:
@@ -70,14 +104,12 @@ class Latency:
 
     def at(self, size_bytes: float) -> float:
         """Return the latency of one hop for a message of this size [s]."""
-        right = bisect_right(self.size_bytes, size_bytes)
-        if right == 0:
-            return self.alpha_s[0]
-        if right == len(self.size_bytes):
-            return self.alpha_s[-1]
-        before, after = self.alpha_s[right - 1], self.alpha_s[right]
-        start, end = self.logs[right - 1], self.logs[right]
-        return before + (after - before) * (math.log(size_bytes) - start) / (end - start)
+        piece = self.piece(size_bytes)
+        return piece.at(math.log(size_bytes)) if piece.rise_s else piece.alpha_s
+
+    def piece(self, size_bytes: float) -> LatencyPiece:
+        """Return the straight piece of the curve that a message of this size is on."""
+        return self.pieces[bisect_right(self.size_bytes, size_bytes)]
 
     def stretched(self, factor: float) -> Latency:
         """Return the curve of a ring that is ``factor`` times as long as the one measured.

@@ -8,15 +8,16 @@ the message size.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfsim.collectives import Algorithm, Hops
+from perfsim.collectives import Algorithm, Hops, Line
 from perfsim.errors import RequestError
-from perfsim.network.link import Latency, Link
+from perfsim.network.link import Latency, LatencyPiece, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.units import format_bytes
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterLinks",
     "Route",
+    "SecondsBySize",
     "among_nodes",
+    "chosen_by",
     "inside_node",
     "through_fabric",
     "with_background",
@@ -268,6 +271,27 @@ _SLOWER = 1.0 - 1e-6
 """A rate is made so much slower to see whether the formula uses it. No source: chosen."""
 
 
+SecondsBySize = Callable[[float], float]
+"""A function that returns the time for a message of a size [s]."""
+
+
+def chosen_by(
+    choose: Callable[[float, float], float], times: Sequence[SecondsBySize]
+) -> SecondsBySize:
+    """Return the function that chooses, by ``min`` or ``max``, among the times by some functions.
+
+    Examples
+    --------
+    >>> chosen_by(min, [lambda size: 1.0 + size, lambda size: 2.0 * size])(3.0)
+    4.0
+    """
+
+    def of_two(one: SecondsBySize, other: SecondsBySize) -> SecondsBySize:
+        return lambda size_bytes: choose(one(size_bytes), other(size_bytes))
+
+    return reduce(of_two, times)
+
+
 class LinkPath:
     """An algorithm over hops, each class of link with one latency curve.
 
@@ -277,6 +301,8 @@ class LinkPath:
     a knot. From the last knot on alpha is constant: ``of_large`` are hops of all messages there.
     """
 
+    seconds: SecondsBySize
+
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
         self.algorithm, self.base, self.curves = algorithm, base, curves
         self._intra, self._inter = curves.get("intra"), curves.get("inter")
@@ -285,6 +311,10 @@ class LinkPath:
         self.of_large = self._hops(self._constant_from)
         peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
         self.peaks = list(accumulate(peaks, max))
+        self.seconds = self._formula_s
+        if algorithm.line is not None and base.ranks > 1:
+            line = algorithm.line(base)
+            self.seconds = _line_seconds(line, self._intra, self._inter, self.knots, self.peaks)
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
@@ -308,11 +338,50 @@ class LinkPath:
             base.servers,
         )
 
-    def seconds(self, size_bytes: float) -> float:
-        """Return the time for a message of this size [s]."""
+    def _formula_s(self, size_bytes: float) -> float:
+        """Return the time for a message of this size by the formula [s]."""
         seconds = self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
         smaller = bisect_left(self.knots, size_bytes)
         return max(seconds, self.peaks[smaller - 1]) if smaller else seconds
+
+
+_NO_HOPS = LatencyPiece(0.0)
+"""The latency of a class of link that nothing crosses."""
+
+
+def _line_seconds(
+    line: Line,
+    intra: Latency | None,
+    inter: Latency | None,
+    knots: Sequence[float],
+    peaks: Sequence[float],
+) -> SecondsBySize:
+    """Return a function that prices a message of a size as a path's formula does.
+
+    What of a line does not depend on the size is worked out here, once for each knot.
+    """
+    pieces = [
+        (intra.piece(size) if intra else _NO_HOPS, inter.piece(size) if inter else _NO_HOPS)
+        for size in (0.0, *knots)
+    ]
+    latencies_s = [line.latency_s(near.alpha_s, far.alpha_s) for near, far in pieces]
+    count = len(knots)
+    _, _, share, s_per_byte = line
+
+    def seconds(size_bytes: float) -> float:
+        below = bisect_right(knots, size_bytes)
+        if 0 < below < count:
+            near, far = pieces[below]
+            log_size = math.log(size_bytes)
+            latency_s = line.latency_s(near.at(log_size), far.at(log_size))
+        else:  # latencies are constant there
+            latency_s = latencies_s[below]
+        seconds = latency_s + share * size_bytes * s_per_byte
+        if below and peaks[below - 1] > seconds:
+            return peaks[below - 1]
+        return seconds
+
+    return seconds
 
 
 class Route:
@@ -331,6 +400,8 @@ class Route:
     GPUs on each node.
     """
 
+    seconds: SecondsBySize
+
     def __init__(
         self, algorithm: Algorithm, wiring: ClusterLinks, node_size_unmeasured: bool = False
     ) -> None:
@@ -341,6 +412,7 @@ class Route:
             for link_class, link in wiring.links.items()
         }
         self.paths = self._paths(wiring)
+        self.seconds = chosen_by(max, [path.seconds for path in self.paths])
         members = wiring.members
         widest = wiring.links.get("inter") or wiring.links.get("intra")
         self.grade: Grade = widest.grade if widest else "measured"
@@ -364,14 +436,6 @@ class Route:
             for name, link_class, rate in rates
         ]
         self.latencies = self._latencies_in_use()
-        self._last = (-1.0, 0.0)
-
-    def seconds(self, size_bytes: float) -> float:
-        """Return the time for a message of this size [s]."""
-        last = self._last  # asked for twice: by the choice of algorithm, and by its cost
-        if size_bytes != last[0]:
-            last = self._last = size_bytes, max([path.seconds(size_bytes) for path in self.paths])
-        return last[1]
 
     def sent_bytes(self, size_bytes: float) -> float:
         """Return what a rank sends of a message of this size: latencies do not count."""

@@ -6,8 +6,9 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel, count_kernels
@@ -126,15 +127,29 @@ class Costs:
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return the time of an all-reduce among all ranks [s]."""
-        return self.cluster.served(0).seconds(
-            "all_reduce", size_bytes, self.algorithm, self.protocol
-        )
+        return self._all_reduce_by_size(size_bytes)
+
+    @cached_property
+    def _all_reduce_by_size(self) -> Callable[[float], float]:
+        """What tells the time of an all-reduce among all ranks by its size [s]."""
+        return self.cluster.served(0).by_size("all_reduce", self.algorithm, self.protocol)
+
+    def collectives_s(self, collective: str, sizes_bytes: Sequence[float]) -> list[float]:
+        """Return the times of a collective of some sizes among all ranks [s]."""
+        cluster, algorithm = self._asked(Send(collective, 0.0))
+        return [*map(cluster.by_size(collective, algorithm, self.protocol), sizes_bytes)]
 
     def context(self, profile: Profile) -> MethodContext:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
+        by_size: dict[tuple[str, Group], Callable[[float], float]] = {}
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-            return self.timing(Send(collective, size_bytes, group=group)).seconds
+            seconds = by_size.get((collective, group))
+            if seconds is None:
+                cluster, algorithm = self._asked(Send(collective, size_bytes, group=group))
+                seconds = cluster.by_size(collective, algorithm, self.protocol)
+                by_size[collective, group] = seconds
+            return seconds(size_bytes)
 
         return MethodContext(
             self.cluster.gpus,

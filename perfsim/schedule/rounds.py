@@ -309,7 +309,7 @@ def _fuse(
     fuse: FusionPolicy,
     limit_bytes: float | None,
     options: Mapping[str, str],
-    all_reduce_s: Callable[[float], float],
+    costs: Costs | RecordedCosts,
     context: MethodContext,
     iteration: int,
 ) -> list[Bucket]:
@@ -320,11 +320,11 @@ def _fuse(
         limit_bytes=limit_bytes,
         backward_s=profile.backward_s,
         message_bytes=lambda gradient: method.message_bytes(gradient, iteration),
-        all_reduce_s=all_reduce_s,
+        all_reduce_s=costs.all_reduce_s,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
-        collective_s=lambda collective, size: context.collective_s(collective, size, "all"),
+        collectives_s=costs.collectives_s,
         count_ranks=lambda: context.ranks,
     )
     return list(fuse(profile.in_ready_order(), asked))
@@ -368,9 +368,9 @@ class _Builder:
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
         context = costs.context(profile)
-        self.recorded = RecordedCosts(context, costs.all_reduce_s)
+        self.recorded = RecordedCosts(context, costs)
         self.context = context if cache is None else self.recorded.context
-        self.fuse = partial(fuse, self.recorded.all_reduce_s)
+        self.fuse = partial(fuse, self.recorded)
         self.key = (method, *key, context.software, context.stages)
         self.profile_key = key[0]
 
@@ -417,7 +417,7 @@ class _Builder:
             context = costs.context(replace(self.profile, gradients=tuple(some)))
             if not some:
                 continue
-            buckets = self.fuse_by(costs.all_reduce_s, context, iteration)
+            buckets = self.fuse_by(costs, context, iteration)
             made = self.method.jobs(buckets, context, iteration)
             jobs += [_among(job, "experts") for job in made] if own else made
         return jobs

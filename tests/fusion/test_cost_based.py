@@ -51,7 +51,9 @@ def test_dear_is_tuned_to_the_groups_that_pay(latency_s: float, groups: int) -> 
     def collective_s(collective: str, size_bytes: float) -> float:
         return latency_s + 0.01 * size_bytes / 2**20
 
-    ctx = replace(context(gradients), forward_s=[1.0] * 4, collective_s=collective_s)
+    ctx = replace(
+        context(gradients), forward_s=[1.0] * 4, collectives_s=of_each_size(collective_s)
+    )
     assert len(fusion.load_policy("dear_tuned").fuse(gradients, ctx)) == groups
 
 
@@ -171,34 +173,32 @@ def decoupled(
         lambda gradient: gradient.size_bytes,
         lambda size: size,
         forward_s=forward_s,
-        collective_s=price,
+        collectives_s=of_each_size(price),
     )
+
+
+def of_each_size(
+    price: Callable[[str, float], float],
+) -> Callable[[str, Sequence[float]], list[float]]:
+    """Return what prices many sizes of a collective, each by itself."""
+    return lambda collective, sizes: [price(collective, size) for size in sizes]
 
 
 def test_what_dear_s_search_reckons_by_hand() -> None:
     """Layers c, b, a of 1, 2 and 3 bytes, ready after 1, 2 and 3 s; c alone, b and a together."""
-    layers = [("c", 1.0, 2), ("b", 2.0, 1), ("a", 3.0, 0)]
-    gradients = [Gradient(name, (1,), ready_s, layer) for name, ready_s, layer in layers]
-    groups, forward_s = (_Group(0, 1, 0, (2,)), _Group(1, 3, 1, (1, 0))), (0.1, 0.2, 0.4)
-
-    def taken_s(context: FusionContext) -> float:
-        scatter_s, gather_s = (
-            [context.collective_s(half, size) for size in (1.0, 5.0)]
-            for half in ("reduce_scatter", "all_gather")
-        )
-        return _decoupled_s(groups, gradients, context, scatter_s, gather_s)
-
+    groups = _Group(0, 1, 0, 1.0, 0.4), _Group(1, 3, 1, 3.0, 0.1 + 0.2)
+    alone = [group._replace(forward_s=0.0) for group in groups]
     # Scatters of 1 s from 1 s on, of 5 s from 3 s on. Gathers of b and a 50 s, whose passes take
     # 0.3 s; then of c 10 s, whose pass takes 0.4 s.
-    slow = decoupled(lambda what, size: size * (1 if what == "reduce_scatter" else 10), 3.5)
-    assert taken_s(replace(slow, forward_s=forward_s)) == pytest.approx(8 + 50 + 10 + 0.4)
-    assert taken_s(slow) == pytest.approx(8 + 50 + 10)
+    slow = [1.0, 5.0], [10.0, 50.0]
+    assert _decoupled_s(groups, 3.5, *slow) == pytest.approx(8 + 50 + 10 + 0.4)
+    assert _decoupled_s(alone, 3.5, *slow) == pytest.approx(8 + 50 + 10)
     # Messages that take next to nothing: the passes alone.
-    quick = decoupled(lambda what, size: 1e-3 * size, 3.5, forward_s)
-    assert taken_s(quick) == pytest.approx(3.5 + 0.005 + 0.3 + 0.4)
+    quick = [1e-3, 5e-3], [1e-3, 5e-3]
+    assert _decoupled_s(groups, 3.5, *quick) == pytest.approx(3.5 + 0.005 + 0.3 + 0.4)
     # The first scatter outlasts the second gradient.
-    later = decoupled(lambda what, size: 7.0 if size == 1.0 else 0.0, 3.5)
-    assert taken_s(later) == pytest.approx(1 + 7 + 7)
+    later = [7.0, 0.0], [7.0, 0.0]
+    assert _decoupled_s(alone, 3.5, *later) == pytest.approx(1 + 7 + 7)
 
 
 def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
@@ -217,17 +217,20 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
     Of 0.2, 0.55 and 0.55 MiB a and b make 1.1, all three 1.3 MiB. 25 MiB holds all; 1 MiB holds a,
     then b and c (0.75); 2^(1/4) = 1.19 MiB holds a and b; 2^(1/2) = 1.41 MiB holds all again.
     """
-    layers, numbers = ((0, 1), (1, 2), (2, 3)), (2, 1, 0)
+    layers, places = ((0, 1), (1, 2), (2, 3)), ((2, 1.0), (1, 2.0), (0, 3.0))
+    forward_s = 0.25, 0.5, 4.0
 
     def tried(*sizes_mib: float) -> list[list[tuple[int, int]]]:
         sizes_bytes = tuple(size * MIB for size in sizes_mib)
         few = slice(len(sizes_bytes))
-        found, asked_bytes = _groups_to_try(layers[few], numbers[few], sizes_bytes)
+        found, asked_bytes = _groups_to_try(layers[few], places[few], sizes_bytes, forward_s)
         for some in found:
             for one in some:
                 assert asked_bytes[one.size] == sum(sizes_bytes[one.first : one.end])
         for one in itertools.chain.from_iterable(found):
-            assert {*one.layers} == {*numbers[one.first : one.end]}
+            assert one.ready_s == one.end  # a layer a second
+            own = [forward_s[layer] for layer, _ in places[one.first : one.end]]
+            assert one.forward_s == sum(own)
         return [[(one.first, one.end) for one in some] for some in found]
 
     assert tried(0.2, 0.55, 0.55) == [[(0, 3)], [(0, 2), (2, 3)], [(0, 1), (1, 3)]]
@@ -249,4 +252,4 @@ def test_dear_s_groups_stay_below_the_limit() -> None:
 
 def test_a_context_by_itself_has_one_rank_and_free_messages() -> None:
     plain = FusionContext(None, 1.0, lambda one: 0.0, lambda size: 0.0)
-    assert (plain.count_ranks(), plain.collective_s("all_gather", 8.0)) == (1, 0.0)
+    assert (plain.count_ranks(), plain.collectives_s("all_gather", [8.0])) == (1, [0.0])
