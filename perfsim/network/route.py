@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -405,7 +405,8 @@ class Route:
     def __init__(
         self, algorithm: Algorithm, wiring: ClusterLinks, node_size_unmeasured: bool = False
     ) -> None:
-        self.algorithm = algorithm
+        self.algorithm, self.wiring = algorithm, wiring
+        self.node_size_unmeasured = node_size_unmeasured
         self.base = wiring.hops()
         self.curves: dict[str, Latency] = {
             link_class: getattr(link, algorithm.latency)
@@ -413,29 +414,25 @@ class Route:
         }
         self.paths = self._paths(wiring)
         self.seconds = chosen_by(max, [path.seconds for path in self.paths])
-        members = wiring.members
-        widest = wiring.links.get("inter") or wiring.links.get("intra")
-        self.grade: Grade = widest.grade if widest else "measured"
-        self.outside = {
-            link_class: (node_size_unmeasured and link_class == "inter")
+
+    @property
+    def grade(self) -> Grade:
+        """The evidence for its costs: that of the link between nodes, if there is one."""
+        links = self.wiring.links
+        widest = links.get("inter") or links.get("intra")
+        return widest.grade if widest else "measured"
+
+    @cached_property
+    def outside(self) -> dict[str, bool]:
+        """Whether each class of link is used outside what was measured of it."""
+        members = self.wiring.members
+        return {
+            link_class: (self.node_size_unmeasured and link_class == "inter")
             or (
                 link.ranks is not None and not link.ranks[0] <= members[link_class] <= link.ranks[1]
             )
-            for link_class, link in wiring.links.items()
+            for link_class, link in self.wiring.links.items()
         }
-        self.away = {
-            link_class: members[link_class]
-            / link.ranks[1 if members[link_class] > link.ranks[1] else 0]
-            for link_class, link in wiring.links.items()
-            if link.ranks is not None
-        }
-        self.growth_errors = self._growth_errors()
-        rates = self._rates_in_use(wiring)
-        self.rates = [
-            Term(name, self._wide(link_class, rate), self.outside[link_class])
-            for name, link_class, rate in rates
-        ]
-        self.latencies = self._latencies_in_use()
 
     def sent_bytes(self, size_bytes: float) -> float:
         """Return what a rank sends of a message of this size: latencies do not count."""
@@ -468,14 +465,23 @@ class Route:
         spread = max(quantity.spread or 0.0, self.growth_errors[link_class])
         return quantity._replace(spread=spread)
 
-    def _growth_errors(self) -> dict[str, float]:
-        """Return the error of each class of link that is used outside the ranks measured."""
+    @cached_property
+    def growth_errors(self) -> dict[str, float]:
+        """The error of each class of link that is used outside the ranks measured."""
         outside = [link_class for link_class, is_outside in self.outside.items() if is_outside]
         if not outside:
             return {}
         from perfsim.network.known import growth_error
 
-        return {one: growth_error(self.away.get(one, 1.0)) for one in outside}
+        return {one: growth_error(self._away(one)) for one in outside}
+
+    def _away(self, link_class: str) -> float:
+        """Return how many times the ranks measured of a class of link are in use."""
+        measured, members = self.wiring.links[link_class].ranks, self.wiring.members[link_class]
+        if measured is None:
+            return 1.0
+        fewest, most = measured
+        return members / (most if members > most else fewest)
 
     def _paths(self, wiring: ClusterLinks) -> list[LinkPath]:
         """Return the path over all hops; past the range also the longest inside it, as a floor."""
@@ -500,9 +506,10 @@ class Route:
         name = f"{link_class} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
         return Term(name, alpha, self.outside[link_class] or _beyond(alpha, size_bytes))
 
-    def _rates_in_use(self, wiring: ClusterLinks) -> list[tuple[str, str, Quantity]]:
-        """Return the rates that the formula uses: it slows down when one of them does."""
-        rates: list[tuple[str, str, Quantity]] = []
+    @cached_property
+    def rates(self) -> list[Term]:
+        """The rates that the formula uses: it slows down when one of them does."""
+        wiring, rates = self.wiring, []
         fast_s = self.algorithm.formula(_PROBE_BYTES, self.base).transfer_s
         for link_class, link in wiring.links.items():
             for tree in (False, True):
@@ -510,11 +517,13 @@ class Route:
                 slowed = wiring._replace(inter=slow.get("inter"), intra=slow.get("intra"))
                 if self.algorithm.formula(_PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
                     name = f"{link_class} tree rate" if tree else f"{link_class} rate"
-                    rates.append((name, link_class, link.tree_rate if tree else link.rate))
+                    rate = self._wide(link_class, link.tree_rate if tree else link.rate)
+                    rates.append(Term(name, rate, self.outside[link_class]))
         return rates
 
-    def _latencies_in_use(self) -> list[str]:
-        """Return the classes of link whose hops the formula crosses."""
+    @cached_property
+    def latencies(self) -> list[str]:
+        """The classes of link whose hops the formula crosses."""
         probes = {
             "inter": self.base._replace(alpha_inter_s=1.0),
             "intra": self.base._replace(alpha_intra_s=1.0),

@@ -232,6 +232,10 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
     works, tasks_of, sent = new.kinds_of_work
     same_kernels = priced_on.same_kernels(known)
+    if durations_only and not costed.graph.contended:
+        new.durations_s = [*costed.task_s]
+        _change_durations(new, new.durations_s, costs, same_kernels=same_kernels)
+        return new
     prices = [_price_anew(work, costed, new, costs, same_kernels) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
     for kind in sent:
@@ -242,12 +246,6 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
         for work, cost, indices in zip(works, prices, tasks_of, strict=True)
         if cost
     ]
-    if durations_only and not costed.graph.contended:
-        new.durations_s = [*costed.task_s]
-        for cost, indices, _ in moved:
-            for index in indices:
-                new.durations_s[index] = cost.seconds
-        return new
     new.charges = [*costed.charges]
     same_meetings = all(cost.meeting == tasks[indices[0]].meeting for cost, indices, _ in moved)
     for cost, indices, stage in moved:
@@ -258,6 +256,28 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
         costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
     )
     return new
+
+
+def _change_durations(
+    costed: CostedGraph, durations_s: list[float], costs: Costs, *, same_kernels: bool
+) -> None:
+    """Let tasks take what their work takes here, and count what is sent; note nothing of why."""
+    works, tasks_of, sent = costed.kinds_of_work
+    sent_bytes = [0.0] * len(works)
+    for kind, (work, indices) in enumerate(zip(works, tasks_of, strict=True)):
+        stage = work.stage
+        if isinstance(stage, Send):
+            timing = costs.timing(stage)
+            seconds = timing.seconds * stage.repeats
+            sent_bytes[kind] = timing.sent_bytes * stage.repeats
+        elif same_kernels:
+            continue
+        else:
+            seconds = sum([count * costs.kernel(kernel).seconds for kernel, count in work.kernels])
+        for index in indices:
+            durations_s[index] = seconds
+    for kind in sent:
+        costed.sent_bytes += sent_bytes[kind]
 
 
 def _price_anew(
