@@ -486,7 +486,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         )
     if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
         notes += intra_notes
-    notes += _network_warnings(network, intra_network, cluster)
+    notes += _network_warnings(network, intra_network, cluster, catalog)
     return network, intra_network, RememberingCluster.like(cluster), notes
 
 
@@ -755,14 +755,15 @@ def _placement_notes(
 
 
 def _network_warnings(
-    network: Network, intra_network: Network | None, cluster: Cluster
+    network: Network, intra_network: Network | None, cluster: Cluster, catalog: Catalog
 ) -> list[str]:
     """Return the warnings on a user's own network files and on the measured curves in use."""
     notes: list[str] = []
     for used in (network, intra_network):
         if used is None or used.node_type or not used.path:
             continue
-        if not (used.known or is_own(used.path)):
+        own = catalog.once(("own file", used.path), partial(is_own, used.path))
+        if not (used.known or own):
             continue
         from perfsim.network.self_check import self_check
 

@@ -27,6 +27,7 @@ from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
+from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, MethodContext
 from perfsim.network.cluster import Cluster
@@ -241,6 +242,7 @@ class RecordedCosts:
         if costs is not None:
             self._ask |= {"all_reduce": costs.all_reduce_s, "collectives": costs.collectives_s}
         self._context = context
+        self._compared: dict[tuple[Any, ...], Any] = {}  # asked, but not by method or policy
         self.answers: dict[tuple[Any, ...], Any] = {}
 
     @property
@@ -277,12 +279,19 @@ class RecordedCosts:
         question = (what, *about)
         answer = self.answers.get(question)
         if answer is None:
-            answer = self.answers[question] = self._ask[what](*about)
+            answer = self._compared.get(question)
+            answer = self.answers[question] = self._ask[what](*about) if answer is None else answer
         return answer
 
     def same_answers(self, answers: dict[tuple[Any, ...], Any]) -> bool:
         """Tell whether the same questions have the same answers here."""
-        return all(self._ask[what](*about) == known for (what, *about), known in answers.items())
+        for question, known in answers.items():
+            if question not in self._compared:
+                what, *about = question
+                self._compared[question] = self._ask[what](*about)
+            if self._compared[question] != known:
+                return False
+        return True
 
 
 class _KeptGraph(NamedTuple):
@@ -326,6 +335,26 @@ class _Latest(Generic[T]):
             self._size -= dropped
 
 
+def _kept_or_made(
+    latest: _Latest[_KeptJobs],
+    key: tuple[Hashable, ...],
+    recorded: RecordedCosts,
+    make: Callable[[], list[Job]],
+) -> list[Job]:
+    """Return the jobs of a key, kept or new, and leave the answers on which they rest recorded."""
+    for known in (key, (*key, recorded.shape)):
+        kept = latest.get(known)
+        if kept is not None and recorded.same_answers(kept.answers):
+            recorded.answers = {**kept.answers}
+            return kept.jobs
+    recorded.answers = {}
+    jobs = make()
+    if recorded.asked_cluster:  # one for each shape, as sweeps of shapes come back to each
+        key = (*key, recorded.shape)
+    latest.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
+    return jobs
+
+
 class JobCache:
     """The jobs and task graphs of earlier scenarios.
 
@@ -347,6 +376,7 @@ class JobCache:
 
     def __init__(self) -> None:
         self._jobs = _Latest[_KeptJobs]()
+        self._jobs_of_buckets = _Latest[_KeptJobs]()
         self._graphs = _Latest[_KeptGraph]()
         self._structures = _Latest[_KeptGraph]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
@@ -355,15 +385,26 @@ class JobCache:
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
     ) -> list[Job]:
         """Return the jobs of a key, from the cache or new."""
-        for known in (key, (*key, recorded.shape)):
-            kept = self._jobs.get(known)
-            if kept is not None and recorded.same_answers(kept.answers):
-                return kept.jobs
-        recorded.answers = {}
-        jobs = make()
-        if recorded.asked_cluster:  # one for each shape, as sweeps of shapes come back to each
-            key = (*key, recorded.shape)
-        self._jobs.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
+        return _kept_or_made(self._jobs, key, recorded, make)
+
+    def jobs_of(
+        self,
+        buckets: Sequence[Bucket],
+        key: tuple[Hashable, ...],
+        recorded: RecordedCosts,
+        make: Callable[[], list[Job]],
+    ) -> list[Job]:
+        """Return the jobs of buckets that a policy has just formed, from the cache or new.
+
+        At other costs a policy may form the same buckets. The key has all else that the jobs
+        depend on, the policy too.
+        """
+        policy_answers = recorded.answers
+        if not policy_answers:  # then these are the buckets of the key
+            return make()
+        formed = [(one.ready_s, *[gradient.name for gradient in one.gradients]) for one in buckets]
+        jobs = _kept_or_made(self._jobs_of_buckets, (*key, *formed), recorded, make)
+        recorded.answers = policy_answers | recorded.answers
         return jobs
 
     def graph(

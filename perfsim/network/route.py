@@ -298,7 +298,7 @@ class LinkPath:
     A latency curve may fall faster than the wire time grows, and the sum would fall with size. A
     larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
     Alpha is straight in log size: between knots the sum rises or is convex, so its maximum lies at
-    a knot. From the last knot on alpha is constant: ``of_large`` are hops of all messages there.
+    a knot. From the last knot on alpha is constant.
     """
 
     seconds: SecondsBySize
@@ -308,13 +308,16 @@ class LinkPath:
         self._intra, self._inter = curves.get("intra"), curves.get("inter")
         self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
         self._constant_from = self.knots[-1] if self.knots else 0.0
-        self.of_large = self._hops(self._constant_from)
-        peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
-        self.peaks = list(accumulate(peaks, max))
-        self.seconds = self._formula_s
         if algorithm.line is not None and base.ranks > 1:
-            line = algorithm.line(base)
-            self.seconds = _line_seconds(line, self._intra, self._inter, self.knots, self.peaks)
+            self.seconds = _line_seconds(algorithm.line(base), self._intra, self._inter, self.knots)
+        else:
+            self._peaks = list(accumulate(map(self._formula_s, self.knots), max))
+            self.seconds = self._rising_s
+
+    @cached_property
+    def of_large(self) -> Hops:
+        """The hops of all messages from the last knot on."""
+        return self._hops(self._constant_from)
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
@@ -339,10 +342,14 @@ class LinkPath:
         )
 
     def _formula_s(self, size_bytes: float) -> float:
-        """Return the time for a message of this size by the formula [s]."""
-        seconds = self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
+        """Return the time for a message of this size by the formula alone [s]."""
+        return self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
+
+    def _rising_s(self, size_bytes: float) -> float:
+        """Return the time by the formula, no less than that of a smaller message [s]."""
+        seconds = self._formula_s(size_bytes)
         smaller = bisect_left(self.knots, size_bytes)
-        return max(seconds, self.peaks[smaller - 1]) if smaller else seconds
+        return max(seconds, self._peaks[smaller - 1]) if smaller else seconds
 
 
 _NO_HOPS = LatencyPiece(0.0)
@@ -350,30 +357,31 @@ _NO_HOPS = LatencyPiece(0.0)
 
 
 def _line_seconds(
-    line: Line,
-    intra: Latency | None,
-    inter: Latency | None,
-    knots: Sequence[float],
-    peaks: Sequence[float],
+    line: Line, intra: Latency | None, inter: Latency | None, knots: Sequence[float]
 ) -> SecondsBySize:
-    """Return a function that prices a message of a size as a path's formula does.
+    """Return what `LinkPath.seconds` is where the formula is a line.
 
-    What of a line does not depend on the size is worked out here, once for each knot.
+    What does not depend on the size is worked out here, once for each piece between knots.
     """
     pieces = [
         (intra.piece(size) if intra else _NO_HOPS, inter.piece(size) if inter else _NO_HOPS)
         for size in (0.0, *knots)
     ]
     latencies_s = [line.latency_s(near.alpha_s, far.alpha_s) for near, far in pieces]
-    count = len(knots)
-    _, _, share, s_per_byte = line
+    count, log = len(knots), math.log
+    peaks = [0.0] * count
+    inter_hops, intra_hops, share, s_per_byte = line
 
     def seconds(size_bytes: float) -> float:
         below = bisect_right(knots, size_bytes)
-        if 0 < below < count:
-            near, far = pieces[below]
-            log_size = math.log(size_bytes)
-            latency_s = line.latency_s(near.at(log_size), far.at(log_size))
+        if 0 < below < count:  # a search asks hundreds of times, and calls would take most of it
+            (near_s, near_rise_s, near_log, near_width), (far_s, far_rise_s, far_log, far_width) = (
+                pieces[below]
+            )
+            log_size = log(size_bytes)
+            far_s += far_rise_s * (log_size - far_log) / far_width
+            near_s += near_rise_s * (log_size - near_log) / near_width
+            latency_s = inter_hops * far_s + intra_hops * near_s
         else:  # latencies are constant there
             latency_s = latencies_s[below]
         seconds = latency_s + share * size_bytes * s_per_byte
@@ -381,6 +389,8 @@ def _line_seconds(
             return peaks[below - 1]
         return seconds
 
+    for index, size in enumerate(knots):
+        peaks[index] = max(peaks[index - 1], seconds(size))
     return seconds
 
 
@@ -436,7 +446,7 @@ class Route:
 
     def sent_bytes(self, size_bytes: float) -> float:
         """Return what a rank sends of a message of this size: latencies do not count."""
-        return self.algorithm.sent_bytes(size_bytes, self.paths[0].of_large)
+        return self.algorithm.sent_bytes(size_bytes, self.base)
 
     def cost(self, size_bytes: float) -> Cost:
         """Return the cost for a message of this size, with the numbers that it follows from."""

@@ -401,7 +401,11 @@ class _Builder:
     def _make_jobs(self, iteration: int) -> list[Job]:
         if self.experts:
             return self._jobs_beside_experts(iteration)
-        return self.method.jobs(self.fuse(self.context, iteration), self.context, iteration)
+        buckets = self.fuse(self.context, iteration)
+        make = partial(self.method.jobs, buckets, self.context, iteration)
+        if self.cache is None:
+            return make()
+        return self.cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
 
     def _jobs_beside_experts(self, iteration: int) -> list[Job]:
         """Return the jobs of all other weights, then those of experts among ranks with the same.
