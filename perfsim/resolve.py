@@ -227,6 +227,17 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     """
     if scenario.gpu is not None:
         return scenario, []
+    asked = tuple(getattr(scenario, name) for name in _GPU_FOLLOWS_FROM)
+    gpu, note = catalog.once(("gpu", *asked), lambda: _usual_gpu(scenario, catalog))
+    return scenario.model_copy(update={"gpu": gpu}), [note]
+
+
+_GPU_FOLLOWS_FROM = ("model", "net", "node", "nic", "nics_per_node")
+"""Fields that say which GPU is taken where none is named."""
+
+
+def _usual_gpu(scenario: Scenario, catalog: Catalog) -> tuple[str, str]:
+    """Return the GPU of a scenario that names none, and the note on it (see `with_gpu`)."""
     own = own_profile(scenario.model, catalog)
     stems = _profiles_of(catalog).get(scenario.model, [])
     profiled = {own.gpu} if own else {(*stem.split("."), "")[1] for stem in stems}
@@ -242,9 +253,8 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     else:
         gpu, why = DEFAULT_GPU, "an assumption"
     if node and node.gpu:
-        return scenario.model_copy(update={"gpu": gpu}), [f"`gpu` {gpu}, {why}."]
-    note = assumption(f"`gpu` {gpu}, {why}; name yours.", f"`gpu` {gpu}")
-    return scenario.model_copy(update={"gpu": gpu}), [note]
+        return gpu, f"`gpu` {gpu}, {why}."
+    return gpu, assumption(f"`gpu` {gpu}, {why}; name yours.", f"`gpu` {gpu}")
 
 
 def _measured_on(network: Network, catalog: Catalog) -> str | None:

@@ -558,9 +558,9 @@ class SessionWithNetworks(Session):
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
         """Return a network that is given, what the view has of its own, or what the session has.
 
-        Its own are platforms, and baselines on them.
+        Its own are platforms, the GPU that one has, and baselines on them.
         """
-        if key[0] in ("platform", "baseline"):
+        if key[0] in ("platform", "gpu", "baseline"):
             return super().once(key, make)
         if key[0] == "network":
             _, field, name = key

@@ -101,7 +101,7 @@ class Gradient:
         """Number of values."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def size_bytes(self) -> float:
         """Bytes as it is sent."""
         return self.value_bytes * self.elements

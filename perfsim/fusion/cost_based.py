@@ -219,8 +219,8 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     """
     sizes_bytes = tuple(map(context.message_bytes, gradients))
     tried, asked_bytes = _groups_to_try(
-        tuple(layer_ranges(gradients)),
-        tuple([(gradient.layer, gradient.ready_s) for gradient in gradients]),
+        tuple([gradient.layer for gradient in gradients]),
+        tuple([gradient.ready_s for gradient in gradients]),
         sizes_bytes,
         tuple(context.forward_s),
     )
@@ -249,8 +249,8 @@ class _Group(NamedTuple):
 
 @lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
 def _groups_to_try(
-    layers: tuple[tuple[int, int], ...],
-    places: tuple[tuple[int, float], ...],
+    layers: tuple[int, ...],
+    ready_s: tuple[float, ...],
     sizes_bytes: tuple[float, ...],
     forward_s: tuple[float, ...],
 ) -> tuple[list[tuple[_Group, ...]], tuple[float, ...]]:
@@ -260,20 +260,19 @@ def _groups_to_try(
 
     Parameters
     ----------
-    layers : where the gradients of each layer begin and end
-    places : the number of each gradient's layer, and when the gradient is ready
+    layers, ready_s : the number of each gradient's layer, and when the gradient is ready
     sizes_bytes : what is sent for each gradient
     forward_s : what each layer's forward pass takes; () for nothing
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
-    tried = (tuple(dear_groups(layers, sizes_bytes, limit)) for limit in limits)
+    ranges = layer_ranges(layers)
+    tried = (tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits)
     numbers: dict[float, int] = {}
 
     def group(first: int, end: int) -> _Group:
         size = numbers.setdefault(sum(sizes_bytes[first:end]), len(numbers))
-        own_layers = {layer for layer, _ in places[first:end]}
-        passes_s = sum([forward_s[layer] for layer in own_layers]) if forward_s else 0.0
-        return _Group(first, end, size, places[end - 1][1], passes_s)
+        passes_s = sum([forward_s[one] for one in set(layers[first:end])]) if forward_s else 0.0
+        return _Group(first, end, size, ready_s[end - 1], passes_s)
 
     found = [tuple([group(*ends) for ends in groups]) for groups in dict.fromkeys(tried)]
     return found, tuple(numbers)

@@ -269,20 +269,20 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
     """
     sizes_bytes = [*map(context.message_bytes, gradients)]
     limit = _limit(context, DEAR_GROUP_BYTES)
-    places = dear_groups(layer_ranges(gradients), sizes_bytes, limit)
+    numbers = [gradient.layer for gradient in gradients]
+    places = dear_groups(layer_ranges(numbers), sizes_bytes, limit)
     return [Bucket.of(gradients[first:end]) for first, end in places]
 
 
-def layer_ranges(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
-    """Return where the gradients of each layer begin and end, in ready order.
+def layer_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where the gradients of each layer begin and end, by the number of each one's layer.
 
     Examples
     --------
-    >>> layer_ranges([Gradient("c", (1,), 0.0, 1), Gradient("b", (1,), 0.0, 1),
-    ...               Gradient("a", (1,), 0.0, 0)])
+    >>> layer_ranges([1, 1, 0])
     [(0, 2), (2, 3)]
     """
-    counts = [len(list(layer)) for _, layer in groupby(gradients, lambda one: one.layer)]
+    counts = [len(list(layer)) for _, layer in groupby(numbers)]
     return list(pairwise(accumulate(counts, initial=0)))
 
 

@@ -319,7 +319,7 @@ def _fuse(
     asked = FusionContext(
         limit_bytes=limit_bytes,
         backward_s=profile.backward_s,
-        message_bytes=lambda gradient: method.message_bytes(gradient, iteration),
+        message_bytes=partial(method.message_bytes, iteration=iteration),
         all_reduce_s=costs.all_reduce_s,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),

@@ -217,19 +217,18 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
     Of 0.2, 0.55 and 0.55 MiB a and b make 1.1, all three 1.3 MiB. 25 MiB holds all; 1 MiB holds a,
     then b and c (0.75); 2^(1/4) = 1.19 MiB holds a and b; 2^(1/2) = 1.41 MiB holds all again.
     """
-    layers, places = ((0, 1), (1, 2), (2, 3)), ((2, 1.0), (1, 2.0), (0, 3.0))
-    forward_s = 0.25, 0.5, 4.0
+    layers, ready_s, forward_s = (2, 1, 0), (1.0, 2.0, 3.0), (0.25, 0.5, 4.0)
 
     def tried(*sizes_mib: float) -> list[list[tuple[int, int]]]:
         sizes_bytes = tuple(size * MIB for size in sizes_mib)
         few = slice(len(sizes_bytes))
-        found, asked_bytes = _groups_to_try(layers[few], places[few], sizes_bytes, forward_s)
+        found, asked_bytes = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
         for some in found:
             for one in some:
                 assert asked_bytes[one.size] == sum(sizes_bytes[one.first : one.end])
         for one in itertools.chain.from_iterable(found):
             assert one.ready_s == one.end  # a layer a second
-            own = [forward_s[layer] for layer, _ in places[one.first : one.end]]
+            own = [forward_s[layer] for layer in layers[one.first : one.end]]
             assert one.forward_s == sum(own)
         return [[(one.first, one.end) for one in some] for some in found]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from perfsim.compute.kernel import (
@@ -117,6 +118,7 @@ def in_era(kernel: Kernel, software: str) -> Kernel:
     return kernel._replace(parts=tuple(in_era(part, software) for part in kernel.parts))
 
 
+@lru_cache(maxsize=1024)  # of its arguments alone; tensors of a size come again and again
 def sampled_threshold(
     elements: int, density: float, software: str, tries: int = 1, name: str = "dgc_encode"
 ) -> Kernel:
