@@ -228,23 +228,23 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
         context.collectives_s(half, asked_bytes) for half in ("reduce_scatter", "all_gather")
     )
     best = min(
-        tried, key=lambda groups: _decoupled_s(groups, context.backward_s, scatter_s, gather_s)
+        tried, key=lambda one: _decoupled_s(one.sends, context.backward_s, scatter_s, gather_s)
     )
-    return [Bucket.of(gradients[group.first : group.end]) for group in best]
+    return [Bucket.of(gradients[first:end]) for first, end in best.places]
 
 
-class _Group(NamedTuple):
-    """A group of gradients, in ready order from ``first`` up to ``end``.
+class _Groups(NamedTuple):
+    """Groups of gradients, in ready order.
 
-    ``size`` is the number of its size among those asked for. ``ready_s`` is when the last gradient
-    is ready, ``forward_s`` what the forward passes of its layers take.
+    Parameters
+    ----------
+    places : where the gradients of each group begin and end
+    sends : of each group the number of its size among those asked for, when its last gradient is
+        ready, and what the forward passes of its layers take
     """
 
-    first: int
-    end: int
-    size: int
-    ready_s: float
-    forward_s: float
+    places: tuple[tuple[int, int], ...]
+    sends: list[tuple[int, float, float]]
 
 
 @lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
@@ -253,7 +253,7 @@ def _groups_to_try(
     ready_s: tuple[float, ...],
     sizes_bytes: tuple[float, ...],
     forward_s: tuple[float, ...],
-) -> tuple[list[tuple[_Group, ...]], tuple[float, ...]]:
+) -> tuple[list[_Groups], tuple[float, ...]]:
     """Return the groups of each size tried, 25 MiB first, and all sizes of groups [B].
 
     Groups that are alike are there once.
@@ -269,17 +269,17 @@ def _groups_to_try(
     tried = (tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits)
     numbers: dict[float, int] = {}
 
-    def group(first: int, end: int) -> _Group:
+    def sent(first: int, end: int) -> tuple[int, float, float]:
         size = numbers.setdefault(sum(sizes_bytes[first:end]), len(numbers))
         passes_s = sum([forward_s[one] for one in set(layers[first:end])]) if forward_s else 0.0
-        return _Group(first, end, size, ready_s[end - 1], passes_s)
+        return size, ready_s[end - 1], passes_s
 
-    found = [tuple([group(*ends) for ends in groups]) for groups in dict.fromkeys(tried)]
+    found = [_Groups(one, [sent(*place) for place in one]) for one in dict.fromkeys(tried)]
     return found, tuple(numbers)
 
 
 def _decoupled_s(
-    groups: Sequence[_Group],
+    sends: Sequence[tuple[int, float, float]],
     backward_s: float,
     scatter_s: Sequence[float],
     gather_s: Sequence[float],
@@ -289,12 +289,12 @@ def _decoupled_s(
     Counted from the start of the backward pass before it. Both halves are given by size.
     """
     sent_s = 0.0
-    for _, _, size, ready_s, _ in groups:
+    for size, ready_s, _ in sends:
         if ready_s > sent_s:  # noqa: PLR1730 (half the time of max())
             sent_s = ready_s
         sent_s += scatter_s[size]
     ended_s = sent_s = max(sent_s, backward_s)
-    for _, _, size, _, forward_s in reversed(groups):
+    for size, _, forward_s in reversed(sends):
         sent_s += gather_s[size]
         if sent_s > ended_s:  # noqa: PLR1730
             ended_s = sent_s

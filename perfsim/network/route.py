@@ -363,11 +363,13 @@ def _line_seconds(
 
     What does not depend on the size is worked out here, once for each piece between knots.
     """
-    pieces = [
-        (intra.piece(size) if intra else _NO_HOPS, inter.piece(size) if inter else _NO_HOPS)
-        for size in (0.0, *knots)
-    ]
-    latencies_s = [line.latency_s(near.alpha_s, far.alpha_s) for near, far in pieces]
+    near, far = (
+        [link.piece(size) if link else _NO_HOPS for size in (0.0, *knots)]
+        for link in (intra, inter)
+    )
+    both = list(zip(near, far, strict=True))
+    latencies_s = [line.latency_s(one.alpha_s, other.alpha_s) for one, other in both]
+    pieces = [(*one, *other) for one, other in both]  # plain tuples are taken apart quickly
     count, log = len(knots), math.log
     peaks = [0.0] * count
     inter_hops, intra_hops, share, s_per_byte = line
@@ -375,7 +377,7 @@ def _line_seconds(
     def seconds(size_bytes: float) -> float:
         below = bisect_right(knots, size_bytes)
         if 0 < below < count:  # a search asks hundreds of times, and calls would take most of it
-            (near_s, near_rise_s, near_log, near_width), (far_s, far_rise_s, far_log, far_width) = (
+            near_s, near_rise_s, near_log, near_width, far_s, far_rise_s, far_log, far_width = (
                 pieces[below]
             )
             log_size = log(size_bytes)

@@ -14,7 +14,7 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.fusion.cost_based import _decoupled_s, _Group, _groups_to_try, fuse_as_dear_tuned
+from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -51,9 +51,7 @@ def test_dear_is_tuned_to_the_groups_that_pay(latency_s: float, groups: int) -> 
     def collective_s(collective: str, size_bytes: float) -> float:
         return latency_s + 0.01 * size_bytes / 2**20
 
-    ctx = replace(
-        context(gradients), forward_s=[1.0] * 4, collectives_s=of_each_size(collective_s)
-    )
+    ctx = replace(context(gradients), forward_s=[1.0] * 4, collectives_s=of_each_size(collective_s))
     assert len(fusion.load_policy("dear_tuned").fuse(gradients, ctx)) == groups
 
 
@@ -186,8 +184,7 @@ def of_each_size(
 
 def test_what_dear_s_search_reckons_by_hand() -> None:
     """Layers c, b, a of 1, 2 and 3 bytes, ready after 1, 2 and 3 s; c alone, b and a together."""
-    groups = _Group(0, 1, 0, 1.0, 0.4), _Group(1, 3, 1, 3.0, 0.1 + 0.2)
-    alone = [group._replace(forward_s=0.0) for group in groups]
+    groups, alone = [(0, 1.0, 0.4), (1, 3.0, 0.1 + 0.2)], [(0, 1.0, 0.0), (1, 3.0, 0.0)]
     # Scatters of 1 s from 1 s on, of 5 s from 3 s on. Gathers of b and a 50 s, whose passes take
     # 0.3 s; then of c 10 s, whose pass takes 0.4 s.
     slow = [1.0, 5.0], [10.0, 50.0]
@@ -224,13 +221,11 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
         few = slice(len(sizes_bytes))
         found, asked_bytes = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
         for some in found:
-            for one in some:
-                assert asked_bytes[one.size] == sum(sizes_bytes[one.first : one.end])
-        for one in itertools.chain.from_iterable(found):
-            assert one.ready_s == one.end  # a layer a second
-            own = [forward_s[layer] for layer in layers[one.first : one.end]]
-            assert one.forward_s == sum(own)
-        return [[(one.first, one.end) for one in some] for some in found]
+            for (first, end), (size, last_s, passes_s) in zip(*some, strict=True):
+                assert asked_bytes[size] == sum(sizes_bytes[first:end])
+                assert last_s == end  # a layer a second
+                assert passes_s == sum(forward_s[layer] for layer in layers[first:end])
+        return [list(some.places) for some in found]
 
     assert tried(0.2, 0.55, 0.55) == [[(0, 3)], [(0, 2), (2, 3)], [(0, 1), (1, 3)]]
     # Two of 127 MiB go together below 256 MiB, two of 128 MiB never; two of 0.4 MiB always.
