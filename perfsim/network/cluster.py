@@ -6,6 +6,7 @@ links' formulas (`Route`). `make_cluster` builds one for a network and a placeme
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -545,7 +546,7 @@ class Cluster:
         """
         routes = self.compared_routes(collective, algorithm, protocol)
         if routes:
-            return chosen_by(min, [route.seconds for route in routes])
+            return chosen_by(operator.lt, [route.seconds for route in routes])
         return lambda size_bytes: self.timing(collective, size_bytes, algorithm, protocol).seconds
 
     def timing(
@@ -557,14 +558,20 @@ class Cluster:
             each_s = [route.seconds(size_bytes) for route in routes]
             fastest = min(range(len(routes)), key=each_s.__getitem__)
             return Timing(each_s[fastest], routes[fastest].sent_bytes(size_bytes))
-        if self._more_than_links:
-            cost = self.cost(collective, size_bytes, algorithm, protocol)
-            return Timing(cost.seconds, cost.sent_bytes)
-        collective = self.runs_as(collective, algorithm)
-        known, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
-        if known is None:
-            return Timing(route.seconds(size_bytes), route.sent_bytes(size_bytes))
+        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
+        if isinstance(known, Route):
+            return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
         return Timing(known.seconds, known.sent_bytes)
+
+    def _cost_or_route(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost | Route:
+        """Return what tells a collective's time where it is no matter of comparing routes."""
+        if self._more_than_links:
+            return self.cost(collective, size_bytes, algorithm, protocol)
+        collective = self.runs_as(collective, algorithm)
+        cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
+        return route if cost is None else cost
 
     @property
     def _more_than_links(self) -> bool:

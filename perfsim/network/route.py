@@ -8,6 +8,7 @@ the message size.
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -276,18 +277,26 @@ SecondsBySize = Callable[[float], float]
 
 
 def chosen_by(
-    choose: Callable[[float, float], float], times: Sequence[SecondsBySize]
+    goes_first: Callable[[float, float], bool], times: Sequence[SecondsBySize]
 ) -> SecondsBySize:
-    """Return the function that chooses, by ``min`` or ``max``, among the times by some functions.
+    """Return the function that tells which of the times by some functions goes before the others.
+
+    Parameters
+    ----------
+    goes_first : ``operator.lt`` for the shortest, ``operator.gt`` for the longest
 
     Examples
     --------
-    >>> chosen_by(min, [lambda size: 1.0 + size, lambda size: 2.0 * size])(3.0)
+    >>> chosen_by(operator.lt, [lambda size: 1.0 + size, lambda size: 2.0 * size])(3.0)
     4.0
     """
 
     def of_two(one: SecondsBySize, other: SecondsBySize) -> SecondsBySize:
-        return lambda size_bytes: choose(one(size_bytes), other(size_bytes))
+        def seconds(size_bytes: float) -> float:
+            one_s, other_s = one(size_bytes), other(size_bytes)
+            return other_s if goes_first(other_s, one_s) else one_s
+
+        return seconds
 
     return reduce(of_two, times)
 
@@ -425,7 +434,7 @@ class Route:
             for link_class, link in wiring.links.items()
         }
         self.paths = self._paths(wiring)
-        self.seconds = chosen_by(max, [path.seconds for path in self.paths])
+        self.seconds = chosen_by(operator.gt, [path.seconds for path in self.paths])
 
     @property
     def grade(self) -> Grade:

@@ -367,11 +367,10 @@ class _Builder:
         self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
-        context = costs.context(profile)
-        self.recorded = RecordedCosts(context, costs)
-        self.context = context if cache is None else self.recorded.context
+        self.context = costs.context(profile)
+        self.recorded = RecordedCosts(self.context, costs)
         self.fuse = partial(fuse, self.recorded)
-        self.key = (method, *key, context.software, context.stages)
+        self.key = (method, *key, self.context.software, self.context.stages)
         self.profile_key = key[0]
 
     def pin_kernels(self, kernels_s: float) -> None:
@@ -401,8 +400,9 @@ class _Builder:
     def _make_jobs(self, iteration: int) -> list[Job]:
         if self.experts:
             return self._jobs_beside_experts(iteration)
-        buckets = self.fuse(self.context, iteration)
-        make = partial(self.method.jobs, buckets, self.context, iteration)
+        context = self.context if self.cache is None else self.recorded.context
+        buckets = self.fuse(context, iteration)
+        make = partial(self.method.jobs, buckets, context, iteration)
         if self.cache is None:
             return make()
         return self.cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
