@@ -121,7 +121,7 @@ def _slowed(algorithm: Algorithm, factor: float) -> Algorithm:
         )
         return algorithm.formula(size_bytes, slow)
 
-    return algorithm._replace(formula=formula)
+    return algorithm._replace(formula=formula, line=None)  # the line counts a latency a hop
 
 
 @cache
