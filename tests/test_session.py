@@ -15,8 +15,10 @@ from perfsim import prediction
 from perfsim import session as sessions
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
+from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_names
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
@@ -265,6 +267,73 @@ def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == ["a", "b", "c", "a", "d"]
 
 
+def bucket(*names: str, ready_s: float = 1.0) -> Bucket:
+    return Bucket(tuple(Gradient(name, (2,), ready_s, 0) for name in names), ready_s)
+
+
+def test_buckets_that_come_again_at_other_costs_have_their_jobs_again() -> None:
+    """A policy asks for a kernel's time and merges a and b below 2 s; the jobs ask for ranks."""
+    cache, made = JobCache(), []
+
+    def of(kernel_s: float, ranks: int = 8, reads_ranks: bool = True) -> list[Any]:
+        recorded = RecordedCosts(MethodContext(ranks, kernel_s=lambda kernel: kernel_s))
+        context = recorded.context
+
+        def make() -> list[Any]:
+            merged = context.kernel_s("a kernel") < 2.0
+            buckets = [bucket("a", "b")] if merged else [bucket("a"), bucket("b")]
+
+            def jobs() -> list[Any]:
+                made.append(len(buckets))
+                return [context.ranks if reads_ranks else 0] * len(buckets)
+
+            return cache.jobs_of(buckets, ("key",), recorded, jobs)
+
+        return cache.jobs(("key",), recorded, make)
+
+    first = of(1.0)
+    assert (first, made) == ([8], [1])
+    assert of(1.5) is first and made == [1], "other costs, the same buckets"
+    assert (of(3.0), made) == ([8, 8], [1, 2]), "other buckets"
+    assert (of(1.0, ranks=16), made) == ([16], [1, 2, 1]), "the same, among other ranks"
+    # What was taken over rests on the answers of policy and jobs alike.
+    assert of(1.0, ranks=16) == [16] and of(1.2) is first and len(made) == 3
+
+
+def test_buckets_of_the_same_gradients_at_other_times_are_others() -> None:
+    cache = JobCache()
+    recorded = RecordedCosts(MethodContext(8, kernel_s=lambda kernel: 1.0))
+
+    def of(*buckets: Bucket) -> list[Any]:
+        recorded.answers = {("kernel", "a kernel"): 1.0}  # what the policy asked
+        return cache.jobs_of(list(buckets), ("key",), recorded, lambda: [object()])
+
+    first = of(bucket("a", "b"))
+    assert of(bucket("a", "b")) is first
+    assert recorded.answers == {("kernel", "a kernel"): 1.0}
+    assert of(bucket("a", "b", ready_s=2.0)) is not first
+    assert of(bucket("a"), bucket("b")) is not first
+    # Where nothing was asked, the key has them, and nothing is kept for the buckets.
+    recorded.answers = {}
+    plain = [cache.jobs_of([bucket("a")], ("key",), recorded, lambda: [object()]) for _ in "ab"]
+    assert plain[0] is not plain[1]
+
+
+def test_an_answer_that_was_compared_is_not_worked_out_again() -> None:
+    asked: list[str] = []
+
+    def kernel_s(kernel: Any) -> float:
+        asked.append(kernel)
+        return 2.0
+
+    recorded = RecordedCosts(MethodContext(8, kernel_s=kernel_s))
+    assert not recorded.same_answers({("kernel", "a"): 1.0, ("kernel", "b"): 2.0})
+    assert recorded.same_answers({("kernel", "a"): 2.0})
+    assert (asked, recorded.answers) == (["a"], {}), "the first that differs is enough"
+    assert recorded.context.kernel_s("a") == 2.0 and asked == ["a"]
+    assert recorded.answers == {("kernel", "a"): 2.0}
+
+
 def test_the_garbage_collector_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the process's own: a library neither turns it off nor tunes it."""
     seen: list[bool] = []
@@ -378,6 +447,8 @@ def test_remembered_times_are_those_of_the_cluster(name: str) -> None:
                     question = collective, size_bytes, algorithm
                     assert mine.timing(*question) == theirs.timing(*question)
                     assert mine.seconds(*question) == theirs.cost(*question).seconds
+                    by_size = mine.by_size(collective, algorithm)
+                    assert by_size(size_bytes) == theirs.cost(*question).seconds
                 compared += bool(mine.compared_routes(collective, algorithm))
     # Of sites, the groups inside one.
     assert (compared > 0) == (name in ("formulas", "gloo", "mpi", "one node", "sites"))

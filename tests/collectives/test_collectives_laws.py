@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfsim.collectives import Algorithm, Hops
+from perfsim.collectives import COLLECTIVES, Algorithm, Hops
 from perfsim.collectives.all_gather import all_gather_ring
 from perfsim.collectives.all_reduce import (
     all_reduce_halving_doubling,
@@ -19,10 +19,38 @@ from perfsim.collectives.all_reduce import (
 from perfsim.collectives.parameter_server import pull_sharded, push_sharded
 from perfsim.collectives.reduce_scatter import reduce_scatter_ring
 from perfsim.collectives.rooted import broadcast_chain
+from perfsim.libraries import libraries, library
 from support.hops import EVERY, UNEQUAL, any_algorithm, named, sizes, some_hops
 
 NUMBERS = [name for name in Hops._fields if name.startswith(("alpha", "beta"))]
 NUMBERS += ["tree_beta_s_per_byte", "gamma_s_per_byte"]
+
+
+LINES = [
+    one
+    for used in map(library, libraries())
+    for collective in COLLECTIVES
+    for one in (used.algorithm(collective, name) for name in used.names(collective))
+    if one.line is not None
+]
+"""Algorithms, as each library runs them, whose time is told by a line over the size."""
+
+
+def test_the_rings_and_the_tree_are_lines() -> None:
+    found = {f"{one.collective} {one.name}" for one in LINES}
+    assert found == {"all_reduce ring", "all_reduce tree", "all_gather ring", "reduce_scatter ring"}
+
+
+@given(st.sampled_from(LINES), some_hops(), sizes, st.floats(0, 1e-2))
+def test_a_line_is_the_formula_to_the_last_digit(
+    one: Algorithm, hops: Hops, size_bytes: float, alpha_s: float
+) -> None:
+    """By law, of all libraries: what is worked out of a line is what the formula says."""
+    assume(hops.ranks > 1)
+    assert one.line is not None
+    line = one.line(hops)
+    assert line.parts(size_bytes, hops) == one.formula(size_bytes, hops)
+    assert line == one.line(hops._replace(alpha_intra_s=alpha_s, alpha_inter_s=2 * alpha_s))
 
 
 @given(some_hops(), sizes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect_left
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.collectives import Algorithm, Hops, find_algorithm
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, make_cluster
 from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
-from perfsim.network.link import Link, NodeExponent, custom_link
+from perfsim.network.link import Latency, Link, NodeExponent, custom_link
 from perfsim.network.network_file import Network, load_network, read_network
-from perfsim.network.route import among_nodes, inside_node, through_fabric
+from perfsim.network.route import (
+    LinkPath,
+    among_nodes,
+    chosen_by,
+    inside_node,
+    through_fabric,
+)
 from perfsim.network.routing import PATTERNS
 from perfsim.quantity import Quantity
+from support.hops import UNEQUAL
 from support.what_ships import SHIPPED
 
 FABRIC = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 8.0)), 1e-6)
@@ -210,3 +220,58 @@ def test_a_file_with_a_node_slows_two_of_its_four_gpus(tmp_path: Path) -> None:
     four = cluster(tmp_path, text, 4, 4).cost("all_reduce", 1e9, "ring").seconds
     # 2 (P-1)/P: 1 and 3/2 buffers, the two at a third of the rate.
     assert two / four == pytest.approx(3 * 1 / 1.5, rel=1e-3)
+
+
+LINES = [
+    find_algorithm(*names)
+    for names in (("all_reduce", "ring"), ("all_reduce", "tree"), ("all_gather", "ring"))
+]
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Latency:
+    """Draw a latency curve of some knots; latencies rise and fall as they like."""
+    knots = draw(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True))
+    alphas = [draw(st.floats(0.0, 1e-3)) for _ in knots]
+    return Latency(tuple(4.0**knot for knot in sorted(knots)), tuple(alphas), "fitted", "by law")
+
+
+@given(
+    st.sampled_from(LINES),
+    st.dictionaries(st.sampled_from(["intra", "inter"]), curves()),
+    st.lists(st.one_of(st.integers(0, 12).map(lambda knot: 4.0**knot), st.floats(0.0, 1e9))),
+)
+def test_a_path_of_a_line_takes_what_its_formula_says(
+    algorithm: Algorithm, of_classes: dict[str, Latency], sizes: list[float]
+) -> None:
+    """By law: at knots, between and beyond them, to the last digit."""
+    hops = UNEQUAL._replace(alpha_intra_s=0.0, alpha_inter_s=0.0)
+    by_line = LinkPath(algorithm, hops, of_classes)
+    by_formula = LinkPath(algorithm._replace(line=None), hops, of_classes)
+    for size in sizes:
+        assert by_line.seconds(size) == by_formula.seconds(size)
+        alphas = {f"alpha_{name}_s": curve.at(size) for name, curve in of_classes.items()}
+        formula_s = algorithm.formula(size, hops._replace(**alphas)).seconds
+        smaller = by_line.knots[: bisect_left(by_line.knots, size)]
+        assert by_line.seconds(size) == max([formula_s, *map(by_line.seconds, smaller)])
+
+
+def test_a_path_by_hand_where_its_latency_falls() -> None:
+    """Two ranks, half of n at 1 GB/s; a hop takes 30 us up to 1 KiB, 10 us from 4 KiB on."""
+    falling = Latency((1024.0, 4096.0), (30e-6, 10e-6), "fitted", "by hand")
+    hops = Hops.flat(2, alpha_s=0.0, beta_s_per_byte=1e-9)
+    path = LinkPath(find_algorithm("all_gather", "ring"), hops, {"inter": falling})
+    assert path.seconds(512.0) == pytest.approx(30e-6 + 0.256e-6)
+    at_knot_s = 30e-6 + 0.512e-6
+    assert path.seconds(1024.0) == pytest.approx(at_knot_s)
+    # At 2 KiB 20 + 1.024 us, at 4 KiB 10 + 2.048 us: no less than the smaller message.
+    assert path.seconds(2048.0) == path.seconds(4096.0) == pytest.approx(at_knot_s)
+    assert path.seconds(1e6) == pytest.approx(10e-6 + 500e-6)
+
+
+def test_of_several_times_the_longest_or_the_shortest_counts() -> None:
+    times = [lambda size: 1.0 + size, lambda size: 2.0 * size, lambda size: 3.0]
+    shortest, longest = (chosen_by(one, times) for one in (operator.lt, operator.gt))
+    assert [shortest(size) for size in (0.5, 1.0, 9.0)] == [1.0, 2.0, 3.0]
+    assert [longest(size) for size in (0.5, 1.0, 9.0)] == [3.0, 3.0, 18.0]
+    assert chosen_by(operator.lt, times[:1])(9.0) == 10.0

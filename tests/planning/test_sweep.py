@@ -40,6 +40,37 @@ def test_rows_are_the_predictions_to_the_last_bit() -> None:
         assert row == (want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, "")
 
 
+some_axes = st.fixed_dictionaries(
+    {
+        "gpus": st.lists(st.sampled_from([2, 4, 6, 8, 16, 48, 96]), min_size=2, max_size=3),
+        "net": st.lists(
+            st.sampled_from(["1gbe", "10gbe", "ib100", "25gbe", "1Gbit/s,20us"]),
+            min_size=2,
+            max_size=3,
+        ),
+        "method": st.lists(
+            st.sampled_from(["mgwfbp", "dear", "asc_wfbp", "dgc", "topk", "ssgd", "omgs"]),
+            min_size=2,
+            max_size=3,
+        ),
+        "overlap": st.sampled_from([[True], [True, False]]),
+        "algorithm": st.sampled_from([["auto"], ["auto", "tree"]]),
+    }
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(some_axes, st.data())
+def test_rows_of_any_grid_are_those_of_a_loop(axes: dict[str, Any], data: st.DataObject) -> None:
+    """Structures differ: what rows share is worked out once, and each is as it is alone."""
+    grid, found = rows({"model": "resnet20-cifar"}, axes)
+    for index in data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=4, max_size=4)):
+        want = predict(make_scenario(grid.fields(index)), Catalog())
+        sent = want.communication["bytes_per_gpu"]
+        figures = want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent
+        assert found[index] == (*figures, "")
+
+
 CHANGES = {
     "background": 0.3,
     "straggler": ["1:1.5"],
