@@ -24,13 +24,14 @@ from perfsim.methods import load_method, method_names
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
+from perfsim.network.network_file import load_network
 from perfsim.prediction import predict
-from perfsim.resolve import resolve
+from perfsim.resolve import resolve, with_gpu
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.schedule import rounds
 from perfsim.schedule.build import issue
 from perfsim.schedule.costed_graph import CostedGraph
-from perfsim.schedule.costs import Costs
+from perfsim.schedule.costs import Costs, reprice
 from perfsim.schedule.job_structure import structure_of, with_other_jobs
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import (
@@ -179,6 +180,30 @@ def test_jobs_of_other_structure_take_no_graph_over() -> None:
         assert structure_of(one) != structure_of(another)
 
 
+def test_times_alone_are_those_of_a_graph_priced_whole() -> None:
+    """By hand: kernels and a message that goes three times in a row, on other links and GPUs."""
+    send = Send("all_reduce", 1e6, repeats=3.0)
+    kernels = Compute((elementwise(10**6, 1), elementwise(10**6, 1)), "compress")
+    job = Job("0", (kernels, send), PassPoint("backward", 1.0))
+    where = profile([10], [1.0]), load_method("ssgd", {})
+    device = hand_device()
+    quicker = replace(device, launch_s=device.launch_s._replace(value=1e-6))
+    first, *others = [
+        Costs(gpu, ring_cluster(ranks, link), timing_only=True)
+        for gpu, ranks, link in (
+            (device, 8, "1GB/s,1ms"),
+            (device, 4, "2GB/s,1ms"),
+            (quicker, 4, "2GB/s,1ms"),
+        )
+    ]
+    graph = issue(*where, first, [[job]])
+    for costs in others:
+        fresh = issue(*where, costs, [[job]])
+        graph = reprice(graph, costs, durations_only=True)
+        assert graph.task_s == fresh.task_s
+        assert graph.sent_bytes == fresh.sent_bytes == 3.0 * 2.0 * 3.0 / 4.0 * 1e6
+
+
 def test_a_warm_prediction_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # A method with kernels asks what they cost in other eras, whose files a plain one never reads.
     for method in ("ssgd", "topk"):
@@ -296,8 +321,9 @@ def test_buckets_that_come_again_at_other_costs_have_their_jobs_again() -> None:
     assert of(1.5) is first and made == [1], "other costs, the same buckets"
     assert (of(3.0), made) == ([8, 8], [1, 2]), "other buckets"
     assert (of(1.0, ranks=16), made) == ([16], [1, 2, 1]), "the same, among other ranks"
-    # What was taken over rests on the answers of policy and jobs alike.
-    assert of(1.0, ranks=16) == [16] and of(1.2) is first and len(made) == 3
+    # What was taken over rests on the answers of the jobs too, not of the policy alone.
+    of(1.5)
+    assert of(1.5, ranks=16) == [16] and of(1.2) is first and len(made) == 3
 
 
 def test_buckets_of_the_same_gradients_at_other_times_are_others() -> None:
@@ -452,6 +478,16 @@ def test_remembered_times_are_those_of_the_cluster(name: str) -> None:
                 compared += bool(mine.compared_routes(collective, algorithm))
     # Of sites, the groups inside one.
     assert (compared > 0) == (name in ("formulas", "gloo", "mpi", "one node", "sites"))
+
+
+def test_a_view_has_the_gpu_of_its_own_network() -> None:
+    """By its curves a network tells on which GPU it was measured; one without them tells none."""
+    session, name = Session(), "a100-nvlink3-4"
+    asked = make_scenario({"model": "resnet50", "gpus": 4, "gpus_per_node": 4, "net": name})
+    bare = load_network(name, session, "net")._replace(known=None)
+    view = SessionWithNetworks(session, lambda field, name: bare)
+    found = [with_gpu(asked, catalog)[0].gpu for catalog in (session, view, session, view)]
+    assert found == ["a100-40gb", "v100", "a100-40gb", "v100"]
 
 
 def test_a_view_with_other_networks_leaves_out_what_its_session_does() -> None:
