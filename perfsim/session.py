@@ -360,8 +360,9 @@ class JobCache:
 
     Jobs are taken over where everything but costs and the cluster's shape is the same (the key),
     and each cost and each part of the shape that was asked for while they were made is the same
-    here. A graph of the same jobs, or of jobs of the same structure, is taken over with its tasks
-    priced anew.
+    here. Where other costs lead a policy to buckets that it has formed before, their jobs are taken
+    over too. A graph of the same jobs, or of jobs of the same structure, is taken over with its
+    tasks priced anew.
 
     Examples
     --------

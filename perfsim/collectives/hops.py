@@ -109,6 +109,8 @@ class Hops(NamedTuple):
 class Line(NamedTuple):
     """The time of a collective that is a straight line over the size of its message.
 
+    An algorithm that has one writes its formula by it, and gives it to the decorator as ``line``.
+
     Parameters
     ----------
     inter_hops, intra_hops : hops between nodes and inside one, one after another
@@ -117,8 +119,9 @@ class Line(NamedTuple):
 
     Examples
     --------
-    >>> Line(6, 0, 0.75, 2e-9).parts(1e6, Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9))
-    Parts(latency_s=6.000000000000001e-05, transfer_s=0.0015)
+    >>> ring = Line(inter_hops=6, intra_hops=0, share=0.75, s_per_byte=2e-9)
+    >>> ring.latency_s(1e-6, 0.5), ring.transfer_s(1e6)
+    (3.0, 0.0015)
     """
 
     inter_hops: int

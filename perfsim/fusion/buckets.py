@@ -21,12 +21,12 @@ class Bucket:
     @classmethod
     def of(cls, gradients: Sequence[Gradient]) -> Bucket:
         """Return the bucket of some gradients, ready when the last of them is."""
-        return cls(tuple(gradients), max(gradient.ready_s for gradient in gradients))
+        return cls(tuple(gradients), max([gradient.ready_s for gradient in gradients]))
 
     @cached_property
     def elements(self) -> int:
         """Number of values."""
-        return sum(gradient.elements for gradient in self.gradients)
+        return sum([gradient.elements for gradient in self.gradients])
 
     @property
     def size_bytes(self) -> float:

@@ -20,6 +20,7 @@ from perfsim.units import parse_rate, parse_seconds
 __all__ = [
     "GIVEN_BY_USER",
     "Latency",
+    "LatencyPiece",
     "Link",
     "NodeExponent",
     "ProtocolFigures",

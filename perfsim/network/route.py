@@ -418,7 +418,8 @@ class Route:
       is the slower one: what it rises by is a faster wire filling up, which does not show.
 
     ``node_size_unmeasured`` says that the link between nodes was measured with other numbers of
-    GPUs on each node.
+    GPUs on each node. ``seconds`` tells the time by the size of the message. What a cost says
+    besides its time is worked out where it is asked for.
     """
 
     seconds: SecondsBySize

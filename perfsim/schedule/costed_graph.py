@@ -172,9 +172,11 @@ class CostedGraph:
             place = places.get(id(work))
             if place is None:
                 place = len(kinds.works)
-                if isinstance(work.stage, Send):
+                stage = work.stage
+                if isinstance(stage, Send):
                     # Urgency says when a message is sent, not what it costs.
-                    place = alike.setdefault(work.stage._replace(priority=0), place)
+                    priced = stage._replace(priority=0) if stage.priority else stage
+                    place = alike.setdefault(priced, place)
                 if place == len(kinds.works):
                     kinds.works.append(work)
                     kinds.tasks.append([])
