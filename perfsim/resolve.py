@@ -6,10 +6,11 @@ A `Setup` has the profile, the device, the cluster, the method and the fusion po
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from math import log
+from operator import attrgetter
 from os.path import basename
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -227,13 +228,13 @@ def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]
     """
     if scenario.gpu is not None:
         return scenario, []
-    asked = tuple(getattr(scenario, name) for name in _GPU_FOLLOWS_FROM)
-    gpu, note = catalog.once(("gpu", *asked), lambda: _usual_gpu(scenario, catalog))
+    key = "gpu", *_gpu_follows_from(scenario)
+    gpu, note = catalog.once(key, lambda: _usual_gpu(scenario, catalog))
     return scenario.model_copy(update={"gpu": gpu}), [note]
 
 
-_GPU_FOLLOWS_FROM = ("model", "net", "node", "nic", "nics_per_node")
-"""Fields that say which GPU is taken where none is named."""
+_gpu_follows_from = attrgetter("model", "net", "node", "nic", "nics_per_node")
+"""Returns the fields of a scenario that say which GPU is taken where none is named."""
 
 
 def _usual_gpu(scenario: Scenario, catalog: Catalog) -> tuple[str, str]:
@@ -314,9 +315,14 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    names = (name for name in fields_read_by("compute") if name != "gpu")
-    asked = (device.name, *(getattr(scenario, name) for name in names))
-    return catalog.once(("computation", *asked), lambda: _computed(scenario, device, catalog))
+    key = "computation", device.name, *_read_by("compute", but="gpu")(scenario)
+    return catalog.once(key, lambda: _computed(scenario, device, catalog))
+
+
+@cache
+def _read_by(room: str, *, but: str = "") -> Callable[[Scenario], tuple[Any, ...]]:
+    """Return the function that takes from a scenario the fields that a room reads, but for one."""
+    return attrgetter(*[name for name in fields_read_by(room) if name != but])
 
 
 def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
@@ -440,8 +446,8 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    asked = tuple(getattr(scenario, name) for name in fields_read_by("network"))
-    return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
+    key = "platform", *_read_by("network")(scenario)
+    return catalog.once(key, lambda: _made(scenario, device, catalog))
 
 
 def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
@@ -1040,9 +1046,7 @@ class Setup:
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
-        asked = tuple(
-            getattr(scenario, name) for name in fields_read_by("compute") if name != "gpu"
-        )
+        asked = _read_by("compute", but="gpu")(scenario)
         return (self.device.name, *asked, scenario.single_gpu, self.node_load)
 
     @property
