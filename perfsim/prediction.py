@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.software import neighbour_eras
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREDICTION_SCHEMA",
+    "IterationDetails",
     "PredictedIteration",
     "Prediction",
     "baseline_s_of",
@@ -71,24 +73,114 @@ _DECODED = ("quantisation", "sparsification")
 """Families whose gathered messages are decoded after the backward pass."""
 
 
+class StatedDetails(TypedDict, total=False):
+    """Details of an iteration that are given; the others are as they are worked out."""
+
+    breakdown_s: dict[str, float]
+    communication: dict[str, float]
+    moves: Moves
+    iteration_s_interval: tuple[float, float]
+
+
+class IterationDetails:
+    """Where the time of an iteration goes, and how far off it may be: worked out when first read.
+
+    A comparison of many methods shows these of a few. All of it comes from the rounds as they ran,
+    so that it is of the files as they were then.
+    """
+
+    def __init__(self, ran: _Run) -> None:
+        self._ran = ran
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether others say the same."""
+        if not isinstance(other, IterationDetails):
+            return NotImplemented
+        names = ("timelines", *StatedDetails.__annotations__)
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def stating(self, known: StatedDetails) -> IterationDetails:
+        """Return these with some details as they are given."""
+        made = copy(self)
+        vars(made).update(known)
+        return made
+
+    @cached_property
+    def _draws(self) -> list[list[Timeline]]:
+        """Of each timeline, the draws whose time is divided."""
+        return [shown_draws(timeline) for timeline in self._ran.timelines]
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """The timeline of each round: of draws, the one nearest to the mean."""
+        return [nearest for nearest, *_ in self._draws]
+
+    @cached_property
+    def breakdown_s(self) -> dict[str, float]:
+        """What an iteration spends on each part [s]."""
+        return spent(self._ran.rounds, self._ran.timelines, self._draws, Timeline.breakdown)
+
+    @cached_property
+    def communication(self) -> dict[str, float]:
+        """What a GPU sends in an iteration, and what of that time computation hides."""
+        return communication_of(self._ran.rounds, self._ran.timelines, self._draws)
+
+    @cached_property
+    def moves(self) -> Moves:
+        """How far an iteration moves with each part of its uncertainty."""
+        return _moves(self._ran, self.communication["hidden_s"])
+
+    @cached_property
+    def iteration_s_interval(self) -> tuple[float, float]:
+        """The 90 % interval [s]."""
+        return _interval(self._ran, self.moves)
+
+
 @dataclass
 class PredictedIteration:
     """How long an iteration takes, where its time goes, and how far off that may be.
 
-    ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
-    it. ``moves`` is how far the iteration moves with each part of its uncertainty.
+    ``counts`` has how often each round of the method's period is run in it. What ``details`` has is
+    read as an attribute here.
     """
 
     scenario: ResolvedScenario
     iteration_s: float
-    iteration_s_interval: tuple[float, float]
     samples_per_s: float
     scaling_efficiency: float
-    breakdown_s: dict[str, float]
-    communication: dict[str, float]
-    timelines: list[Timeline]
-    moves: Moves
     counts: list[float]
+    details: IterationDetails
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """One for each round of the method's period."""
+        return self.details.timelines
+
+    @property
+    def breakdown_s(self) -> dict[str, float]:
+        """What an iteration spends on each part [s]."""
+        return self.details.breakdown_s
+
+    @property
+    def communication(self) -> dict[str, float]:
+        """What a GPU sends in an iteration, and what of that time computation hides."""
+        return self.details.communication
+
+    @property
+    def moves(self) -> Moves:
+        """How far the iteration moves with each part of its uncertainty."""
+        return self.details.moves
+
+    @property
+    def iteration_s_interval(self) -> tuple[float, float]:
+        """The 90 % interval [s]."""
+        return self.details.iteration_s_interval
+
+    def stating(self, **known: Unpack[StatedDetails]) -> Self:
+        """Return the iteration with some of its details as they are given, such as an interval."""
+        return replace(self, details=self.details.stating(known))
 
 
 @dataclass(repr=False)
@@ -374,24 +466,16 @@ def _width_notes(scenario: Scenario, ran: _Run) -> list[str]:
 
 def _iteration(ran: _Run) -> PredictedIteration:
     """Read an iteration off the rounds that ran."""
-    setup, rounds, timelines, iteration_s = ran.setup, ran.rounds, ran.timelines, ran.iteration_s
-    draws = [shown_draws(timeline) for timeline in timelines]
-    communication = communication_of(rounds, timelines, draws)
-    moved = _moves(ran, communication["hidden_s"])
-    gpus = setup.scenario.gpus
+    setup, iteration_s = ran.setup, ran.iteration_s
     samples_per_s = setup.samples * setup.replicas / iteration_s
-    alone_per_s = gpus * setup.samples / setup.alone_s
+    alone_per_s = setup.scenario.gpus * setup.samples / setup.alone_s
     return PredictedIteration(
         scenario=setup.resolved_scenario(),
         iteration_s=iteration_s,
-        iteration_s_interval=_interval(ran, moved),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / alone_per_s,
-        breakdown_s=spent(rounds, timelines, draws, Timeline.breakdown),
-        communication=communication,
-        timelines=[nearest for nearest, *_ in draws],
-        moves=moved,
-        counts=[costed.count for costed in rounds],
+        counts=[costed.count for costed in ran.rounds],
+        details=IterationDetails(ran),
     )
 
 

@@ -20,7 +20,6 @@ from perfsim.compute.profile import model_named
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, shown
 from perfsim.methods import load_method, method_class, method_name
-from perfsim.methods.base import Method
 from perfsim.methods.learning import (
     LEARNING_FILE,
     STATEMENTS_FILE,
@@ -272,11 +271,11 @@ class EpochsFactors:
 
     def of_scenario(self, asked: ResolvedScenario) -> EpochsFactor:
         """Return what is known of a predicted scenario's method, at its options and workers."""
-        method = load_method(asked.method, asked.options)
         divided = asked.further
         ranks = asked.gpus // (divided.get("tp", 1) * divided.get("pp", 1) * divided.get("cp", 1))
         nodes = len(divided.get("site") or ()) or asked.nodes
-        return self.of(asked.method, asked.options, replicas_of(method, ranks, nodes))
+        replicas = replicas_of(asked.method, asked.options, ranks, nodes)
+        return self.of(asked.method, asked.options, replicas)
 
     def of(
         self, method: str, options: Mapping[str, Any], replicas: int | None = None
@@ -301,7 +300,7 @@ class EpochsFactors:
         return found.widened(spread)
 
 
-def replicas_of(method: Method, ranks: int, nodes: int) -> int | None:
+def replicas_of(method: str, options: Mapping[str, Any], ranks: int, nodes: int) -> int | None:
     """Return how many workers of a method train apart between exchanges; None where none does.
 
     Workers that update late, by the same gradients, stay alike.
@@ -312,12 +311,15 @@ def replicas_of(method: Method, ranks: int, nodes: int) -> int | None:
 
     Examples
     --------
-    >>> replicas_of(load_method("diloco", {}), 64, 8), replicas_of(load_method("dgc", {}), 64, 8)
+    >>> replicas_of("diloco", {}, 64, 8), replicas_of("dgc", {}, 64, 8)
     (8, None)
     """
-    if method.family != "fewer exchanges" or method.delay():
+    if method_class(method).family != "fewer exchanges":
         return None
-    return nodes if method.sites_are_nodes else ranks
+    asked = load_method(method, options)
+    if asked.delay():
+        return None
+    return nodes if asked.sites_are_nodes else ranks
 
 
 _Tables = tuple[dict[str, list[Evidence]], dict[str, list[Statement]], float]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.methods import load_method, method_class, method_names
+from perfsim.methods import method_class, method_names
 from perfsim.methods.learning import Evidence, Statement
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -284,10 +284,10 @@ def test_workers_that_train_apart_are_nodes_sites_or_ranks() -> None:
     asked = {"interval": 500}
     assert factors.of("diloco", asked, 8).known and not factors.of("diloco", asked, 32).known
     for name in method_names():
-        apart = replicas_of(load_method(name, {}), 64, 8)
+        apart = replicas_of(name, {}, 64, 8)
         family = method_class(name).family == "fewer exchanges"
         assert (apart is not None) is (family and name != "lbsgd")
-    assert replicas_of(load_method("diloco", {"worker": "rank"}), 64, 8) == 64
+    assert replicas_of("diloco", {"worker": "rank"}, 64, 8) == 64
     fields = {"model": "gpt2-xl", "gpu": "a100", "gpus_per_node": 8, "method": "diloco"}
     for gpus, known in ((64, True), (256, False)):
         made = predict(make_scenario(fields | {"gpus": gpus, "net": "ib200"})).scenario

@@ -116,6 +116,8 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
     0.01
     """
     cls = method_class(name)
+    if not options:
+        return _with_defaults(cls)
     for option in options:
         if option not in cls.model_fields:
             raise unknown_option(f"method {name!r}", option, cls.model_fields, field="options")
@@ -123,6 +125,12 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
         return cls(**options)
     except ValidationError as error:
         raise _refused(name, error) from None
+
+
+@cache  # it is frozen, and cannot go stale
+def _with_defaults(cls: type[Method]) -> Method:
+    """Return a method with the defaults of its options, which need no check."""
+    return cls.model_construct()
 
 
 def _refused(name: str, error: ValidationError) -> RequestError:

@@ -489,7 +489,8 @@ class Method(BaseModel):
     is refused where it is given without these values.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # Options are given for few methods: what checks them is made where they are.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     summary: ClassVar[str]
     citation: ClassVar[str]
@@ -538,7 +539,7 @@ class Method(BaseModel):
         """Return the options that have an effect, with their values."""
         return {
             option: value
-            for option, value in self.model_dump().items()
+            for option, value in self
             if not any(mark.unmet(self) for mark in self.only_with(option))
         }
 

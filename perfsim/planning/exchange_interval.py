@@ -347,7 +347,7 @@ def interval_choices(
     factors = EpochsFactors(catalog, setup.scenario.model)
     own, options = method_name(setup.scenario.method), method.in_effect()
     cluster = setup.cluster.by_site() if method.sites_are_nodes else setup.cluster
-    replicas = replicas_of(method, cluster.gpus, cluster.nodes)
+    replicas = replicas_of(own, options, cluster.gpus, cluster.nodes)
     default = type(method).model_fields[interval.option].default
     used: dict[int, list[str]] = {default: ["default"]}
     for count, name in method.published_intervals.items():

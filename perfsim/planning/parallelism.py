@@ -691,11 +691,13 @@ def predicted_division(
         later,
         scenario=setup.resolved_scenario(),
         iteration_s=tried.iteration_s,
-        iteration_s_interval=(times * low_s, times * high_s),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / alone_per_s,
+    ).stating(
+        iteration_s_interval=(times * low_s, times * high_s),
         breakdown_s=grown(earlier.breakdown_s, later.breakdown_s),
         communication=grown(earlier.communication, later.communication),
+        moves=later.moves,
     )
     before, after = (_summary(one, catalog) for one in few)
     if before is None or after is None:

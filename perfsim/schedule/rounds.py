@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
@@ -84,12 +84,7 @@ def is_baseline(setup: Setup) -> bool:
     usual = setup.policy_name == "size" and scenario.overlap and not set_here
     usual = usual and scenario.algorithm == scenario.protocol == AUTO
     alone = not setup.beside and not setup.parts
-    return usual and alone and setup.method == _ssgd()
-
-
-@cache  # a method without options: it cannot go stale
-def _ssgd() -> Method:
-    return load_method("ssgd", {})
+    return usual and alone and setup.method == load_method("ssgd", {})
 
 
 def _build(
@@ -175,7 +170,7 @@ def _schedule_ssgd(
     """Schedule S-SGD with DDP's defaults."""
     return schedule(
         profile or setup.profile_in_node,
-        _ssgd(),
+        load_method("ssgd", {}),
         fuse,
         setup.device,
         setup.data_cluster,

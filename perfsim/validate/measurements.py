@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from math import isclose
@@ -374,7 +374,7 @@ class _Judge:
         moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
         if own is not None:
             interval = own.interval(moves, prediction.iteration_s)
-            prediction = replace(prediction, iteration_s_interval=interval)
+            prediction = prediction.stating(iteration_s_interval=interval)
         (value, low, high), error = predicted_metric(case.metric, case.value, prediction)
         return PredictedCase(
             case,

@@ -96,7 +96,7 @@ def test_the_axis_follows_the_predictions_and_an_arrow_says_how_far_an_interval_
 ) -> None:
     def ending(times: float) -> Prediction:
         one_s = prediction.iteration_s
-        return replace(prediction, iteration_s_interval=(one_s / 2, one_s * times))
+        return prediction.stating(iteration_s_interval=(one_s / 2, one_s * times))
 
     drawn = breakdown_figure({"near": ending(1.5), "far": ending(3.0)}, {})
     edge_ms = pytest.approx(1.6e3 * prediction.iteration_s)
