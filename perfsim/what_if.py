@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import fsum, hypot, log, log2, sqrt
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.ranks import drawn_means
@@ -18,9 +18,11 @@ from perfsim.simulate.timeline import Timeline
 __all__ = [
     "BOTTLENECKS",
     "ChangedTimes",
+    "Stretched",
     "ask_all",
     "bottleneck",
     "changed_durations",
+    "changed_to",
     "era_move",
     "faster",
     "halved",
@@ -64,8 +66,19 @@ Ask = Callable[[CostedGraph], tuple[CostedGraph, list[float]]]
 K = TypeVar("K", bound=Hashable)
 
 
+class Stretched(NamedTuple):
+    """The key of a change that makes all tasks of a cause so many times as long."""
+
+    cause: str
+    times: float
+
+
 class ChangedTimes:
     """The mean iteration of some rounds with changes; each change is run once.
+
+    Where all that takes time has one of two causes, one of them twice as long is the other half as
+    long in other units of time: of `Stretched` causes that are each other's mirror image, one is
+    run.
 
     Where ranks vary by chance, all changes meet the same few draws, and each is scaled by what
     these give without a change. Changes that are asked for together cost little more than one.
@@ -82,12 +95,39 @@ class ChangedTimes:
 
     def ask(self, changes: Mapping[K, Ask]) -> dict[K, float]:
         """Return the mean iteration with each change, by its key [s]."""
-        new = {key: change for key, change in changes.items() if key not in self._times}
+        new: dict[Hashable, Ask] = {}
+        for key, change in changes.items():
+            alike = {key, self._mirrored(key)}
+            if alike.isdisjoint(self._times) and alike.isdisjoint(new):
+                new[key] = change
         if new and any(varies(costed) for costed in self.rounds):
             self._times.update(zip(new, self._drawn_s(list(new.values())), strict=True))
         elif new:
             self._times.update((key, self._run_s(change)) for key, change in new.items())
-        return {key: self._times[key] for key in changes}
+        return {key: self._known_s(key) for key in changes}
+
+    def _known_s(self, key: Hashable) -> float:
+        """Return the mean iteration with a change that was run, or whose mirror image was [s]."""
+        if isinstance(key, Stretched) and key not in self._times:
+            self._times[key] = key.times * self._times[self._mirrored(key)]
+        return self._times[key]
+
+    def _mirrored(self, key: Hashable) -> Hashable:
+        """Return the key of the change that gives the same in other units of time, else ``key``."""
+        if isinstance(key, Stretched) and key.cause in self._pair:
+            return Stretched(self._pair[key.cause], 1.0 / key.times)
+        return key
+
+    @cached_property
+    def _pair(self) -> dict[str, str]:
+        """Where all that takes time has one of two causes: the other cause, by each."""
+        causes = {
+            cause
+            for costed in _on_all_types(self.rounds)
+            for (cause, _), seconds in costed.seconds_by_charge.items()
+            if seconds
+        }
+        return dict(zip(causes, reversed([*causes]), strict=True)) if len(causes) == 2 else {}
 
     def _run_s(self, change: Ask) -> float:
         timelines = [run(*change(costed), brief=True) for costed in self.rounds]
@@ -112,10 +152,10 @@ def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
 
 
 def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
-    return run(*_changed_to(costed, change), brief=True)
+    return run(*changed_to(costed, change), brief=True)
 
 
-def _changed_to(costed: CostedGraph, change: CostChange) -> tuple[CostedGraph, list[float]]:
+def changed_to(costed: CostedGraph, change: CostChange) -> tuple[CostedGraph, list[float]]:
     """Return a round to run with changed durations [s], and these."""
     if costed.mixed is not None:
         spent_s = tuple(changed_durations(other, change) for other in costed.mixed.rounds)
@@ -186,20 +226,20 @@ def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, float | str], As
     bound = any(costed.host_share > _HALF for costed in _on_all_types(rounds))
     whole = {"compression", "second_order"} if bound else _PART_OF_CAUSE.keys()
     return {
-        (cause, 0.5 if cause in whole else "faster"): partial(_changed_to, change=halved(cause))
+        Stretched(cause, 0.5) if cause in whole else (cause, "faster"): partial(
+            changed_to, change=halved(cause)
+        )
         for cause in causes
     }
 
 
-def _stretchings(
-    rounds: Sequence[CostedGraph], compute: Grade
-) -> dict[tuple[str, float | str], Ask]:
+def _stretchings(rounds: Sequence[CostedGraph], compute: Grade) -> dict[Stretched, Ask]:
     """Return the changes that make the tasks of each cause half and twice as long."""
     causes = [
         cause for cause in _PART_OF_CAUSE if sum(seconds_by_grade(rounds, cause, compute).values())
     ]
     return {
-        (cause, factor): partial(_changed_to, change=_stretched(cause, factor))
+        Stretched(cause, factor): partial(changed_to, change=_stretched(cause, factor))
         for factor in (2.0, 0.5)
         for cause in causes
     }
@@ -242,7 +282,7 @@ def spread_interval(
         )
     ]
     moved = {
-        (cause, sign): partial(_changed_to, change=_moved(cause, sign, compute_spread))
+        (cause, sign): partial(changed_to, change=_moved(cause, sign, compute_spread))
         for cause in causes
         for sign in (-1.0, 1.0)
     }
@@ -272,8 +312,8 @@ def moves(times: ChangedTimes, compute: Grade) -> dict[str, tuple[float, float]]
     for cause in causes:
         name, parts = _PART_OF_CAUSE[cause], by_cause[cause]
         total_s = sum(parts.values())
-        saved = 1.0 - changed[cause, 0.5] / iteration_s
-        longer = changed[cause, 2.0] / iteration_s
+        saved = 1.0 - changed[Stretched(cause, 0.5)] / iteration_s
+        longer = changed[Stretched(cause, 2.0)] / iteration_s
         for grade, part_s in parts.items():
             share = sqrt(part_s / total_s)
             faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))

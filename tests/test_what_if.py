@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +19,10 @@ from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import Shared
 from perfsim.what_if import (
     ChangedTimes,
+    Stretched,
     bottleneck,
     changed_durations,
+    changed_to,
     faster,
     halved,
     spread_interval,
@@ -163,3 +167,50 @@ def test_a_prediction_names_the_host_where_launches_bind() -> None:
         predict(make_scenario(asked | {"software": era})) for era in ("torch1.8", "mlperf")
     )
     assert eager.bottleneck == "host" and captured.bottleneck == "compute"
+
+
+TWO_CAUSES: list[dict[str, object]] = [
+    *({"method": name} for name in ("ssgd", "p3", "bytescheduler", "dear", "fsdp", "horovod")),
+    {"straggler": ["1:1.5"]},
+    {"jitter": 0.1},
+    {"gpu": "v100:8,p100:8"},
+    {"beside": ("Zhang2023_ssgd_resnet50_10gbe_32",)},
+]
+
+
+@pytest.mark.parametrize("asked", TWO_CAUSES, ids=str)
+def test_of_two_causes_one_twice_as_long_is_the_other_half_as_long(
+    asked: dict[str, object],
+) -> None:
+    """To the last digit: so one of both is run, whatever the engine and the ranks."""
+    fields = {"model": "resnet18", "gpus": 16, "net": "10gbe"}
+    times = predict(make_scenario(fields | asked)).changed
+
+    def changed_s(cause: str, factor: float) -> float:
+        change = {cause: lambda seconds, _: seconds * factor}
+        (found,) = times.ask({(cause, factor): partial(changed_to, change=change)}).values()
+        return found
+
+    assert changed_s("compute", 2.0) == 2.0 * changed_s("network", 0.5)
+    assert changed_s("network", 2.0) == 2.0 * changed_s("compute", 0.5)
+
+
+@pytest.mark.parametrize(("update", "runs"), [("compute", 2), ("compression", 4)])
+def test_changes_that_are_mirror_images_are_run_once(update: str, runs: int) -> None:
+    plan = one_send(0.010, 0.006, 0.0, None)
+    plan.graph.add("more", "compute", "update", 0.004, [2])
+    plan.charges.append(TaskCost(update))
+    times, ran = ChangedTimes([plan], steady_s([plan])), list[Stretched]()
+
+    def change(costed: CostedGraph, key: Stretched) -> tuple[CostedGraph, list[float]]:
+        ran.append(key)
+        return costed, changed_durations(costed, {key.cause: lambda one_s, _: one_s * key.times})
+
+    keys = [Stretched(cause, by) for by in (2.0, 0.5) for cause in ("compute", "network")]
+    for few in (keys[:1], keys[3:], keys):
+        found = times.ask({key: partial(change, key=key) for key in few})
+    more_s = 0.004 if update == "compute" else 0.0
+    own_s = {"compute": 0.010 + more_s, "network": 0.006}
+    for key, seconds in found.items():
+        assert seconds == pytest.approx(0.020 + (key.times - 1.0) * own_s[key.cause], rel=1e-12)
+    assert len(ran) == len(set(ran)) == runs
