@@ -85,6 +85,9 @@ def test_halving_latency_leaves_the_bytes_on_a_shared_link() -> None:
     assert steady_s([plan], halved("bandwidth")) == pytest.approx(7.0)
     # Half as much or half more of all the network takes: 1 + 5 and 1 + 15 s.
     assert spread_interval([plan], 11.0, None) == pytest.approx((6.0, 16.0))
+    # The link too knows no unit of time: all of the network half as long is computation doubled.
+    quick_s = steady_s([plan], {"network": lambda seconds, _: seconds / 2.0})
+    assert steady_s([plan], {"compute": lambda seconds, _: seconds * 2.0}) == 2.0 * quick_s
 
 
 def test_interval_adds_independent_causes_in_quadrature() -> None:
@@ -170,7 +173,7 @@ def test_a_prediction_names_the_host_where_launches_bind() -> None:
 
 
 TWO_CAUSES: list[dict[str, object]] = [
-    *({"method": name} for name in ("ssgd", "p3", "bytescheduler", "dear", "fsdp", "horovod")),
+    *({"method": name} for name in ("ssgd", "p3", "bytescheduler", "dear", "wfbp", "torus2d")),
     {"straggler": ["1:1.5"]},
     {"jitter": 0.1},
     {"gpu": "v100:8,p100:8"},
