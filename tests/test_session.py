@@ -173,8 +173,12 @@ def test_jobs_of_other_structure_take_no_graph_over() -> None:
     assert taken is not None and {work.stage for work in taken.work if work} == {other}
     assert taken.calls == 2
     assert with_other_jobs(graph(one), one, jobs(send, other)) is None
-    alike = jobs(send, send._replace())  # equal, but not the same object
-    assert with_other_jobs(graph(alike), alike, jobs(send, other)) is None
+    larger = kernel._replace(kernels=(elementwise(16, 1),))
+    for stage, changed in ((send, other), (kernel, larger)):
+        alike = jobs(stage, stage._replace())  # equal, but not the same object
+        found = graph(alike)
+        assert len({id(work) for work in found.work if work}) == 1  # priced once
+        assert with_other_jobs(found, alike, jobs(stage, changed)) is None
     assert structure_of(one) == structure_of(jobs(other, send))
     for another in (jobs(send), jobs(send, kernel), jobs(send, send._replace(stream="own"))):
         assert structure_of(one) != structure_of(another)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Literal, NamedTuple, get_args
 
 from perfsim.compute.kernel import Kernel
@@ -78,6 +77,13 @@ def _would_hold_up(stage: JobStage) -> bool:
     return isinstance(stage, Compute) and stage.stream == COMPUTE and not stage.blocks
 
 
+def _in_this_period(tasks: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return pairs (task, periods back) of some tasks."""
+    if len(tasks) == 1:  # most wait for one
+        return ((tasks[0], 0),)
+    return tuple([(task, 0) for task in tasks])
+
+
 class DeferredDependency(NamedTuple):
     """A job that is waited for and may not be issued yet: its iteration, name, and rounds back."""
 
@@ -100,7 +106,7 @@ class _Tasks:
         self._computed: list[int] = []
         # By identity, which is quicker to look up; buckets of the same shapes have the same stages.
         self._priced: dict[int, tuple[JobStage, Work, WorkCost]] = {}
-        self._sent: dict[Send, tuple[Work, WorkCost]] = {}
+        self._alike: dict[JobStage, tuple[Work, WorkCost]] = {}
 
     def add(
         self,
@@ -137,7 +143,7 @@ class _Tasks:
                 stream,
                 kind,
                 seconds,
-                tuple(zip(after, repeat(0))),
+                _in_this_period(after),
                 kind == "communicate",
                 priority,
                 shares,
@@ -184,16 +190,14 @@ class _Tasks:
         )
 
     def _price(self, stage: JobStage) -> tuple[Work, WorkCost]:
-        """Return what a stage does and what that costs, the same for the same stage."""
+        """Return what a stage does and what that costs, the same for stages alike."""
         known = self._priced.get(id(stage))
         if known is not None:
             return known[1:]
-        priced = self._sent.get(stage) if isinstance(stage, Send) else None
+        priced = self._alike.get(stage)
         if priced is None:
             work = work_of(stage)
-            priced = work, price(work, self.costed, self.costs)
-            if isinstance(stage, Send):
-                self._sent[stage] = priced
+            priced = self._alike[stage] = work, price(work, self.costed, self.costs)
         self._priced[id(stage)] = stage, *priced  # with the stage, so that its id stays its own
         return priced
 

@@ -68,18 +68,18 @@ def with_other_jobs(
 ) -> CostedGraph | None:
     """Return the graph of some jobs with the work of others of the same structure, not priced yet.
 
-    None where stages that are one in these jobs are several in the others.
+    None where stages that are alike in these jobs are not in the others.
     """
     stages: dict[int, JobStage] = {}
-    sends: dict[Send, JobStage] = {}
+    alike: dict[JobStage, JobStage] = {}
     for job, other in zip(chain(*jobs), chain(*others), strict=True):
         for old, new in zip((*job.stages, *job.after), (*other.stages, *other.after), strict=True):
             known = stages.get(id(old))
             if known is new:
                 continue
-            if known is None and isinstance(old, Send):
-                known = sends.setdefault(old, new)  # a graph has one work for all sends alike
-            if known is not None and known != new:
+            if known is None:
+                known = alike.setdefault(old, new)  # a graph has one work for all stages alike
+            if known != new:
                 return None
             stages[id(old)] = new
     works: dict[int, Work] = {}
