@@ -101,6 +101,7 @@ class _Tasks:
 
     def __init__(self, costed: CostedGraph, costs: Costs) -> None:
         self.costed, self.graph, self.costs = costed, costed.graph, costs
+        self.charges, self.work = costed.charges, costed.work
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
@@ -125,19 +126,17 @@ class _Tasks:
         work: Work | None = None,
     ) -> int:
         """Add a task and return its index. One on the compute stream also waits for ``waits``."""
-        late: list[DeferredDependency] = []
+        index = len(self.charges)
         if stream == COMPUTE:
             if self.waits:
-                after = sorted({*after, *[wait for wait in self.waits if isinstance(wait, int)]})
-                late = [wait for wait in self.waits if isinstance(wait, DeferredDependency)]
-                self.waits = []
+                after = self._awaited(index, after)
             if self.costed.order == "priority":
                 # Messages overtake each other; kernels stay in the order in which they are issued.
                 after = sorted({*after, *self._computed[-1:]})
-            self._computed.append(len(self.graph.tasks))
-        self.costed.charges.append(cost)
-        self.costed.work.append(work)
-        task = self.graph.append(
+            self._computed.append(index)
+        self.charges.append(cost)
+        self.work.append(work)
+        return self.graph.append(
             Task(
                 name,
                 stream,
@@ -154,9 +153,12 @@ class _Tasks:
                 group,
             )
         )
-        for wait in late:
-            self._late.append((task, wait))
-        return task
+
+    def _awaited(self, index: int, after: Sequence[int]) -> list[int]:
+        """Return what a task waits for with ``waits``, which it takes; what comes late is noted."""
+        waits, self.waits = self.waits, []
+        self._late += [(index, wait) for wait in waits if isinstance(wait, DeferredDependency)]
+        return sorted({*after, *[wait for wait in waits if isinstance(wait, int)]})
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
