@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import to_frame
@@ -92,8 +92,7 @@ _TaskRun = tuple[int, int]
 """Period and index of a task that ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathStep:
+class PathStep(NamedTuple):
     """One task on the critical path, from the start of the iterations that the path covers."""
 
     task: str
@@ -101,14 +100,6 @@ class PathStep:
     kind: str
     start_s: float
     end_s: float
-
-
-_STEP_COLUMNS = tuple(one.name for one in fields(PathStep))
-
-
-def _step_record(step: PathStep) -> dict[str, Any]:
-    """Return a step as plain data; there are thousands, and ``asdict`` copies each value."""
-    return {name: getattr(step, name) for name in _STEP_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +252,7 @@ class Explanation(Displayed):
 
     def _path_records(self) -> list[dict[str, Any]]:
         return [
-            {"round": number, **_step_record(step)}
+            {"round": number, **step._asdict()}
             for number, path in enumerate(self.paths)
             for step in path.steps
         ]
@@ -330,7 +321,7 @@ class Explanation(Displayed):
                     "iterations": path.iterations,
                     "length_s": path.length_s,
                     "by_kind_s": path.by_kind(),
-                    "steps": [_step_record(step) for step in path.steps],
+                    "steps": [step._asdict() for step in path.steps],
                 }
                 for path in self.paths
             ],
@@ -553,8 +544,8 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     cycle = periods_shown(timeline)
     timeline = one_run(timeline)
     before = timeline.periods - cycle - 1
-    low = float(cast(float, timeline.closes[before])) if before >= 0 else 0.0
-    moment = float(cast(float, timeline.closes[-1]))
+    low = float(timeline.closes[before]) if before >= 0 else 0.0
+    moment = float(timeline.closes[-1])
     near = _ROUNDING * moment
     tasks = timeline.graph.tasks
     ahead = _before_on_stream(timeline)
@@ -613,17 +604,16 @@ def one_run(timeline: Timeline) -> Timeline:
 def _moments(timeline: Timeline, run: _TaskRun) -> tuple[float, float]:
     """Return when a task of a period starts and ends [s]."""
     period, index = run
-    start, end = timeline.starts[period][index], timeline.ends[period][index]
-    return float(cast(float, start)), float(cast(float, end))
+    return float(timeline.starts[period][index]), float(timeline.ends[period][index])
 
 
 def _before_on_stream(timeline: Timeline) -> dict[_TaskRun, _TaskRun]:
     """Return the task that each task follows on its stream, in the order of the run."""
     runs: dict[str, list[tuple[float, float, int, int]]] = {}
-    for period in range(len(timeline.starts)):
-        for index, task in enumerate(timeline.graph.tasks):
-            start, end = _moments(timeline, (period, index))
-            runs.setdefault(task.stream, []).append((start, end, period, index))
+    streams = [task.stream for task in timeline.graph.tasks]
+    for period, moments in enumerate(zip(timeline.starts, timeline.ends, strict=True)):
+        for index, (stream, start, end) in enumerate(zip(streams, *moments, strict=True)):
+            runs.setdefault(stream, []).append((float(start), float(end), period, index))
     before: dict[_TaskRun, _TaskRun] = {}
     for stream_runs in runs.values():
         stream_runs.sort()

@@ -363,7 +363,7 @@ class TaskGraph:
                 f"task {name!r}: duration {task.duration_s!r} is negative or not finite"
             )
         for other, back in task.after:
-            if 0 <= other < index and back >= 0 or (back > 0 and other >= 0):
+            if (0 <= other < index and back >= 0) or (back > 0 and other >= 0):
                 continue
             if back < 0 or other < 0:
                 raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")

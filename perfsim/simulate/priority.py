@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import inf
@@ -85,23 +84,9 @@ def simulate_priority(
     )
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """A burst that a stream has under way.
-
-    Parameters
-    ----------
-    period, burst : which one
-    begin : the first of its tasks that are left
-    ends : when it starts, and when each of its tasks that are left ends
-    until : at which of these the stream is free: the last, or earlier for a more urgent task
-    """
-
-    period: int
-    burst: int
-    begin: int
-    ends: list[float]
-    until: int
+_UnderWay = tuple[int, int, int, list[float]]
+"""A burst that a stream has under way: its period, which one, the first of its tasks that are left,
+and when that starts and each that is left ends."""
 
 
 class _Run:
@@ -142,6 +127,8 @@ class _Run:
         self._changed = 0  # a bit for each stream that something has happened to
         self._ending: list[tuple[float, int, int]] = []
         self._bursting: list[_UnderWay | None] = [None] * count
+        # At which of its ends a stream is free: the last, or earlier for a more urgent task.
+        self._until = [0] * count
         self._done: dict[tuple[int, int], int] = {}
         self._awaited, self._waits = bursts.awaited, bursts.awaited[-1]
         self._grow(len(self._awaited) - 2)
@@ -165,7 +152,8 @@ class _Run:
 
     def rows(self) -> tuple[list[list[Duration]], list[list[Duration]]]:
         """Return when tasks started and ended, a row a period; infinity where they have not yet."""
-        under_way = [(one.period, one.begin, [one.ends[0], inf]) for one in self._bursting if one]
+        started = filter(None, self._bursting)
+        under_way = [(period, begin, [ends[0], inf]) for period, _, begin, ends in started]
         for period, begin, moments in (*self._log, *under_way):
             while len(self._starts) <= period:
                 self._starts.append([inf] * len(self.spent))
@@ -206,23 +194,23 @@ class _Run:
             self._changed |= 1 << stream
         under_way = self._bursting[stream]
         if under_way is not None:
-            burst = under_way.burst
-            if offered < (self._rank[burst], under_way.period, burst):
+            period, burst, _, _ = under_way
+            if offered < (self._rank[burst], period, burst):
                 self._interrupt(stream, under_way)
 
     def _interrupt(self, stream: int, under_way: _UnderWay) -> None:
         """Let a burst give way at the end of the task of it that runs now."""
-        ends = under_way.ends
-        if under_way.until < len(ends) - 1:
+        period, burst, _, ends = under_way
+        if self._until[stream] < len(ends) - 1:
             return
         # A task that ends now is followed by the next one in its stream's turn.
         until = (bisect_left if self._turn < stream else bisect_right)(ends, self._now)
         if until < len(ends) - 1:
-            under_way.until = until
+            self._until[stream] = until
             if ends[until] > self._now:
-                heappush(self._ending, (ends[until], under_way.period, under_way.burst))
+                heappush(self._ending, (ends[until], period, burst))
             else:
-                self._end(under_way.period, under_way.burst)
+                self._end(period, burst)
 
     def _hand_over(self, stream: int) -> None:
         """Hand a stream what is ready, the most urgent first, as far as its credit allows."""
@@ -293,7 +281,8 @@ class _Run:
             begin += self._done.pop((period, burst), 0)
         spent = self.spent[begin : self._first[burst + 1]]
         ends = [*accumulate(spent, initial=self._now)]
-        self._bursting[stream] = _UnderWay(period, burst, begin, ends, len(ends) - 1)
+        self._bursting[stream] = period, burst, begin, ends
+        self._until[stream] = len(spent)
         return ends[-1]
 
     def _end(self, period: int, burst: int) -> None:
@@ -301,14 +290,14 @@ class _Run:
         count, interrupted = 1, False
         if self._several[burst]:
             under_way = self._bursting[stream]
+            count = self._until[stream]
             if (
                 under_way is None
-                or under_way.burst != burst
-                or under_way.period != period
-                or under_way.ends[under_way.until] != self._now
+                or under_way[:2] != (period, burst)
+                or under_way[3][count] != self._now
             ):
                 return  # it gave way before, so that its end comes later
-            count, interrupted = self._end_burst(stream, under_way)
+            interrupted = self._end_burst(stream, under_way)
         self._free[stream] = True
         self._changed |= 1 << stream
         if credit:
@@ -327,19 +316,17 @@ class _Run:
             if not missing[dependent]:
                 self._offer(later, dependent)
 
-    def _end_burst(self, stream: int, under_way: _UnderWay) -> tuple[int, bool]:
-        """Note when tasks of a burst ran, and offer what is left of it.
-
-        Return how many have ended, and whether others are left.
-        """
-        period, burst, count = under_way.period, under_way.burst, under_way.until
-        begin = under_way.begin
-        self._log.append((period, begin, under_way.ends[: count + 1]))
+    def _end_burst(self, stream: int, under_way: _UnderWay) -> bool:
+        """Note when tasks of a burst ran, offer what is left of it, and tell whether any is."""
+        period, burst, begin, ends = under_way
+        count = self._until[stream]
+        del ends[count + 1 :]
+        self._log.append((period, begin, ends))
         if begin <= self._closing < begin + count:
-            self.closes[period] = under_way.ends[self._closing - begin + 1]
+            self.closes[period] = ends[self._closing - begin + 1]
         self._bursting[stream] = None
         left = begin + count < self._first[burst + 1]
         if left:
             self._done[period, burst] = begin + count - self._first[burst]
             heappush(self._ready[stream], (self._rank[burst], period, burst))
-        return count, left
+        return left
