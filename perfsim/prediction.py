@@ -38,9 +38,7 @@ from perfsim.throughput import Throughput, setup_throughput
 from perfsim.units import format_seconds
 from perfsim.what_if import (
     ChangedTimes,
-    ask_all,
     bottleneck,
-    era_move,
     kernels_of,
     moves,
     seconds_by_grade,
@@ -482,11 +480,10 @@ def _iteration(ran: _Run) -> PredictedIteration:
 def _moves(ran: _Run, hidden_s: float) -> Moves:
     """Return how far an iteration moves with each part of its uncertainty."""
     setup, changed = ran.setup, ran.changed
-    ask_all(changed, setup.grade, ran.eras)
-    moved = moves(changed, setup.grade)
+    moved = moves(changed, setup.grade, ran.eras)
     by_grade = seconds_by_grade(changed.rounds, "network")
     sent_s = sum(by_grade.values())
-    moved |= extra_moves(
+    return moved | extra_moves(
         changed.iteration_s,
         {grade: hidden_s * part_s / sent_s for grade, part_s in by_grade.items() if part_s},
         moved.get(f"compute_{setup.grade}", (0.0, 0.0)),
@@ -494,8 +491,6 @@ def _moves(ran: _Run, hidden_s: float) -> Moves:
         setup.cluster.gpus,
         setup.cluster.gpus_per_node,
     )
-    era = era_move(changed, ran.eras)
-    return moved | ({"era": era} if any(era) else {})
 
 
 def _era_kernels(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import fsum, hypot, log, log2, sqrt
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from perfsim.compute.kernel import Kernel
 from perfsim.conditions.ranks import drawn_means
@@ -19,11 +19,9 @@ __all__ = [
     "BOTTLENECKS",
     "ChangedTimes",
     "Stretched",
-    "ask_all",
     "bottleneck",
     "changed_durations",
     "changed_to",
-    "era_move",
     "faster",
     "halved",
     "kernels_of",
@@ -220,7 +218,7 @@ def bottleneck(times: ChangedTimes) -> tuple[str, dict[str, float]]:
 def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, float | str], Ask]:
     """Return the change that makes each cause twice as fast that anything is charged to.
 
-    A cause whose tasks take half as long then has the key of `_stretchings`, which may know it.
+    A cause whose tasks take half as long then has a key of `moves`, which may have asked for it.
     """
     causes = [cause for cause in BOTTLENECKS if _charged(rounds, cause)]
     bound = any(costed.host_share > _HALF for costed in _on_all_types(rounds))
@@ -231,24 +229,6 @@ def _halvings(rounds: Sequence[CostedGraph]) -> dict[tuple[str, float | str], As
         )
         for cause in causes
     }
-
-
-def _stretchings(rounds: Sequence[CostedGraph], compute: Grade) -> dict[Stretched, Ask]:
-    """Return the changes that make the tasks of each cause half and twice as long."""
-    causes = [
-        cause for cause in _PART_OF_CAUSE if sum(seconds_by_grade(rounds, cause, compute).values())
-    ]
-    return {
-        Stretched(cause, factor): partial(changed_to, change=_stretched(cause, factor))
-        for factor in (2.0, 0.5)
-        for cause in causes
-    }
-
-
-def ask_all(times: ChangedTimes, compute: Grade, eras: Sequence[Mapping[Kernel, float]]) -> None:
-    """Ask at once for all that `moves` and `era_move` will ask for."""
-    kinds: Sequence[Mapping[Any, Ask]] = (_stretchings(times.rounds, compute), _in_eras(eras))
-    times.ask({key: change for kind in kinds for key, change in kind.items()})
 
 
 _HALF = 0.5
@@ -294,34 +274,48 @@ def spread_interval(
     return max(0.0, iteration_s - below), iteration_s + above
 
 
-def moves(times: ChangedTimes, compute: Grade) -> dict[str, tuple[float, float]]:
+def moves(
+    times: ChangedTimes, compute: Grade, eras: Sequence[Mapping[Kernel, float]] = ()
+) -> dict[str, tuple[float, float]]:
     """Return how far an iteration moves with the errors of its causes (see ``Moves``).
 
     All tasks of a cause are made half and twice as long. What the iteration loses or gains, in
     powers of two, is divided among the grades of evidence in proportion to time, as variances are.
+    Other software eras move it to the faster and to the slower side.
 
     Parameters
     ----------
     compute : the grade of evidence for computation
+    eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
+        slowest
     """
     rounds, iteration_s = times.rounds, times.iteration_s
-    changed = times.ask(_stretchings(rounds, compute))
     by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
-    causes = [cause for cause, parts in by_cause.items() if sum(parts.values())]
+    total_s = {cause: seconds for cause in by_cause if (seconds := sum(by_cause[cause].values()))}
+    stretched: dict[Hashable, Ask] = {
+        Stretched(cause, factor): partial(changed_to, change=_stretched(cause, factor))
+        for factor in (2.0, 0.5)
+        for cause in total_s
+    }
+    in_eras: dict[Hashable, Ask] = {
+        ("era", at): partial(_in_era, longer_s=longer_s) for at, longer_s in enumerate(eras)
+    }
+    changed = times.ask(stretched | in_eras)
     found: dict[str, tuple[float, float]] = {}
-    for cause in causes:
-        name, parts = _PART_OF_CAUSE[cause], by_cause[cause]
-        total_s = sum(parts.values())
+    for cause, whole_s in total_s.items():
+        name = _PART_OF_CAUSE[cause]
         saved = 1.0 - changed[Stretched(cause, 0.5)] / iteration_s
         longer = changed[Stretched(cause, 2.0)] / iteration_s
-        for grade, part_s in parts.items():
-            share = sqrt(part_s / total_s)
+        for grade, part_s in by_cause[cause].items():
+            share = sqrt(part_s / whole_s)
             faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
             found[f"{name}_{grade}"] = (
                 hypot(faster, share * max(0.0, -log2(1.0 - saved))),
                 hypot(slower, share * max(0.0, log2(longer))),
             )
-    return found
+    times_s = [iteration_s, *(changed[key] for key in in_eras)]
+    era = log(iteration_s / min(times_s)), log(max(times_s) / iteration_s)
+    return found | ({"era": era} if any(era) else {})
 
 
 def _on_all_types(rounds: Sequence[CostedGraph]) -> list[CostedGraph]:
@@ -339,24 +333,6 @@ def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
         if work and work.kernels
     }
     return {kernel for work in works.values() for kernel, _ in work.kernels}
-
-
-def era_move(times: ChangedTimes, eras: Sequence[Mapping[Kernel, float]]) -> tuple[float, float]:
-    """Return how far an iteration moves to the faster and slower side in other software eras.
-
-    Parameters
-    ----------
-    eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
-        slowest
-    """
-    iteration_s = times.iteration_s
-    times_s = [iteration_s, *times.ask(_in_eras(eras)).values()]
-    faster_s, slower_s = min(times_s), max(times_s)
-    return log(iteration_s / faster_s), log(slower_s / iteration_s)
-
-
-def _in_eras(eras: Sequence[Mapping[Kernel, float]]) -> dict[tuple[str, int], Ask]:
-    return {("era", at): partial(_in_era, longer_s=longer_s) for at, longer_s in enumerate(eras)}
 
 
 def _in_era(
