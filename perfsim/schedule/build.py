@@ -21,7 +21,7 @@ that one, unless it begins behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -39,7 +39,7 @@ from perfsim.methods.base import (
     Send,
 )
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work, WorkCost
-from perfsim.schedule.costs import Costs, price, work_of
+from perfsim.schedule.costs import Costs, likeness, price, work_of
 from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_backward
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
@@ -107,7 +107,7 @@ class _Tasks:
         self._computed: list[int] = []
         # By identity, which is quicker to look up; buckets of the same shapes have the same stages.
         self._priced: dict[int, tuple[JobStage, Work, WorkCost]] = {}
-        self._alike: dict[JobStage, tuple[Work, WorkCost]] = {}
+        self._alike: dict[Hashable, tuple[Work, WorkCost]] = {}
 
     def add(
         self,
@@ -196,10 +196,11 @@ class _Tasks:
         known = self._priced.get(id(stage))
         if known is not None:
             return known[1:]
-        priced = self._alike.get(stage)
+        alike = likeness(stage)
+        priced = self._alike.get(alike)
         if priced is None:
             work = work_of(stage)
-            priced = self._alike[stage] = work, price(work, self.costed, self.costs)
+            priced = self._alike[alike] = work, price(work, self.costed, self.costs)
         self._priced[id(stage)] = stage, *priced  # with the stage, so that its id stays its own
         return priced
 

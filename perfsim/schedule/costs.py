@@ -6,23 +6,23 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from perfsim.compute.device import Device
-from perfsim.compute.kernel import Kernel, count_kernels
+from perfsim.compute.kernel import Kernel, KernelLoop, count_kernels
 from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
-from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
+from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import CostedGraph, PricedOn, TaskCost, Work, WorkCost
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
 
-__all__ = ["Costs", "price", "reprice", "work_of"]
+__all__ = ["Costs", "likeness", "price", "reprice", "work_of"]
 
 
 @dataclass
@@ -172,6 +172,13 @@ def work_of(stage: Send | Compute) -> Work:
     if len(kernels) == 1:  # as most are, and counting takes a while
         return Work(stage, ((kernels[0], 1),))
     return Work(stage, tuple(count_kernels(kernels).items()))
+
+
+def likeness(stage: JobStage) -> Hashable:
+    """Return what stages that do the same have in common; kernels that repeat count once."""
+    if isinstance(stage, Compute) and isinstance(stage.kernels, KernelLoop):
+        return stage.kernels.runs, stage[1:]
+    return stage
 
 
 _SENT = TaskCost("network")

@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 
 from perfsim.methods.base import Compute, Job, JobStage, Send
 from perfsim.schedule.costed_graph import CostedGraph, Work
-from perfsim.schedule.costs import work_of
+from perfsim.schedule.costs import likeness, work_of
 
 __all__ = ["structure_of", "with_other_jobs"]
 
@@ -71,14 +71,16 @@ def with_other_jobs(
     None where stages that are alike in these jobs are not in the others.
     """
     stages: dict[int, JobStage] = {}
-    alike: dict[JobStage, JobStage] = {}
+    alike: dict[Hashable, JobStage] = {}
     for job, other in zip(chain(*jobs), chain(*others), strict=True):
         for old, new in zip((*job.stages, *job.after), (*other.stages, *other.after), strict=True):
             known = stages.get(id(old))
             if known is new:
                 continue
             if known is None:
-                known = alike.setdefault(old, new)  # a graph has one work for all stages alike
+                known = alike.setdefault(
+                    likeness(old), new
+                )  # a graph has one work for all stages alike
             if known != new:
                 return None
             stages[id(old)] = new

@@ -9,14 +9,14 @@ from typing import ClassVar
 import pytest
 
 from perfsim import fusion
-from perfsim.compute.kernel import elementwise
+from perfsim.compute.kernel import Kernel, KernelLoop, elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule.costs import Costs, work_of
+from perfsim.schedule.costs import Costs, likeness, work_of
 from perfsim.schedule.rounds import schedule
 from perfsim.session import RememberingDevice
 from support.builders import hand_device, profile
@@ -91,6 +91,26 @@ def test_a_kernel_is_asked_of_the_device_once() -> None:
     # 8 MB at 1 TB/s and a launch of 10 us.
     assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
     assert work_of(Compute((kernel, kernel), "compress")).kernels == ((kernel, 2),)
+
+
+def test_stages_are_alike_by_what_they_do_however_often_a_kernel_repeats() -> None:
+    kernel, other = elementwise(1_000, 2), elementwise(1_001, 2)
+
+    def looped(one: Kernel, times: int) -> Compute:
+        return Compute(KernelLoop([((one,), times)]), "decompress")
+
+    often = 10**12  # one by one they would take hours
+    alike = {likeness(looped(kernel, often)): "often", likeness(Send("push", 8.0)): "send"}
+    assert alike.get(likeness(looped(elementwise(1_000, 2), often))) == "often"
+    assert alike.get(likeness(Send("push", 8.0))) == "send"
+    for stage in (
+        looped(other, often),
+        looped(kernel, often - 1),
+        looped(kernel, often)._replace(kind="compress"),
+        Compute((kernel,), "decompress"),
+        Send("pull", 8.0),
+    ):
+        assert likeness(stage) not in alike
 
 
 def test_memory_may_depend_on_nodes_and_layers() -> None:
