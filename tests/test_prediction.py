@@ -21,6 +21,7 @@ from perfsim.session import Session
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.timeline import Timeline
+from perfsim.what_if import ChangedTimes
 from support.what_ships import SHIPPED
 
 
@@ -135,6 +136,28 @@ def test_an_iteration_alone_is_that_of_the_whole_prediction(method: str) -> None
         assert value == getattr(whole, name), name
     fields = asked.model_dump(include={"net", "method"})
     assert ran(**fields)[1] == whole.iteration_s
+
+
+def test_what_nobody_reads_of_an_iteration_is_not_worked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A comparison reads the intervals of a few of its methods."""
+    usual, asked = ChangedTimes.ask, list[object]()
+    monkeypatch.setattr(ChangedTimes, "ask", lambda *told: asked.append(told) or usual(*told))
+    found = ask(method="dgc", net="10gbe")
+    assert found.speedup > 1 and found.notes and not asked
+    low, high = found.iteration_s_interval
+    assert low < found.iteration_s < high and len(asked) == 1
+    assert found.iteration_s_interval == (low, high) and found.moves and len(asked) == 1
+    assert found.worth["compute"] > 0 and len(asked) == 2
+
+
+def test_details_that_are_stated_leave_the_others_as_they_are() -> None:
+    found = ask(method="dgc", net="10gbe")
+    told = found.stating(iteration_s_interval=(0.5, 2.0))
+    assert told.iteration_s_interval == (0.5, 2.0) != found.iteration_s_interval
+    assert (told.moves, told.breakdown_s) == (found.moves, found.breakdown_s)
+    assert told != found and found == found.stating() == ask(method="dgc", net="10gbe")
 
 
 def test_dgc_pays_on_a_slow_network_only() -> None:

@@ -111,3 +111,24 @@ def test_whole_numbers_to_choose_from_may_be_written_as_text() -> None:
 def test_auto_is_no_method() -> None:
     with pytest.raises(RequestError, match="auto is no method"):
         method_class("auto")
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_a_method_without_options_is_what_its_checks_would_make_of_none(name: str) -> None:
+    """So they need not look at it, and a method whose options nobody gives makes no checks."""
+    made, checked = load_method(name, {}), method_class(name).model_validate({})
+    assert made == checked and hash(made) == hash(checked)
+    assert made.model_fields_set == checked.model_fields_set == set()
+    assert load_method(name, {}) is made
+    usual = made.in_effect()
+    assert usual == checked.in_effect() == load_method(name, usual).in_effect()
+
+
+def test_checks_of_options_are_made_where_options_are_given() -> None:
+    class Late(Method):
+        density: float = Field(0.5, gt=0, description="density")
+
+    assert Late.model_construct().in_effect() == {"density": 0.5} and not Late.__pydantic_complete__
+    with pytest.raises(ValueError, match="greater than 0"):
+        Late.model_validate({"density": -1})
+    assert Late.__pydantic_complete__
