@@ -136,7 +136,8 @@ class _Tasks:
             self._computed.append(index)
         self.charges.append(cost)
         self.work.append(work)
-        return self.graph.append(
+        # They are checked together, when the graph is first run.
+        self.graph.tasks.append(
             Task(
                 name,
                 stream,
@@ -153,6 +154,7 @@ class _Tasks:
                 group,
             )
         )
+        return index
 
     def _awaited(self, index: int, after: Sequence[int]) -> list[int]:
         """Return what a task waits for with ``waits``, which it takes; what comes late is noted."""

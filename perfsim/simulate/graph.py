@@ -87,12 +87,12 @@ def _settled_after(edges: _Edges, point: int, closing: int) -> int:
     follows[point] = True
     if not _all_tied(edges, before, follows):
         return 0
+    if all(before):  # the first one begins as all others do
+        return 1 if point == closing else 2
     inside = (pairs for one, pairs in zip(before, edges, strict=True) if one)
     awaited = _waited_for(edges, [other for pairs in inside for other, back in pairs if back == 1])
     if not all(map(or_, before, awaited)):
         return 0
-    if all(before):  # the first one begins as all others do
-        return 1 if point == closing else 2
     return 2 if follows[closing] else 3
 
 
@@ -354,23 +354,8 @@ class TaskGraph:
             If the kind is unknown, the duration is negative or not finite, a dependency within
             the period does not point to an earlier task, or one points to a later period.
         """
-        index, name = len(self.tasks), task.name
-        if task.kind not in TASK_KINDS:
-            kinds = ", ".join(TASK_KINDS)
-            raise ValueError(f"task {name!r}: kind {task.kind!r} is not one of {kinds}")
-        if not _holds(task.duration_s):
-            raise ValueError(
-                f"task {name!r}: duration {task.duration_s!r} is negative or not finite"
-            )
-        for other, back in task.after:
-            if (0 <= other < index and back >= 0) or (back > 0 and other >= 0):
-                continue
-            if back < 0 or other < 0:
-                raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
-            raise ValueError(
-                f"task {name!r} (index {index}) waits within its period for task {other},"
-                " which is not added before it"
-            )
+        index = len(self.tasks)
+        _check_task(index, task)
         self.tasks.append(task)
         return index
 
@@ -430,13 +415,13 @@ class TaskGraph:
         return self.order().contended
 
     def check(self) -> None:
-        """Check what can only be seen once all tasks are there.
+        """Check all tasks, and what can only be seen once they are there.
 
         Raises
         ------
         ValueError
-            If the graph is empty, a dependency or ``last`` points to no task, ``iterations`` is
-            below 1, or a shared link has a capacity below 1 or more than one.
+            As `append`, or if the graph is empty, a dependency or ``last`` points to no task,
+            ``iterations`` is below 1, or a shared link has a capacity below 1 or more than one.
         """
         count = len(self.tasks)
         if count == 0:
@@ -445,8 +430,12 @@ class TaskGraph:
             raise ValueError(f"the task graph has {self.iterations} iterations; at least 1")
         if not 0 <= self.closing < count:
             raise ValueError(f"last = {self.last} points to no task; there are {count}")
+        kinds = {task.kind for task in self.tasks}
+        if not kinds.issubset(TASK_KINDS) or not _all_hold([one.duration_s for one in self.tasks]):
+            for index, task in enumerate(self.tasks):
+                _check_task(index, task)
         links: dict[str, float] = {}
-        for task in self.tasks:
+        for index, task in enumerate(self.tasks):
             if link := task.shares:
                 known = links.setdefault(link.name, link.capacity)
                 if not 1.0 <= link.capacity == known:
@@ -455,6 +444,9 @@ class TaskGraph:
                         f" {link.capacity:g}; at least 1, and one for all (before: {known:g})"
                     )
             for other, back in task.after:
+                if 0 <= other < index and back >= 0:
+                    continue
+                _check_task(index, task)
                 if other >= count:
                     raise ValueError(
                         f"task {task.name!r}: dependency {(other, back)} points to no task;"
@@ -501,6 +493,30 @@ class TaskGraph:
     def scopes(self) -> frozenset[SyncScope | None]:
         """Return by whom ranks wait for each other in a period; None is all ranks."""
         return self.order().scopes(self.closing)
+
+
+def _check_task(index: int, task: Task) -> None:
+    """Check one task by itself: its kind, its duration, and that it waits for earlier ones.
+
+    Raises
+    ------
+    ValueError
+        As `TaskGraph.append`.
+    """
+    name = task.name
+    if task.kind not in TASK_KINDS:
+        kinds = ", ".join(TASK_KINDS)
+        raise ValueError(f"task {name!r}: kind {task.kind!r} is not one of {kinds}")
+    if not _holds(task.duration_s):
+        raise ValueError(f"task {name!r}: duration {task.duration_s!r} is negative or not finite")
+    for other, back in task.after:
+        if back < 0 or other < 0:
+            raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
+        if back == 0 and other >= index:
+            raise ValueError(
+                f"task {name!r} (index {index}) waits within its period for task {other},"
+                " which is not added before it"
+            )
 
 
 def _holds(duration_s: Duration) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.priority import simulate_priority
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
-from perfsim.simulate.task import COMPUTE
+from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs
 
@@ -95,6 +96,30 @@ def test_add_refuses_a_dependency_that_cannot_be(after: list[int], words: str) -
 def test_add_refuses_an_unknown_kind() -> None:
     with pytest.raises(ValueError, match=r"'copy'.*'transfer' is not one of forward"):
         TaskGraph().add("copy", "copy", "transfer", 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"kind": "sleep"}, "kind 'sleep' is not one of"),
+        ({"duration_s": -1.0}, "negative or not finite"),
+        ({"duration_s": math.inf}, "negative or not finite"),
+        ({"after": ((1, 0),)}, "not added before it"),
+        ({"after": ((0, -1),)}, "negative part"),
+        ({"after": ((-1, 1),)}, "negative part"),
+        ({"after": ((2, 1),)}, "points to no task"),
+    ],
+)
+def test_tasks_that_were_put_in_as_they_are_are_checked_with_the_graph(
+    wrong: dict[str, Any], words: str
+) -> None:
+    graph = TaskGraph()
+    graph.add("backward", "compute", "backward", 1.0)
+    graph.tasks.append(Task("copy", "copy", "communicate", 1.0, ((0, 0), (1, 1))))
+    graph.check()
+    graph.tasks[1] = graph.tasks[1]._replace(**wrong)
+    with pytest.raises(ValueError, match=rf"task 'copy'.*{words}"):
+        graph.check()
 
 
 def test_check_refuses_what_only_the_whole_graph_shows() -> None:
