@@ -150,7 +150,7 @@ def csv_rows(
                 why = f"{len(cells)} cells, the head has {len(head)}"
                 leave_out(DataError(why, path=path, row=row), bad)
                 continue
-            yield row, dict(zip(head, (cell.strip() for cell in cells), strict=True))
+            yield row, dict(zip(head, map(str.strip, cells), strict=True))
     except csv.Error as error:
         row = start + reader.line_num
         raise DataError(f"is not CSV: {error}", path=path, row=row) from None
