@@ -64,8 +64,8 @@ def test_the_spread_of_epochs_decides_who_is_surely_sooner() -> None:
     """Twice the iteration, and half to twice the epochs: it may be as soon."""
     ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
     first = ranking.predictions["ssgd"]
-    second = replace(
-        ranking.predictions["dgc"], iteration_s=2.2 * first.iteration_s, moves=first.moves
+    second = replace(ranking.predictions["dgc"], iteration_s=2.2 * first.iteration_s).stating(
+        moves=first.moves
     )
     pair = {"ssgd": first, "dgc": second}
     for low, close in ((0.4, ["dgc"]), (0.5, [])):
@@ -106,14 +106,14 @@ def test_what_moves_both_decides_nothing_between_them() -> None:
     ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
     second = list(ranking.predictions)[1]
     first = ranking.predictions[ranking.winner]
-    twin = replace(
-        ranking.predictions[second], iteration_s=1.01 * first.iteration_s, moves=first.moves
+    twin = replace(ranking.predictions[second], iteration_s=1.01 * first.iteration_s).stating(
+        moves=first.moves
     )
     alike = replace(ranking, predictions={ranking.winner: first, second: twin})
     assert alike.undecided() == []
     # The winner waits for its network all the time, the other never.
     network = {"network_modelled": (1.0, 1.0)}
-    waits, computes = replace(first, moves=network), replace(twin, moves={})
+    waits, computes = first.stating(moves=network), twin.stating(moves={})
     unlike = replace(alike, predictions={ranking.winner: waits, second: computes})
     assert unlike.undecided() == [second]
 
@@ -233,7 +233,7 @@ def test_methods_that_make_one_update_differ_by_their_iterations_only() -> None:
     """DGC's two codes need as many epochs, whatever these are: their spread decides nothing."""
     ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
     first, second = ranking.predictions["dgc"], ranking.predictions["dgc_k"]
-    later = replace(second, iteration_s=1.1 * first.iteration_s, moves=first.moves)
+    later = replace(second, iteration_s=1.1 * first.iteration_s).stating(moves=first.moves)
     factor = EpochsFactor("evidence", 1.0, 0.8, 1.2, 4)
     pair = {"dgc": first, "dgc_k": later}
     alike = replace(ranking, predictions=pair, learning=dict.fromkeys(pair, factor))

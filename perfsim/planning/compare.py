@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -243,7 +244,7 @@ class Comparison(Displayed):
     baseline : S-SGD with DDP's buckets and overlap, which speed-ups are relative to
     notes : what to know before deciding by the table
     asked : the scenario of each method
-    winners : by software era of eager PyTorch, the first method if its kernels ran
+    catalog : what more is asked of than the predictions
     """
 
     ranking: Ranking
@@ -252,8 +253,13 @@ class Comparison(Displayed):
     own: str | None
     baseline: Prediction
     notes: list[str]
-    asked: Mapping[str, Scenario] = field(default_factory=dict)
-    winners: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, Scenario]
+    catalog: Catalog = field(compare=False)
+
+    @cached_property
+    def winners(self) -> Mapping[str, str]:
+        """By software era of eager PyTorch, the first method if its kernels ran."""
+        return _winners(self.ranking, self.asked, self.catalog)
 
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
@@ -610,8 +616,7 @@ def compare(
     rows.sort(key=SORTS[sort])  # ties keep the ranking's order
     notes = [*equal.notes, *comparison_notes(ranking, options or {}, given)]
     baseline = _baseline(ranking, plain, catalog)
-    winners = _winners(ranking, asked, catalog)
-    return Comparison(ranking, rows, sort, own, baseline, notes, asked, winners)
+    return Comparison(ranking, rows, sort, own, baseline, notes, asked, catalog)
 
 
 def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) -> dict[str, str]:

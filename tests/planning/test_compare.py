@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+import perfsim.planning.compare as comparing
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.planning.compare import (
@@ -35,6 +36,17 @@ def test_the_winner_of_an_era_is_that_of_a_comparison_asked_in_it() -> None:
     said = [line for line in found.verdict() if "would win" in line]
     assert len(said) == len(set(found.winners.values()) - {found.ranking.winner}) > 0
     assert not any(found.winners[era] in line for line in said for era in ["torch2"])
+
+
+def test_other_eras_are_asked_of_where_somebody_reads_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+    usual = comparing.steady_s
+    monkeypatch.setattr(comparing, "steady_s", lambda rounds: asked.append(rounds) or usual(rounds))
+    found = compare(make_scenario(FIELDS), SOME)
+    assert found.brief() and found.standings() and not asked
+    assert found.to_dict()["winners_by_software"] and asked
 
 
 def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
@@ -125,8 +137,8 @@ def test_what_only_one_rests_on_keeps_them_together() -> None:
     first, second = found.rows
     known = found.ranking.known._replace(sizes={"network_measured": 0.3})
     for moves, told in (({"network_measured": (1.0, 1.0)}, False), ({}, True)):
-        other = replace(second, moves={"network_measured": (0.0, 0.0)})
-        one = replace(first, moves=moves)
+        other = second.stating(moves={"network_measured": (0.0, 0.0)})
+        one = first.stating(moves=moves)
         # The first may take exp(0.3) - 1 = 35 % longer while the other does not move.
         assert replace(found.ranking, known=known).apart(one, other) is told
 

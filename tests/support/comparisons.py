@@ -30,9 +30,7 @@ def pair(behind: float, *, errors: dict[str, float], known: bool = True) -> Comp
     second = replace(
         found.ranking.predictions["powersgd"],
         iteration_s=first.iteration_s * factor,
-        iteration_s_interval=(low * factor, high * factor),
-        moves=first.moves,
-    )
+    ).stating(iteration_s_interval=(low * factor, high * factor), moves=first.moves)
     ranking = replace(
         found.ranking,
         predictions={"topk": first, "powersgd": second},

@@ -95,7 +95,9 @@ def test_a_ranking_cuts_intervals_off_only_where_its_axis_begins_at_zero(
     ones = comparison.ranking.predictions
     times = dict.fromkeys(ones, 1.0) | {list(ones)[-1]: slowest}
     made = {
-        name: replace(one, iteration_s=times[name], iteration_s_interval=(0.5, 3 * times[name]))
+        name: replace(one, iteration_s=times[name]).stating(
+            iteration_s_interval=(0.5, 3 * times[name])
+        )
         for name, one in ones.items()
     }
     ranking = replace(comparison.ranking, predictions=made)
