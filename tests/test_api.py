@@ -23,6 +23,17 @@ def test_importing_perfsim_loads_nothing_heavy() -> None:
     assert not [name for name in loaded if name.startswith("perfsim.")]
 
 
+def test_the_command_line_looks_for_no_garbage_while_it_imports() -> None:
+    """What it imports stays. The library itself leaves the collector as it is."""
+    code = (
+        "import gc, sys; sys.argv[1:] = ['--version'];"
+        " gc.set_threshold = lambda most, *_: print(most > 10**6, 'typer' in sys.modules);"
+        " from perfsim.__main__ import run; run()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[0] == "True False"
+
+
 def test_the_names_are_those_of_the_library() -> None:
     from perfsim.planning.compare import compare
     from perfsim.prediction import predict

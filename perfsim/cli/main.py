@@ -114,8 +114,6 @@ def run() -> None:
     """
     # perfsim uses no plug-ins of pydantic: do not look for them in all installed packages.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # Graphs and imports make over a million objects that stay: a look at them finds no garbage.
-    gc.set_threshold(2_000_000, 20, 20)
     left = code()
     gc.freeze()  # Python looks through all of them again as it ends, unless they are set aside
     sys.exit(left)
