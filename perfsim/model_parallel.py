@@ -28,7 +28,7 @@ from perfsim.network.layout import (
     ParallelLayout,
     parse_layout,
 )
-from perfsim.scenario import fields_read_by
+from perfsim.scenario import values_read_by
 from perfsim.schedule.stage_passes import AXIS_WORDS, BUBBLE
 from perfsim.session import RememberingCluster
 from perfsim.simulate.task import COMPUTE
@@ -217,7 +217,7 @@ def model_split(
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout),
         *(scenario.recompute, transferred.era, adds),
-        *(getattr(scenario, name) for name in fields_read_by("network")),
+        *values_read_by("network", scenario),
     )
 
     def made() -> ModelSplit:
@@ -241,7 +241,7 @@ def _made(
         scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
     )
     per_node = cluster.gpus_per_node
-    network = tuple(getattr(scenario, name) for name in fields_read_by("network"))
+    network = values_read_by("network", scenario)
 
     def placed(places: GroupPlaces) -> Cluster:
         return catalog.once(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from perfsim.compute.kernel import Kernel
@@ -371,7 +372,9 @@ _METHOD_FIELDS = (
 )
 """Fields of a scenario on which its S-SGD baseline does not depend."""
 
-_BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
+_baseline_values = attrgetter(
+    *[name for name in Scenario.model_fields if name not in _METHOD_FIELDS]
+)
 
 
 def baseline_s_of(setup: Setup, iteration_s: float, catalog: Catalog) -> float:
@@ -383,7 +386,7 @@ def baseline_s_of(setup: Setup, iteration_s: float, catalog: Catalog) -> float:
     """
     if is_baseline(setup):
         return iteration_s
-    key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
+    key = "baseline", *_baseline_values(setup.scenario)
     # A single-GPU time of the user's own makes a profile that is seldom asked for again.
     cache = None if setup.scenario.single_gpu else job_cache(catalog)
     return catalog.once(key, lambda: steady_s(baseline_rounds(setup, cache, timing_only=True)))

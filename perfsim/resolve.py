@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from math import log
 from operator import attrgetter
 from os.path import basename
@@ -71,10 +71,10 @@ from perfsim.scenario import (
     DEFAULT_GPU,
     DEFAULT_INTRA_NET,
     Scenario,
-    fields_read_by,
     gpu_words,
     own_values,
     parse_types,
+    values_read_by,
 )
 from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import (
@@ -315,14 +315,8 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    key = "computation", device.name, *_read_by("compute", but="gpu")(scenario)
-    return catalog.once(key, lambda: _computed(scenario, device, catalog))
-
-
-@cache
-def _read_by(room: str, *, but: str = "") -> Callable[[Scenario], tuple[Any, ...]]:
-    """Return the function that takes from a scenario the fields that a room reads, but for one."""
-    return attrgetter(*[name for name in fields_read_by(room) if name != but])
+    asked = "computation", device.name, *values_read_by("compute", scenario, without="gpu")
+    return catalog.once(asked, lambda: _computed(scenario, device, catalog))
 
 
 def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
@@ -446,8 +440,8 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    key = "platform", *_read_by("network")(scenario)
-    return catalog.once(key, lambda: _made(scenario, device, catalog))
+    asked = "platform", *values_read_by("network", scenario)
+    return catalog.once(asked, lambda: _made(scenario, device, catalog))
 
 
 def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
@@ -1046,7 +1040,7 @@ class Setup:
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
-        asked = _read_by("compute", but="gpu")(scenario)
+        asked = values_read_by("compute", scenario, without="gpu")
         return (self.device.name, *asked, scenario.single_gpu, self.node_load)
 
     @property

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import PurePath
 from typing import (
     TYPE_CHECKING,
@@ -48,6 +49,7 @@ __all__ = [
     "own_values",
     "parse_types",
     "table_columns",
+    "values_read_by",
 ]
 
 DEFAULT_GPU = "v100"
@@ -1052,7 +1054,25 @@ def fields_read_by(room: str) -> tuple[str, ...]:
     return tuple(name for name, field in SCENARIO_FIELDS.items() if room in field.read_by)
 
 
-def own_values(scenario: Scenario, resolved: Collection[str]) -> dict[str, Any]:
+def values_read_by(room: str, scenario: Scenario, without: str = "") -> tuple[Any, ...]:
+    """Return what a scenario says in the fields that a room reads, or all of these but one.
+
+    Examples
+    --------
+    >>> asked = make_scenario({"model": "resnet50", "gpus": 8, "gpu": "v100"})
+    >>> values_read_by("compute", asked)[:2], values_read_by("compute", asked, without="gpu")[:2]
+    (('resnet50', 'v100'), ('resnet50', None))
+    """
+    values: tuple[Any, ...] = _reader(room, without)(scenario)
+    return values
+
+
+@cache
+def _reader(room: str, without: str) -> Callable[[Scenario], Any]:
+    return attrgetter(*[name for name in fields_read_by(room) if name != without])
+
+
+def own_values(scenario: Scenario, resolved: frozenset[str]) -> dict[str, Any]:
     """Return the fields that a resolved scenario lacks, with the scenario's own values, for JSON.
 
     Parameters
@@ -1061,19 +1081,28 @@ def own_values(scenario: Scenario, resolved: Collection[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> resolved = {field.resolved or name for name, field in SCENARIO_FIELDS.items()}
+    >>> resolved = frozenset(one.resolved or name for name, one in SCENARIO_FIELDS.items())
     >>> own_values(make_scenario({"model": "resnet50", "gpus": 8}), resolved - {"seed", "beside"})
     {'seed': 0}
     """
     values = {
-        field.resolved or name: getattr(scenario, name)
-        for name, field in SCENARIO_FIELDS.items()
-        if (field.resolved or name) not in resolved
-        and (field.always or getattr(scenario, name) not in (field.value, (), None))
+        key: value
+        for key, name, usual in _fields_beside(resolved)
+        if (value := getattr(scenario, name)) not in usual
     }
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
     }
+
+
+@cache
+def _fields_beside(resolved: frozenset[str]) -> tuple[tuple[str, str, tuple[Any, ...]], ...]:
+    """Return the fields that a resolved scenario lacks: key, name, and values that are left out."""
+    return tuple(
+        (field.resolved or name, name, () if field.always else (field.value, (), None))
+        for name, field in SCENARIO_FIELDS.items()
+        if (field.resolved or name) not in resolved
+    )
 
 
 @cache
