@@ -509,17 +509,16 @@ class _RoundBuilder:
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
-        held = {progress.job.name for progress, begins in here if not begins}
-        first, behind = list[JobProgress](), list[JobProgress]()
+        held = [progress.job for progress, begins in here if not begins]
+        names = {job.name for job in held}
+        behind: list[JobProgress] = []
         for progress, begins in here:
-            if begins:
-                job = progress.job
-                (behind if job.begins.behind and job.name not in held else first).append(progress)
-        for progress in first:
-            self.begin(progress, progress.job.begins.seconds - total_s)
-        for progress, begins in here:
-            if not begins:
-                self.wait_for(len(self.done) - 1, progress.job)
+            if begins and progress.job.begins.behind and progress.job.name not in names:
+                behind.append(progress)
+            elif begins:
+                self.begin(progress, progress.job.begins.seconds - total_s)
+        for job in held:
+            self.wait_for(len(self.done) - 1, job)
         for progress in behind:
             self.begin(progress, progress.job.begins.seconds - total_s)
 
