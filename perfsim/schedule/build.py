@@ -364,8 +364,8 @@ class _RoundBuilder:
         self.tasks = _Tasks(self.costed, costs)
         self.passes = WORK._replace(host=profile.host_share, device=profile.device_share)
         self.done: list[dict[str, JobProgress]] = []
-        self.backward_end: int | None = None
-        self.update_end: int | None = None
+        # The last tasks of the backward pass and of the update, as soon as these are issued.
+        self.moments: list[int] = []
         self.end: int | None = None
 
     def slowed_in(self, jobs: list[Job], costs: Costs, slowdown: float) -> SlowedBackward:
@@ -391,7 +391,7 @@ class _RoundBuilder:
         first, last = index % self.steps == 0, (index + 1) % self.steps == 0
         if first:
             self.costed.begins.append(len(self.graph.tasks))
-        self.backward_end = self.update_end = None
+        self.moments = []
         if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
         if first:
@@ -402,7 +402,7 @@ class _RoundBuilder:
             held = []
         self.forward(index, jobs_under_way, held)
         self.backward(index, jobs_under_way)
-        self.backward_end = self.end
+        self.moments += self.here
         order = list(jobs_under_way.values())
         if self.method.first_needed_first:
             order.reverse()
@@ -566,7 +566,8 @@ class _RoundBuilder:
             launches_s = self.launches_s if awaited else 0.0
             update_s = max(self.update_s * max(rest, 0.0), launches_s)
             self.compute(f"update {index}", "update", update_s)
-        self.update_end = self.graph.last = self.end
+        self.graph.last = self.end
+        self.moments += self.here
         for at, jobs in enumerate(self.jobs):
             for job in jobs:
                 if job.holds and job.holds.phase == "update":
@@ -611,7 +612,7 @@ class _RoundBuilder:
                 return False
         others = [done[name] for name in progress.needs]
         moved, sent = False, bool(others)
-        moments = [end for end in (self.backward_end, self.update_end) if end is not None]
+        moments = self.moments
         while progress.stages:
             stage = progress.stages[0]
             # What needs a result goes after the backward pass, and one such stage in a turn.

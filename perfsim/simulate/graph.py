@@ -178,10 +178,13 @@ class ServiceOrder:
     def reaches(self) -> list[tuple[int, tuple[int, ...]]]:
         """The same as offsets in a list of all ends so far: the stream's last task, the others."""
         width = len(self.tasks)
-        found = []
-        for index, ((own, back), *others) in enumerate(self.waits):
-            far = [other - index - behind * width for other, behind in others]
-            found.append((own - index - back * width, tuple(far)))
+        found: list[tuple[int, tuple[int, ...]]] = []
+        for index, pairs in enumerate(self.waits):
+            own, back = pairs[0]
+            far: tuple[int, ...] = ()
+            if len(pairs) > 1:  # most tasks wait for their stream alone
+                far = tuple([other - index - behind * width for other, behind in pairs[1:]])
+            found.append((own - index - back * width, far))
         return found
 
     @cached_property
