@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perfsim.compute.kernel import (
     Kernel,
@@ -52,8 +52,7 @@ TABLE = "embed"
 """Part of an embedding table's name; K-FAC builds no factors for such tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class KfacLayer:
+class KfacLayer(NamedTuple):
     """A layer that K-FAC preconditions.
 
     Parameters

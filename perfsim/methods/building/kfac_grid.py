@@ -8,7 +8,7 @@ which the paper used, run one phase after another and wait for the end of each (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.methods.base import (
@@ -249,7 +249,7 @@ def _averaged_factors(
     factors = kronecker_factors(layers, KAISA)
     if symmetric:
         factors = [
-            replace(factor, kernels=(*factor.kernels, packed_triangle(factor.side)))
+            factor._replace(kernels=(*factor.kernels, packed_triangle(factor.side)))
             for factor in factors
         ]
     values = [triangle(factor.side) if symmetric else factor.side**2 for factor in factors]

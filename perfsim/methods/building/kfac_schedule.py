@@ -9,9 +9,8 @@ average the factors over all ranks and then invert them (`AveragedFactors`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import lcm
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -63,8 +62,7 @@ FactorFusion = Literal["threshold", "mgwfbp", "optimal", "none", "whole"]
 """Names of the fusion policies that can fuse factors."""
 
 
-@dataclass(frozen=True, slots=True)
-class KroneckerFactor:
+class KroneckerFactor(NamedTuple):
     """One factor: its name, its side, the kernels that build it, and where its hook runs.
 
     A ``whole`` matrix is sent as it is. Otherwise the upper triangle is packed, sent and unpacked;

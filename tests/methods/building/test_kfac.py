@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,7 +212,7 @@ def test_worker_groups_and_rows_share_one_rank_each(neighbours: bool) -> None:
 
 
 def test_layers_go_to_the_group_then_the_rank_with_least_work() -> None:
-    layers = [replace(DENSE, name=str(side), inputs=side, outputs=side) for side in (1, 4, 2, 3)]
+    layers = [DENSE._replace(name=str(side), inputs=side, outputs=side) for side in (1, 4, 2, 3)]
     # Work 2, 128, 16, 54; groups {0, 2} and {1, 3}: 4 to rank 0; 3 to the other group, rank 1;
     # then that group has less (54 < 128): 2 to rank 3, and 1 to rank 3 (16 < 54).
     assert KfacGrid(4, 2).assigned(layers) == [3, 0, 3, 1]
