@@ -121,10 +121,16 @@ class Gradient:
         >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
         Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0, value_bytes=4.0)
         """
-        made = object.__new__(Gradient)  # copies the cached number of elements too
-        made.__dict__.update(self.__dict__, ready_s=ready_s)
-        if layer is not None:
-            made.__dict__["layer"] = layer
+        return self._with(ready_s=ready_s, layer=self.layer if layer is None else layer)
+
+    def sent_in(self, value_bytes: float) -> Gradient:
+        """Return the same gradient in values of another width [bytes]."""
+        return self._with(value_bytes=value_bytes)
+
+    def _with(self, **changed: float) -> Gradient:
+        """Return the gradient with some fields changed, and its number of values as it is known."""
+        made = object.__new__(Gradient)
+        made.__dict__.update(self.__dict__, **changed)
         return made
 
 
@@ -224,8 +230,8 @@ class Profile:
 
     def sent_in(self, value_bytes: float) -> Profile:
         """Return the profile with gradients of another width [bytes]."""
-        gradients = (replace(one, value_bytes=value_bytes) for one in self.gradients)
-        return replace(self, gradients=tuple(gradients))
+        gradients = tuple([gradient.sent_in(value_bytes) for gradient in self.gradients])
+        return replace(self, gradients=gradients)
 
     def scaled(self, factor: float) -> Profile:
         """Return the profile with every time multiplied by ``factor``."""
