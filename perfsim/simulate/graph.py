@@ -447,14 +447,13 @@ class TaskGraph:
                         f" {link.capacity:g}; at least 1, and one for all (before: {known:g})"
                     )
             for other, back in task.after:
-                if 0 <= other < index and back >= 0:
+                if 0 <= other < (count if back > 0 else index) and back >= 0:
                     continue
                 _check_task(index, task)
-                if other >= count:
-                    raise ValueError(
-                        f"task {task.name!r}: dependency {(other, back)} points to no task;"
-                        f" there are {count}"
-                    )
+                raise ValueError(
+                    f"task {task.name!r}: dependency {(other, back)} points to no task;"
+                    f" there are {count}"
+                )
 
     def order(self) -> ServiceOrder:
         """Return the order of the tasks, checked and worked out once for all runs.

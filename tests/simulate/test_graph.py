@@ -122,6 +122,18 @@ def test_tasks_that_were_put_in_as_they_are_are_checked_with_the_graph(
         graph.check()
 
 
+def test_a_graph_without_a_fault_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first task waits for all messages of the period before; there may be thousands."""
+    graph, count = TaskGraph(), 100
+    graph.add("forward", "compute", "forward", 1.0, [(one, 1) for one in range(1, count)])
+    for _ in range(count):
+        graph.add("send", "communication", "communicate", 1.0, [0])
+    looked: list[object] = []
+    monkeypatch.setattr("perfsim.simulate.graph._check_task", lambda *told: looked.append(told))
+    graph.check()
+    assert not looked
+
+
 def test_check_refuses_what_only_the_whole_graph_shows() -> None:
     with pytest.raises(ValueError, match="no task"):
         TaskGraph().check()
