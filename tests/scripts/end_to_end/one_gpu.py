@@ -104,30 +104,49 @@ def _tried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return what was measured beside what is predicted: iterations, then kernels by kind."""
-    said = Iterations(rows)
-    lines = [f"{'training step':40} {'measured':>9}  {' '.join(f'{way:>30}' for way in WAYS)}"]
-    off: dict[str, list[tuple[float, bool]]] = {way: [] for way in WAYS}
+    catalog = Session(without={OWNER})
+    measured = {row["name"]: row for row in rows if "before_low_s" in row}
+    heads = ("before they were measured", "today, as if they had not been", "peak memory")
+    lines = [f"{'training step':40} {'measured':>9}  {'  '.join(f'{head:>30}' for head in heads)}"]
+    off: dict[str, list[Held]] = {head: [] for head in heads}
     for setting in ITERATIONS:
-        row = said.measured.get(setting.name)
+        row = measured.get(setting.name)
         if row is None:
             continue
+        answer = predict(Scenario(**setting.question(GPU)), catalog)
+        before = row["before_s"], row["before_low_s"], row["before_high_s"]
         line = f"{setting.name:40} {row['measured_s'] * 1e3:6.1f} ms"
-        for way in WAYS:
-            one = said.predicted(setting, way)
-            error = one.seconds / row["measured_s"] - 1
-            off[way].append((error, one.low_s <= row["measured_s"] <= one.high_s))
-            span = f"{one.low_s * 1e3:.0f} to {one.high_s * 1e3:.0f}"
-            line += f"  {one.seconds * 1e3:6.1f} ms {error:+5.0%} {span:>13}"
-        lines.append(line)
-    lines += [f"{way}: {_summary(found)}" for way, found in off.items()]
+        for head, (seconds, low_s, high_s) in zip(
+            heads, (before, (answer.iteration_s, *answer.iteration_s_interval)), strict=False
+        ):
+            error = seconds / row["measured_s"] - 1
+            off[head].append(Held(error, low_s <= row["measured_s"] <= high_s))
+            span = f"{low_s * 1e3:.0f} to {high_s * 1e3:.0f}"
+            line += f"  {seconds * 1e3:6.1f} ms {error:+5.0%} {span:>14}"
+        # PyTorch counts what its tensors hold: no context, nothing that lies between them.
+        held = sum(answer.memory_bytes.values()) - answer.memory_bytes["overhead"]
+        error = held / row["peak_memory_bytes"] - 1
+        off["peak memory"].append(Held(error))
+        lines.append(
+            f"{line}  {row['peak_memory_bytes'] / 1e9:12.1f} GB {held / 1e9:6.1f} {error:+5.0%}"
+        )
+    lines += [f"{head}: {_summary(found)}" for head, found in off.items()]
     lines.append("kernels, as predicted before")
-    groups: dict[str, list[tuple[float, bool]]] = {}
+    groups: dict[str, list[Held]] = {}
     for row in rows:
         if "shape" in row:
             error = row["before_s"] / row["measured_s"] - 1
-            groups.setdefault(_kind(row), []).append((error, abs(error) <= row["before_spread"]))
+            held_in = abs(error) <= row["before_spread"]
+            groups.setdefault(_kind(row), []).append(Held(error, held_in))
     lines += [f"  {kind:34} {_summary(found)}" for kind, found in groups.items()]
     return "\n".join(lines)
+
+
+class Held(NamedTuple):
+    """The error of a prediction, and whether its interval holds; None where it has none."""
+
+    error: float
+    inside: bool | None = None
 
 
 def _kind(row: dict[str, Any]) -> str:
@@ -137,44 +156,17 @@ def _kind(row: dict[str, Any]) -> str:
     return " ".join(filter(None, words))
 
 
-def _summary(found: Sequence[tuple[float, bool]]) -> str:
+def _summary(found: Sequence[Held]) -> str:
     """Return the errors of predictions in words, and how many intervals hold."""
-    sizes = sorted(abs(error) for error, _ in found)
+    sizes = sorted(abs(one.error) for one in found)
     ninth = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))]
-    middle = median(error for error, _ in found)
-    inside = sum(held for _, held in found)
-    return (
+    middle = median(one.error for one in found)
+    said = (
         f"{len(found)} cases, |error| median {median(sizes):.1%}, 90th percentile {ninth:.1%},"
-        f" median error {middle:+.1%}; {inside} inside their 90 % interval"
+        f" median error {middle:+.1%}"
     )
-
-
-class Predicted(NamedTuple):
-    """An iteration and its 90 % interval [s]."""
-
-    seconds: float
-    low_s: float
-    high_s: float
-
-
-WAYS = ("before", "today")
-"""Before they were measured; today, as if they had not been."""
-
-
-class Iterations:
-    """The measured iterations, and what perfsim says of each."""
-
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
-        self.measured = {row["name"]: row for row in rows if "before_low_s" in row}
-        self._catalog = Session(without={OWNER})
-
-    def predicted(self, setting: Iteration, way: str) -> Predicted:
-        """Return an iteration as it is predicted in a way."""
-        if way == "before":
-            row = self.measured[setting.name]
-            return Predicted(row["before_s"], row["before_low_s"], row["before_high_s"])
-        answer = predict(Scenario(**setting.question(GPU)), self._catalog)
-        return Predicted(answer.iteration_s, *answer.iteration_s_interval)
+    inside = [one.inside for one in found if one.inside is not None]
+    return f"{said}; {sum(inside)} inside their 90 % interval" if inside else said
 
 
 def main() -> None:
