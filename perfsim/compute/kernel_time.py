@@ -131,8 +131,8 @@ _UNALIGNED_FLOPS = 120e12
 """What products reach on tensor cores for each value that a load can take at once, where sides of
 the weight are no multiple of 16 bytes [FLOP/s]: 94, 139 and 147 TFLOP/s forward and backward with
 50,257 columns, 244 to 262 with 30,522, which are even, in bf16 on an H100 that reaches 756 with
-sides that are (one_gpu.txt). On an A100 nanoGPT runs 25 % faster with 50,304 columns
-(karpathy, 2023), which is some 118."""
+sides that are (one_gpu.txt). Left out: nanoGPT ran some 25 % faster with 50,304 columns on A100s
+(A. Karpathy, February 2023, quoted at simonwillison.net), where this says 17 %."""
 _LOAD_BYTES = 16
 """Bytes that tensor cores' operands are loaded by at once (NVIDIA, Matrix Multiplication Background
 User's Guide, section 2.1)."""
