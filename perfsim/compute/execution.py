@@ -96,6 +96,15 @@ class Execution(NamedTuple):
         return self.op_share == 0.0
 
     @property
+    def norms_by_channel(self) -> bool:
+        """Whether a batch normalisation runs one block of threads a channel.
+
+        cuDNN's and PyTorch's kernels for maps whose channels lie apart do (NCHW; ATen/native/cuda/
+        Normalization.cuh); those for channels last and those that a compiler writes do not.
+        """
+        return not (self.channels_last or self.fused)
+
+    @property
     def pads(self) -> bool:
         """Whether the sides of products are padded to what tensor cores load at once.
 

@@ -28,7 +28,8 @@ class Work(NamedTuple):
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
-    up to 8 that divides both sides of a product's weight. ``wide`` says that the values are fp32
+    up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
+    normalisation. ``wide`` says that the values are fp32
     whatever the precision. ``fixed`` are operations that do not grow with the batch. ``experts``
     are those that a product is done for, ``casts`` those whose tokens are cast before it in fp8 and
     nvfp4, ``padded`` the values that are copied then, as an expert's rows must be a multiple of 16
@@ -48,6 +49,7 @@ class Work(NamedTuple):
     casts: int = 0
     padded: float = 0.0
     aligned: int = 8
+    channels: int = 0
 
 
 class LayerWork(NamedTuple):
@@ -197,7 +199,7 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     elif layer.kind == "lstm":
         works = _recurrent(layer)
     elif layer.kind == "batchnorm":
-        works = _streams(layer.outputs, era.passes.norm, era.passes.activation)
+        works = _batch_norm(layer, era)
     elif layer.kind == "rmsnorm":
         works = _streams(layer.outputs, era.passes.rmsnorm)
     elif layer.kind == "layernorm":
@@ -229,6 +231,17 @@ def _streams(values: float, *passes: tuple[float, float]) -> _Both:
     forward = [Work("stream", 0.0, values * both[0]) for both in passes if values * both[0]]
     backward = [Work("stream", 0.0, values * both[1]) for both in passes if values * both[1]]
     return forward, backward
+
+
+def _batch_norm(layer: ModelLayer, era: Execution) -> _Both:
+    """Return a batch normalisation, and the activation behind it."""
+    channels = layer.tensors[0][1][0]
+    forward, backward = (
+        [work._replace(channels=channels) for work in works]
+        for works in _streams(layer.outputs, era.passes.norm)
+    )
+    more = _streams(layer.outputs, era.passes.activation)
+    return forward + more[0], backward + more[1]
 
 
 def _gathered(layer: ModelLayer, era: Execution) -> float:

@@ -24,7 +24,7 @@ from perfsim.compute.software import ERAS
 from perfsim.compute.work import Work, model_work, work_of
 from perfsim.errors import RequestError
 from perfsim.models import defined_models
-from perfsim.models.layers import linear
+from perfsim.models.layers import batchnorm, linear
 from perfsim.quantity import Quantity
 from support.builders import hand_device
 from support.what_ships import SHIPPED
@@ -98,6 +98,30 @@ def test_libraries_take_fp32_where_tf32_would_take_longer() -> None:
     work = Work("winograd", 8e10, 0.0)
     assert rates.seconds(work, 1, False) == pytest.approx(1e-3)
     assert rates.seconds(work._replace(kind="product"), 1, False) == pytest.approx(1.6e-3)
+
+
+@pytest.mark.parametrize(
+    ("era", "channels", "rate"),
+    [
+        ("torch2", 16, 160e9),
+        ("torch2", 64, 640e9),
+        ("torch2", 128, 1e12),
+        ("ngc-2020", 16, 1e12),
+        ("torch2-compiled", 16, 1e12),
+        ("mlperf", 16, 1e12),
+    ],
+)
+def test_a_batch_normalisation_moves_so_much_a_channel(
+    era: str, channels: int, rate: float
+) -> None:
+    """10 GB/s a channel, up to what memory moves; not where channels come last or are fused."""
+    passes = execution_of(era).passes.norm
+    layer = batchnorm("bn", channels, 1000)
+    work = work_of((layer, linear("fc", 8, 8)), era).layers[0]
+    rates = kernel_rates(device(), "fp32", era, PLAIN)
+    for works, count in ((work.forward, passes[0]), (work.backward, passes[1])):
+        moved = 4 * count * layer.outputs
+        assert rates.seconds(works[0], 1, False) == pytest.approx(moved / rate)
 
 
 @pytest.mark.parametrize(
