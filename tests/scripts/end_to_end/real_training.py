@@ -159,7 +159,8 @@ def main() -> None:
         rows += bench.rows(settings[number], measured)
         spent_s = time.monotonic() - begun
         print(f"setting {number}, {settings[number].name}: {spent_s:.0f} s", file=sys.stderr)
-    made = f"{date.today().isoformat()}, {os.cpu_count()} cores\n{table(rows)}"
+    cores = "" if given.gpu else f", {os.cpu_count()} cores"
+    made = f"{date.today().isoformat()}{cores}\n{table(rows)}"
     print(made)
     for label, share in bench.others.items():
         print(f"{label}: other work took {share:.2f} cores")
