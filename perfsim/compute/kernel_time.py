@@ -17,7 +17,7 @@ from perfsim.compute.attention import AttentionRate, attention_rate, usual_kerne
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.profile import HALF_PRECISIONS, OPERAND_BYTES
-from perfsim.compute.work import ModelWork, Work, model_work
+from perfsim.compute.work import LOAD_BYTES, ModelWork, Work, model_work
 
 __all__ = [
     "OPTIMIZERS",
@@ -31,6 +31,7 @@ __all__ = [
     "kernel_shares",
     "model_time",
     "newton_schulz_flops",
+    "update_passes",
     "work_time",
 ]
 
@@ -141,9 +142,6 @@ alone they are 21 % off without it (root mean square of ln), 16 % with. Left out
 DenseNet-201 and Inception-v3 there -17, -37 and -45 % off without, -11, -31 and -26 % with; the 122
 iterations of such networks that others measured on 17 GPUs stay at 7.0 % (median). On those memory
 is not much faster than 64 channels."""
-_LOAD_BYTES = 16
-"""Bytes that tensor cores' operands are loaded by at once (NVIDIA, Matrix Multiplication Background
-User's Guide, section 2.1)."""
 _NEWTON_SCHULZ_STEPS = 5
 """Steps of Newton-Schulz in Muon (Keller Jordan's muon.py), each 4 a^2 b + 2 a^3 operations on an a
 x b matrix, a <= b."""
@@ -319,6 +317,7 @@ def kernel_rates(
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
     }
+    width = 2.0 if half else 4.0
     tensor_cores = half or precision == "tf32"
     converted = tensor_cores and not (half and execution.channels_last)
     eager = 1.0 if execution.fused else constants.eager
@@ -331,13 +330,13 @@ def kernel_rates(
         era,
         execution,
         constants,
-        2.0 if half else 4.0,
+        width,
         eager * (constants.mixed if half and not execution.fused else 1.0),
         constants.layout if converted else 0.0,
         attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
         _OPERAND_CAST_BYTES.get(precision, 0.0),
-        load_values=_LOAD_BYTES // (2 if half else 4) if tensor_cores and not execution.pads else 1,
+        load_values=round(LOAD_BYTES / width) if tensor_cores and not execution.pads else 1,
         channel_bytes_per_s=_CHANNEL_BYTES_PER_S if execution.norms_by_channel else inf,
     )
 
@@ -392,13 +391,18 @@ def work_time(
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
     name = optimizer or ("adam" if work.transformer else "sgd")
-    passes = UPDATE_PASSES[name] * rates.constants.update_passes
-    if rates.execution.updates_by_operation:
-        passes = PASSES_BY_OPERATION[name]
+    passes = update_passes(rates.execution)[name]
+    if not rates.execution.updates_by_operation:
+        passes *= rates.constants.update_passes
     update_s = 4.0 * passes * work.parameters / rates.bytes_per_s
     if name == "muon":
         update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
+
+
+def update_passes(execution: Execution) -> Mapping[str, float]:
+    """Return how often an update passes over the parameters, by optimizer, as an era runs it."""
+    return PASSES_BY_OPERATION if execution.updates_by_operation else UPDATE_PASSES
 
 
 def cast_time(parameters: float, rates: KernelRates) -> float:

@@ -30,13 +30,13 @@ from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
     OPTIMIZERS,
-    PASSES_BY_OPERATION,
     UPDATE_PASSES,
     ModelTime,
     kernel_rates,
     kernel_shares,
     layer_times,
     model_time,
+    update_passes,
 )
 from perfsim.compute.profile import Gradient, Layer, Profile, matches_definition
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
@@ -417,8 +417,7 @@ class TransferInputs(NamedTuple):
 
 def _update_passes(optimizer: str, era: str) -> float:
     """Return how often an update passes over the parameters in an era."""
-    by_operation = execution_of(era).updates_by_operation
-    passes = PASSES_BY_OPERATION if by_operation else UPDATE_PASSES
+    passes = update_passes(execution_of(era))
     return passes.get(optimizer, passes["sgd"])
 
 

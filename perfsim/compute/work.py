@@ -17,7 +17,7 @@ from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
-__all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
+__all__ = ["LOAD_BYTES", "LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
 
 WorkKind = Literal["product", "conv", "winograd", "batched", "attention", "recurrent", "stream"]
 
@@ -85,8 +85,11 @@ class ModelWork(NamedTuple):
 
 _MATRIX_AXES = 2
 """Axes of a dense layer's weight; that of experts has one more."""
-_MOST_ALIGNED = 8
-"""Values of 2 bytes that tensor cores load at once."""
+LOAD_BYTES = 16
+"""Bytes that tensor cores' operands are loaded by at once (NVIDIA, Matrix Multiplication Background
+User's Guide, section 2.1)."""
+_HALF_BYTES = 2
+"""Bytes of a value in half precision, of which a load has most."""
 _STRIDE_LIMIT = 4.5
 """Largest ratio of a convolution's input to its output points: a stride of 2, and its border."""
 _WINOGRAD_SIDES = (3, 5)
@@ -284,7 +287,7 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     sides = layer.tensors[0][1][-_MATRIX_AXES:] if layer.tensors else ()
     if len(sides) < _MATRIX_AXES:  # an output layer that shares the embedding's table
         sides = (round(inner), round(layer.outputs / rows))
-    aligned = gcd(_MOST_ALIGNED, *sides)
+    aligned = gcd(LOAD_BYTES // _HALF_BYTES, *sides)
     weights = float(layer.elements) if experts else inner * layer.outputs / rows
     work = Work("product", share * layer.flops, values, weights, inner, aligned=aligned)
     first = again = work

@@ -78,9 +78,8 @@ def with_other_jobs(
             if known is new:
                 continue
             if known is None:
-                known = alike.setdefault(
-                    likeness(old), new
-                )  # a graph has one work for all stages alike
+                # A graph has one work for all stages alike.
+                known = alike.setdefault(likeness(old), new)
             if known != new:
                 return None
             stages[id(old)] = new

@@ -351,9 +351,6 @@ def measure_compute(
     if device == "cpu" and precision in ("tf32", "amp-fp16"):
         why = f"{precision} needs a GPU; a CPU has fp32 and amp-bf16."
         raise RequestError("precision", why, value=precision)
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.benchmark = True
     clock: DeviceClock = CudaClock() if device == "cuda" else CpuClock()
     try:
         subject = make()
@@ -384,7 +381,7 @@ def measure_compute(
 
 
 class TrainingStep:
-    """Forward, backward and update of one subject at one precision.
+    """Forward, backward and update of one subject at one precision, which the libraries are told.
 
     Parameters
     ----------
@@ -397,6 +394,9 @@ class TrainingStep:
         import torch
 
         self._subject, self._device = subject, device
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.benchmark = True
         makers: dict[str, Callable[..., Any]] = {
             "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-4, momentum=0.9),
             "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-5),

@@ -14,7 +14,7 @@ from typing import Any
 from perfsim.calibrate.measure.device import CudaClock
 from perfsim.calibrate.measure.profile import calibrate_compute
 from perfsim.calibrate.measure.repeats import half_width
-from perfsim.calibrate.measure.subject import find_subject
+from perfsim.calibrate.measure.subject import Subject, find_subject
 from perfsim.calibrate.measure.training_step import TrainingStep, whole_steps
 from support.one_gpu.settings import Iteration
 
@@ -156,13 +156,16 @@ def plain_iteration(setting: Iteration, out: Path, repeats: int) -> dict[str, An
     return measured.to_dict()
 
 
+def _step_of(setting: Iteration) -> tuple[Subject, TrainingStep]:
+    subject = find_subject(setting.makes, setting.batch, setting.sequence, "cuda")
+    return subject, TrainingStep(subject, setting.precision, setting.optimizer, "cuda")
+
+
 def compiled_iteration(setting: Iteration, repeats: int) -> dict[str, Any]:
     """Return the times of a training step whose model ``torch.compile`` made kernels of."""
     import torch
 
-    torch.backends.cudnn.benchmark = True
-    subject = find_subject(setting.makes, setting.batch, setting.sequence, "cuda")
-    step = TrainingStep(subject, setting.precision, setting.optimizer, "cuda")
+    subject, step = _step_of(setting)
     torch.cuda.reset_peak_memory_stats()
     subject.model.compile()
     seconds = whole_steps(step, CudaClock(), repeats)
@@ -175,15 +178,10 @@ def compiled_iteration(setting: Iteration, repeats: int) -> dict[str, Any]:
 
 def kernels_of_step(setting: Iteration) -> dict[str, Any]:
     """Return the GPU's seconds a step by kernel, as PyTorch's profiler has them, longest first."""
-    import torch
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
-    torch.backends.cudnn.benchmark = True
-    tf32 = setting.precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-    subject = find_subject(setting.makes, setting.batch, setting.sequence, "cuda")
-    step = TrainingStep(subject, setting.precision, setting.optimizer, "cuda")
+    _, step = _step_of(setting)
     whole_steps(step, CudaClock(), 1)
     with profile(activities=[ProfilerActivity.CUDA]) as recorded:
         whole_steps(step, CudaClock(), _PROFILED_STEPS, 0)
