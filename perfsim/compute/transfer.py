@@ -174,11 +174,8 @@ def transfer(
     inputs = _inputs(profile, device, anchors, tokens, training, catalog)
     plain = inputs._replace(training=training._replace(optimizer=None))
     goal = GpuPrecision(device.name, precision)
-    known = known_iterations(plain, goal)
-    era = software or _usual_era(known)
-    if inputs.defined:
-        known = [one for one in known if _tells_of(one.era, era)]
-    total, by_kernels = _total(plain, goal, batch, era, known)
+    era = software or _usual_era(known_iterations(plain, goal))
+    total, by_kernels = _total(plain, goal, batch, era)
     own_s = _update_s(plain, goal, era, by_kernels)
     most = _MAX_OPTIMIZER_SHARE
     if profile.header.get("kernels") == "alone" and by_kernels.iteration_s > 0:
@@ -455,8 +452,10 @@ class KnownIteration(NamedTuple):
     estimate: Estimate
 
 
-def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIteration]:
-    """Return the model's measured iterations at a GPU and precision.
+def known_iterations(
+    inputs: TransferInputs, at: GpuPrecision, era: str | None = None
+) -> list[KnownIteration]:
+    """Return the model's measured iterations at a GPU and precision, or those that tell of an era.
 
     The profile fills a gap. Where its own total was measured, it comes before what others
     measured at its batch, and before what breaks the laws of the batch with it.
@@ -484,7 +483,9 @@ def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIter
             known = [one for one in known if _agrees(profile, one)]
         if kind == "measured" or not here:
             known.append(KnownIteration(profile.batch, inputs.home_era, own))
-    return known
+    if era is None or not inputs.defined:
+        return known
+    return [one for one in known if _tells_of(one.era, era)]
 
 
 def _agrees(profile: Profile, one: KnownIteration) -> bool:
@@ -517,10 +518,10 @@ def _total(
     goal: GpuPrecision,
     batch: int,
     era: str,
-    known: Sequence[KnownIteration],
 ) -> tuple[Estimate, ModelTime]:
     """Return the iteration at the goal, and the same by kernels alone."""
     by_kernels = inputs.by_kernels(goal, batch, era)
+    known = known_iterations(inputs, goal, era)
     if not known:
         total = _by_residuals(inputs, goal, batch, era, by_kernels)
         return _not_slower(inputs, goal, batch, era, total), by_kernels
@@ -627,7 +628,7 @@ def _not_slower(
     """
     for narrower in _NARROWER.get(goal.precision, ()):
         other = GpuPrecision(goal.gpu, narrower)
-        if not known_iterations(inputs, other):
+        if not known_iterations(inputs, other, era):
             continue
         then = _iteration(inputs, other, batch, era)
         if then.seconds > total.seconds:
@@ -647,7 +648,7 @@ def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -
     asked = ("iteration", model, inputs.tokens, at, batch, era, inputs.training)
 
     def found() -> Estimate:
-        return _total(inputs, at, batch, era, known_iterations(inputs, at))[0]
+        return _total(inputs, at, batch, era)[0]
 
     return inputs.catalog.once(asked, found)
 

@@ -253,6 +253,16 @@ def test_what_a_frameworks_own_kernels_take_says_nothing_of_tuned_ones() -> None
     assert found_ms("ngc-2020", "mlperf") == pytest.approx(converted_ms("ngc-2020"))
 
 
+@pytest.mark.parametrize(("software", "held"), [("torch1.8", False), ("ngc-2020", True)])
+def test_nor_does_it_hold_tuned_ones_on_the_next_gpu(software: str, held: bool) -> None:
+    # 20 ms on a V100, which the A100 succeeds, are less than the A100's kernels take.
+    own = replace(resnet50(), kinds=resnet50().kinds | {"iteration_ms": "derived"})
+    table: Table = {"v100": [anchor(32, 20, "resnet50", software=software)]}
+    found = transfer(own, load_device("a100", SHIPPED), 32, "fp32", table, "mlperf")
+    then, now = (kernels_s("resnet50", "v100", "fp32", 32, era) for era in (software, "mlperf"))
+    assert (milliseconds(found) == pytest.approx(20 * now / then)) is held
+
+
 def test_an_iteration_of_another_era_goes_by_the_kernels_of_both() -> None:
     own, v100 = resnet50(), load_device("v100", SHIPPED)
     table: Table = {"v100": [anchor(64, 200, "resnet50", software="torch1.8")]}
