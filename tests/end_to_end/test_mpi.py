@@ -60,7 +60,11 @@ def test_a_slow_host_is_named(bare_cluster: Callable[..., Hosts]) -> None:
     hosts.reshape("20mbit", only=1)
     sweep = (*SWEEP, "--collectives", "all_reduce,send_recv", "--max-size", "256KiB")
     done = mpirun(hosts, (*sweep, "--budget", "3s"), seconds=60)
-    assert done.returncode == 0, done.stderr
+    # Beside what else runs here the fit may miss its times: then the refusal names the host.
+    written = "no network file is written" not in done.stderr
+    assert (done.returncode, (hosts.work / "ours.toml").exists()) == (
+        (0, True) if written else (3, False)
+    )
     assert "host1 is slow" in done.stderr
 
 
