@@ -24,7 +24,7 @@ from perfsim.compute.memory import (
     state_bytes,
     usable_bytes,
 )
-from perfsim.compute.profile import defined_tokens, matches_definition
+from perfsim.compute.profile import AUTOCAST_PRECISIONS, defined_tokens, matches_definition
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
@@ -169,7 +169,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
     world = costs.context(setup.profile)
     kept = _kept(setup, world)
-    precision, era = _regime(setup, kept), kernel_era(scenario)
+    precision, era = _regime(setup), kernel_era(scenario)
     state = _state(setup, world, kept, precision, defined=defined)
     overhead = overhead_bytes(era, setup.cluster.gpus)
     works = setup.cluster.gpus > 1 or setup.method.works_alone
@@ -226,7 +226,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     split = setup.split
     assert split is not None
     method = _stage_method(setup, split, stage)
-    precision = _regime(setup, method.kept)
+    precision = _regime(setup)
     state = _stage_state(setup, split, stage, method, precision)
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
     parts = {"parameters": state.parameters, "gradients": state.gradients}
@@ -332,7 +332,7 @@ def _stage_state(
         root = units.root + kept.gathered * (total - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
-    half = kept.half and precision in _HALF.values()
+    half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0
     # Fused optimizers, as codes that divide models have them, need no values of their own.
     state = state_bytes(
@@ -411,17 +411,15 @@ _HALF = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp8": "bf16", "nvfp4": "bf16"}
 """Precision of a profile -> that of parameters which have 16 bits themselves."""
 
 
-def _regime(setup: Setup, kept: MethodState) -> str:
+def _regime(setup: Setup) -> str:
     """Return how half precision is kept: by autocast, or as 16-bit parameters.
 
-    These are the units that are gathered where a method shards by unit, else all of them. Codes
-    that divide models keep parameters in 16 bits.
+    These are the units that are gathered where a method shards by unit, else all of them.
     """
     precision = setup.profile.precision
-    divided = setup.method.gathers_units() or setup.split is not None
-    if divided and precision.startswith("amp-"):
-        return precision.removeprefix("amp-")
-    return _HALF.get(precision, precision) if kept.half else precision
+    if precision in AUTOCAST_PRECISIONS:
+        return precision if setup.autocast else precision.removeprefix("amp-")
+    return _HALF.get(precision, precision) if setup.keeps_half else precision
 
 
 def _state(
@@ -438,7 +436,7 @@ def _state(
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = Sharding(*each, unit=units[0], root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
-    half = kept.half and precision in _HALF.values()
+    half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0
     state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
     whole = kept.whole_bytes * profile.elements

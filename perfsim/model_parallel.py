@@ -216,7 +216,7 @@ def model_split(
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout),
-        *(scenario.recompute, transferred.era, adds),
+        *(scenario.recompute, transferred.era, adds, scenario.autocast),
         *values_read_by("network", scenario),
     )
 
@@ -297,15 +297,19 @@ def _rank_work(
     """Return what a rank computes and sends; pipelines of any length share it."""
     profile, era = transferred.profile, transferred.era
     tokens = defined_tokens(profile)
+    autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
 
     def divided() -> DividedLayers:
-        return divide_layers(build_model(profile.model, tokens), degrees, era)
+        layers = build_model(profile.model, tokens)
+        return divide_layers(layers, degrees, era, autocast=autocast)
 
     def work() -> RankWork:
         return RankWork(
             profile,
-            catalog.once(("divided layers", profile.model, tokens, era, *degrees), divided),
-            kernel_rates(device, profile.precision, era),
+            catalog.once(
+                ("divided layers", profile.model, tokens, era, autocast, *degrees), divided
+            ),
+            kernel_rates(device, profile.precision, era, autocast=autocast),
             scenario.recompute,
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
@@ -315,7 +319,7 @@ def _rank_work(
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.name, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
-        *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds),
+        *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
     )
     return catalog.once(asked, work)
 

@@ -21,6 +21,7 @@ from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
+    AUTOCAST_PRECISIONS,
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
@@ -193,7 +194,9 @@ def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     return error.or_else(_OTHER_WAYS)
 
 
-def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Profile:
+def _stated_profile(
+    scenario: Scenario, device: Device, notes: list[str], autocast: bool
+) -> Profile:
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
     precision = scenario.precision
@@ -212,7 +215,9 @@ def _stated_profile(scenario: Scenario, device: Device, notes: list[str]) -> Pro
         notes.append(assumption(text, values))
     device.matrix_rate(precision)
     era = scenario.software or NEWEST
-    return kernel_profile(model, device, batch, precision, era, scenario.seq, sequence)
+    return kernel_profile(
+        model, device, batch, precision, era, scenario.seq, sequence, autocast=autocast
+    )
 
 
 _USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
@@ -305,8 +310,28 @@ def _check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
         )
 
 
-def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
+def autocasts(scenario: Scenario, method: Method) -> bool:
+    """Tell whether mixed precision casts an fp32 model's values at each operation.
+
+    It is as asked, else as the method's code does. Codes that divide models keep parameters in 16
+    bits.
+    """
+    if scenario.autocast is not None:
+        return scenario.autocast
+    return not _is_divided(scenario) and method.autocasts()
+
+
+def _is_divided(scenario: Scenario) -> bool:
+    """Tell whether the model is divided among ranks."""
+    return max(scenario.tp, scenario.pp, scenario.cp, scenario.ep) > 1
+
+
+def computation(
+    scenario: Scenario, device: Device, catalog: Catalog, *, autocast: bool = True
+) -> Computation:
     """Find the model's profile and transfer it to the GPU, batch and precision that are asked for.
+
+    ``autocast`` is that of `perfsim.compute.transfer.Training`.
 
     Raises
     ------
@@ -315,14 +340,16 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    asked = "computation", device.name, *values_read_by("compute", scenario, without="gpu")
-    return catalog.once(asked, lambda: _computed(scenario, device, catalog))
+    fields = values_read_by("compute", scenario, without="gpu")
+    asked = "computation", device.name, autocast, *fields
+    return catalog.once(asked, lambda: _computed(scenario, device, catalog, autocast))
 
 
-def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
+def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bool) -> Computation:
     notes: list[str] = []
-    profile = _profile(scenario, device, notes, catalog)
+    profile = _profile(scenario, device, notes, catalog, autocast=autocast)
     _check_recompute(scenario, profile.model)
+    _check_autocast(scenario, profile)
     transferred = transfer(
         profile,
         device,
@@ -331,7 +358,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         catalog,
         scenario.software,
         scenario.seq,
-        Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype),
+        Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype, autocast),
     )
     if own_profile(scenario.model, catalog) is not None:
         transferred = _named_after(transferred, scenario.model)
@@ -357,11 +384,27 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
         raise RequestError("recompute", why, value=scenario.recompute)
 
 
-def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Catalog) -> Profile:
+def _check_autocast(scenario: Scenario, profile: Profile) -> None:
+    """Refuse to say how mixed precision is reached where there is none."""
+    precision = scenario.precision or profile.precision
+    if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
+        return
+    why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
+    raise RequestError("autocast", why, value=scenario.autocast)
+
+
+def _profile(
+    scenario: Scenario,
+    device: Device,
+    notes: list[str],
+    catalog: Catalog,
+    *,
+    autocast: bool = True,
+) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
     if own is None and is_defined(model) and model not in _profiles_of(catalog):
-        return _stated_profile(scenario, device, notes)
+        return _stated_profile(scenario, device, notes, autocast)
     if device.name not in catalog.files("devices"):
         notes.append(
             warning(
@@ -376,7 +419,12 @@ def _profile(scenario: Scenario, device: Device, notes: list[str], catalog: Cata
 
 
 def computations(
-    types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
+    types: Sequence[tuple[str, int]],
+    scenario: Scenario,
+    cluster: Cluster,
+    catalog: Catalog,
+    *,
+    autocast: bool = True,
 ) -> tuple[tuple[GpuGroup, ...], list[str]]:
     """Return the GPUs of each type with the model on them, and the notes on them.
 
@@ -402,7 +450,8 @@ def computations(
     update = {"batch": scenario.batch or first.batch, "precision": precision}
     found = []
     for device, (_, count) in zip(devices, types, strict=True):
-        _, transferred, noted = computation(scenario.model_copy(update=update), device, catalog)
+        asked = scenario.model_copy(update=update)
+        _, transferred, noted = computation(asked, device, catalog, autocast=autocast)
         notes += [*noted, *transferred.notes]
         found.append(GpuGroup(count, device, transferred))
     return tuple(found), list(dict.fromkeys(notes))
@@ -1041,7 +1090,19 @@ class Setup:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
         asked = values_read_by("compute", scenario, without="gpu")
-        return (self.device.name, *asked, scenario.single_gpu, self.node_load)
+        return (self.device.name, self.autocast, *asked, scenario.single_gpu, self.node_load)
+
+    @property
+    def autocast(self) -> bool:
+        """Whether mixed precision casts an fp32 model's values at each operation."""
+        return autocasts(self.scenario, self.method)
+
+    @property
+    def keeps_half(self) -> bool:
+        """Whether in half precision parameters themselves have 16 bits, with an fp32 copy."""
+        return self.method.keeps_half() or (
+            self.scenario.autocast is False and not self.method.gathers_units()
+        )
 
     @property
     def grade(self) -> Grade:
@@ -1169,10 +1230,11 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    profile, transferred, noted = computation(scenario, device, catalog)
+    autocast = autocasts(scenario, method)
+    profile, transferred, noted = computation(scenario, device, catalog, autocast=autocast)
     parts: tuple[GpuGroup, ...] = ()
     if len(types) > 1:
-        parts, noted = computations(types, scenario, cluster, catalog)
+        parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
     if scenario.single_gpu:
@@ -1232,7 +1294,7 @@ def _split(
     catalog: Catalog,
 ) -> ModelSplit | None:
     """Return how the model is divided; None where it is not, and the module is not read."""
-    if max(scenario.tp, scenario.pp, scenario.cp, scenario.ep) == 1:
+    if not _is_divided(scenario):
         return None
     from perfsim.model_parallel import model_split
 

@@ -426,6 +426,18 @@ class ScenarioFields:
             default="as the method's code does: each for fsdp, zero stages 2 and 3; else the last",
         ),
     ] = None
+    autocast: Annotated[
+        bool | None,
+        ScenarioField(
+            "In amp-fp16 and amp-bf16, whether PyTorch's autocast casts the values of an fp32 model"
+            " at each operation; else the model has 16 bits itself.",
+            read_by=("compute",),
+            default="as the method's code does: not where parameters are kept or gathered in 16"
+            " bits (zero, fsdp, ...), nor with tp, pp, cp or ep",
+            always=False,
+            column=False,
+        ),
+    ] = None
     recompute: Annotated[
         str,
         ScenarioField(

@@ -14,7 +14,7 @@ __all__ = ["COMMON", "HELP_GROUPS", "GroupedCommand", "brief_help"]
 
 HELP_GROUPS = {
     "What trains": (
-        *("model", "batch", "seq", "precision", "accumulate", "recompute", "optimizer"),
+        *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
         *("reduce_dtype", "exchange_each", "input", "software"),
     ),
     "Cluster": (

@@ -37,7 +37,7 @@ _ROUNDING = 1e-12
 
 ANCHORS_SCHEMA = "perfsim/anchors/2"
 _COVERS = ("iteration", "forward_backward")
-_USES = ("level", "ratio", "local", "own")
+_USES = ("level", "ratio", "local")
 ANCHORS_COLUMNS = (
     "model",
     "precision",
@@ -61,8 +61,7 @@ class Anchor(NamedTuple):
     ``framework`` is the software in its source's words, ``software`` its era. ``covers`` is
     ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it counts: ``level``
     for everything; ``ratio``, where something beside the GPU slowed it (input), for nothing but the
-    record; ``local``, where the machine or its software slowed it, for this GPU only; ``own``,
-    where the code of the model did, for this model on this GPU only.
+    record; ``local``, where the machine or its software slowed it, for this GPU only.
     """
 
     model: str

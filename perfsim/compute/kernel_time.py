@@ -16,7 +16,7 @@ from typing import NamedTuple
 from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
-from perfsim.compute.profile import HALF_PRECISIONS, OPERAND_BYTES
+from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.compute.work import LOAD_BYTES, ModelWork, Work, model_work
 
 __all__ = [
@@ -226,7 +226,8 @@ class KernelRates(NamedTuple):
             if work.wide:
                 moved = 4.0 * (work.values * batch + work.weights)
             else:
-                moved = width * work.values * batch * (self.casts if transformer else 1.0)
+                more = self.casts if transformer and not work.counted else 1.0
+                moved = width * work.values * batch * more
             moves = self.bytes_per_s
             if work.channels:
                 moves = min(moves, work.channels * self.channel_bytes_per_s)
@@ -281,9 +282,17 @@ class ModelTime(NamedTuple):
 
 
 def kernel_rates(
-    device: Device, precision: str, era: str, constants: Constants = FITTED
+    device: Device,
+    precision: str,
+    era: str,
+    constants: Constants = FITTED,
+    *,
+    autocast: bool = True,
 ) -> KernelRates:
     """Return what prices a model's kernels on a GPU at a precision.
+
+    ``autocast`` says whether mixed precision casts the values of an fp32 model at each operation
+    where the era does so; else the model has 16 bits itself.
 
     Raises
     ------
@@ -291,6 +300,8 @@ def kernel_rates(
         If the GPU does not compute at that precision or there is no such era.
     """
     execution = execution_of(era)
+    if not (autocast and precision in AUTOCAST_PRECISIONS):
+        execution = execution._replace(autocasts=False)
     half = precision in HALF_PRECISIONS
     plain = "amp-bf16" if precision in OPERAND_BYTES else precision
     large = device.matrix_rate(plain).value
@@ -365,7 +376,7 @@ def model_time(
     RequestError
         If there is no such network, or it takes no tokens.
     """
-    work = model_work(model, tokens, rates.era)
+    work = model_work(model, tokens, rates.era, rates.execution.autocasts)
     return work_time(work, batch, rates, update=update, optimizer=optimizer, recompute=recompute)
 
 
@@ -431,7 +442,7 @@ def kernel_shares(
     model: str, tokens: int | None, batch: int, rates: KernelRates
 ) -> dict[str, float]:
     """Return what each kind of kernel takes of both passes on the GPU, the largest share first."""
-    work = model_work(model, tokens, rates.era)
+    work = model_work(model, tokens, rates.era, rates.execution.autocasts)
     found: dict[str, float] = {}
     for one, count in work.counted:
         word = _WORDS[one.kind]
@@ -490,7 +501,9 @@ def layer_times(
     Layers without parameters count to the one before, as in a profile. ``recompute`` is of
     ``RECOMPUTE``.
     """
-    return times_of_layers(model_work(model, tokens, rates.era), batch, rates, recompute)
+    return times_of_layers(
+        model_work(model, tokens, rates.era, rates.execution.autocasts), batch, rates, recompute
+    )
 
 
 def times_of_layers(

@@ -266,6 +266,7 @@ def _linear_bytes(
     if not layer.activated or following is None:
         return values * size.value
     values += layer.outputs
+    powers = layer.gelu_new and not size.fused
     if following.kind == "linear":
         if _shares_input(whole, index + 1):
             # A gate: the product keeps the other half, and the activation's output where it is
@@ -273,7 +274,12 @@ def _linear_bytes(
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(following) == layer.outputs and not size.fused:
             values += layer.outputs / 2
-    return values * size.value
+    return values * size.value + powers * _GELU_NEW * layer.outputs * size.wide
+
+
+_GELU_NEW = 3.0
+"""Values that gelu_new keeps for each of its own besides the half of it: what is raised to a power,
+the hyperbolic tangent, and one more than that (transformers, NewGELUActivation)."""
 
 
 def _checkpoint(

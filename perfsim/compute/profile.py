@@ -23,6 +23,7 @@ from perfsim.models import is_defined, model_elements, takes_tokens
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
+    "AUTOCAST_PRECISIONS",
     "HALF_PRECISIONS",
     "OPERAND_BYTES",
     "POSITIONS_COLUMNS",
@@ -50,7 +51,9 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8", "nvfp4")
 OPERAND_BYTES = {"fp8": 1.0, "nvfp4": 0.5 + 1 / 16}
 """Precision -> bytes of an operand of a dense product, where it is narrower than all other values.
 NVFP4 has a scale of one byte for 16 values (arXiv 2509.25149)."""
-HALF_PRECISIONS = ("amp-fp16", "amp-bf16", *OPERAND_BYTES)
+AUTOCAST_PRECISIONS = ("amp-fp16", "amp-bf16")
+"""Those in which a framework may cast the values of an fp32 model at each operation."""
+HALF_PRECISIONS = (*AUTOCAST_PRECISIONS, *OPERAND_BYTES)
 """Those whose values take 2 bytes; in fp8 and nvfp4 operands of dense products are narrower."""
 _TODAYS_WORDS = {"fp16": "amp-fp16", "bf16": "amp-bf16"}
 

@@ -204,13 +204,16 @@ class DividedLayers:
     answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
 
-def divide_layers(layers: Sequence[ModelLayer], degrees: Degrees, era: str) -> DividedLayers:
+def divide_layers(
+    layers: Sequence[ModelLayer], degrees: Degrees, era: str, *, autocast: bool = False
+) -> DividedLayers:
     """Divide the layers of a model among tensor-, context- and expert-parallel ranks.
 
     Parameters
     ----------
     layers : of the whole model, for one sample, in the order of its profile
     era : of the software that runs them
+    autocast : whether mixed precision casts the values of an fp32 model at each operation
 
     Raises
     ------
@@ -219,8 +222,8 @@ def divide_layers(layers: Sequence[ModelLayer], degrees: Degrees, era: str) -> D
     """
     check_split(layers, degrees)
     parts = split_layers(layers, degrees)
-    whole_work, whole_kinds = _distinct(work_of(layers, era))
-    part_work, part_kinds = _distinct(work_of(parts, era))
+    whole_work, whole_kinds = _distinct(work_of(layers, era, autocast=autocast))
+    part_work, part_kinds = _distinct(work_of(parts, era, autocast=autocast))
     owners: list[int] = []
     last = -1
     for layer in layers:

@@ -38,7 +38,13 @@ from perfsim.compute.kernel_time import (
     model_time,
     update_passes,
 )
-from perfsim.compute.profile import Gradient, Layer, Profile, matches_definition
+from perfsim.compute.profile import (
+    AUTOCAST_PRECISIONS,
+    Gradient,
+    Layer,
+    Profile,
+    matches_definition,
+)
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
@@ -92,12 +98,14 @@ class Training(NamedTuple):
 
     ``optimizer`` is a name in ``OPTIMIZERS`` (None: that of the profile, AdamW for transformers
     without one), ``recompute`` what the backward pass computes again, of ``RECOMPUTE``,
-    ``reduce_dtype`` the type in which gradients are sent.
+    ``reduce_dtype`` the type in which gradients are sent. ``autocast`` says whether mixed precision
+    casts the values of an fp32 model at each operation, where the software does so.
     """
 
     optimizer: str | None = None
     recompute: str = "none"
     reduce_dtype: str = "fp32"
+    autocast: bool = True
 
 
 USUAL_TRAINING = Training()
@@ -175,6 +183,10 @@ def transfer(
     plain = inputs._replace(training=training._replace(optimizer=None))
     goal = GpuPrecision(device.name, precision)
     era = software or _usual_era(known_iterations(plain, goal))
+    if not (execution_of(era).autocasts and precision in AUTOCAST_PRECISIONS):
+        training = training._replace(autocast=USUAL_TRAINING.autocast)
+        inputs = inputs._replace(training=training)
+        plain = inputs._replace(training=training._replace(optimizer=None))
     total, by_kernels = _total(plain, goal, batch, era)
     own_s = _update_s(plain, goal, era, by_kernels)
     most = _MAX_OPTIMIZER_SHARE
@@ -217,6 +229,8 @@ def kernel_profile(
     era: str,
     tokens: int | None,
     sequence: int | None,
+    *,
+    autocast: bool = True,
 ) -> Profile:
     """Return a profile of a defined network made of its kernels alone: nothing of it was measured.
 
@@ -224,13 +238,14 @@ def kernel_profile(
     ----------
     tokens : tokens a sample that are asked for, None for the network's own
     sequence : those that it has then; None where it has none
+    autocast : as in `Training`
 
     Raises
     ------
     RequestError
         If the GPU does not compute at that precision, or the network takes no such tokens.
     """
-    rates = kernel_rates(device, precision, era)
+    rates = kernel_rates(device, precision, era, autocast=autocast)
     layers: list[Layer] = []
     tensors: list[tuple[str, tuple[int, ...], int]] = []
     for layer, (forward_s, backward_s) in zip(
@@ -400,10 +415,11 @@ class TransferInputs(NamedTuple):
     ) -> ModelTime:
         optimizer = training.optimizer and OPTIMIZERS[training.optimizer]
         again = training.recompute
-        asked = ("kernels", model, tokens, at, batch, era, update, optimizer, again)
+        autocast = training.autocast
+        asked = ("kernels", model, tokens, at, batch, era, update, optimizer, again, autocast)
         if not takes_tokens(model):
             tokens = None
-        rates = kernel_rates(self.gpu(at.gpu), at.precision, era)
+        rates = kernel_rates(self.gpu(at.gpu), at.precision, era, autocast=autocast)
         return self.catalog.once(
             asked,
             lambda: model_time(
@@ -608,7 +624,8 @@ def _shares_words(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: s
     if not inputs.defined:
         return ""
     tokens = inputs.tokens if takes_tokens(model) else None
-    rates = kernel_rates(inputs.gpu(goal.gpu), goal.precision, era)
+    autocast = inputs.training.autocast
+    rates = kernel_rates(inputs.gpu(goal.gpu), goal.precision, era, autocast=autocast)
     shares = kernel_shares(model, tokens, batch, rates)
     words = (f"{share:.0%} {word}" for word, share in shares.items() if share >= _WORTH_SAYING)
     return f" (both passes: {', '.join(words)})"
@@ -686,7 +703,7 @@ def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
     nearest: dict[tuple[str, str, str, str, int | None], tuple[float, Anchor, str]] = {}
     for gpu in inputs.anchors:
         for anchor in inputs.anchors[gpu]:
-            if anchor.use in ("ratio", "own") or (anchor.use == "local" and gpu != goal.gpu):
+            if anchor.use == "ratio" or (anchor.use == "local" and gpu != goal.gpu):
                 continue
             if not is_defined(anchor.model):
                 continue
@@ -844,7 +861,9 @@ def _stretched_to(
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
     own = profile.gpu, profile.precision, profile.batch, profile.sequence
-    same = own == (*goal, batch, inputs.tokens) and inputs.training.recompute == "none"
+    training = inputs.training
+    usual = training.recompute == USUAL_TRAINING.recompute and training.autocast
+    same = own == (*goal, batch, inputs.tokens) and usual
     scaled = profile
     if not same or not math.isclose(iteration.seconds, profile.iteration_s, rel_tol=1e-9):
         kinds: dict[str, Kind] = {
@@ -933,8 +952,8 @@ def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) 
     """Return the profile with each layer's time as its kernels go from its place to the goal."""
     profile = inputs.profile
     here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era, profile.sequence)
-    again = inputs.training.recompute
-    there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens, again)
+    training = inputs.training
+    there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens, training)
     forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
     backward = [there[layer.name][1] / here[layer.name][1] for layer in profile.layers]
     layers = tuple(
@@ -975,7 +994,7 @@ def _layers_by_kernels(
     batch: int,
     era: str,
     tokens: int | None,
-    recompute: str = "none",
+    training: Training = USUAL_TRAINING,
 ) -> dict[str, tuple[float, float]]:
     """Return each layer's forward and backward kernels [s].
 
@@ -984,11 +1003,13 @@ def _layers_by_kernels(
     profile = inputs.profile
     tokens = tokens if takes_tokens(profile.model) else None
 
-    def found() -> dict[str, tuple[float, float]]:
-        rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era)
-        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates, recompute)))
+    again, autocast = training.recompute, training.autocast
 
-    asked = ("layers by kernels", profile.model, tokens, at, batch, era, recompute)
+    def found() -> dict[str, tuple[float, float]]:
+        rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era, autocast=autocast)
+        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates, again)))
+
+    asked = ("layers by kernels", profile.model, tokens, at, batch, era, again, autocast)
     return inputs.catalog.once(asked, found)
 
 

@@ -29,11 +29,11 @@ class Work(NamedTuple):
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
     up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
-    normalisation. ``wide`` says that the values are fp32
-    whatever the precision. ``fixed`` are operations that do not grow with the batch. ``experts``
-    are those that a product is done for, ``casts`` those whose tokens are cast before it in fp8 and
-    nvfp4, ``padded`` the values that are copied then, as an expert's rows must be a multiple of 16
-    or 32 (NVIDIA/TransformerEngine@d0067d0d pytorch/module/fp8_padding.py).
+    normalisation. ``wide`` says that the values are fp32 whatever the precision, ``counted`` that
+    it has every pass over them that code makes. ``fixed`` are operations that do not grow with the
+    batch. ``experts`` are those that a product is done for, ``casts`` those whose tokens are cast
+    before it in fp8 and nvfp4, ``padded`` the values that are copied then, as an expert's rows must
+    be a multiple of 16 or 32 (NVIDIA/TransformerEngine@d0067d0d pytorch/module/fp8_padding.py).
     """
 
     kind: WorkKind
@@ -50,6 +50,7 @@ class Work(NamedTuple):
     padded: float = 0.0
     aligned: int = 8
     channels: int = 0
+    counted: bool = False
 
 
 class LayerWork(NamedTuple):
@@ -114,30 +115,36 @@ RMSNorm in eager Python takes 6 operations forward)."""
 
 
 @cache
-def model_work(model: str, tokens: int | None, era: str) -> ModelWork:
+def model_work(model: str, tokens: int | None, era: str, autocast: bool = False) -> ModelWork:
     """Return the kernels of a network for one sample as a software era runs them.
 
     Parameters
     ----------
     tokens : tokens a sample, None for the network's own
+    autocast : whether in mixed precision the values of an fp32 model are cast at each operation
 
     Raises
     ------
     RequestError
         If there is no such network or era, or the network takes no tokens.
     """
-    return work_of(build_model(model, tokens), era)
+    return work_of(build_model(model, tokens), era, autocast=autocast)
 
 
-def work_of(layers: Sequence[ModelLayer], era: str) -> ModelWork:
+def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -> ModelWork:
     """Return the kernels of a network given by its layers, for one sample, in a software era.
+
+    ``autocast`` is that of `model_work`.
 
     Raises
     ------
     RequestError
         If there is no such era.
     """
-    works = tuple(_works(layers, execution_of(era)))
+    execution = execution_of(era)
+    if not autocast:
+        execution = execution._replace(autocasts=False)
+    works = tuple(_works(layers, execution))
     forward = Counter(work for layer in works[:-1] for work in layer.forward)
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
     matrices = Counter(
@@ -165,26 +172,62 @@ def work_of(layers: Sequence[ModelLayer], era: str) -> ModelWork:
 def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
+    casts = era.autocasts and any(layer.kind == "attention" for layer in layers)
+    wide = True
     last = layers[-1]
     alike: dict[Hashable, _Both] = {}
     for layer in layers:
         first = layer is layers[0]
         shapes = tuple(shape for _, shape in layer.tensors)
-        key = (*layer_figures(layer), shapes, points, first)
+        reads = _reads(layer, wide) if casts else 0.0
+        key = (*layer_figures(layer), shapes, points, first, reads)
         if key not in alike:
-            alike[key] = _layer(layer, era, points, first, normed)
+            forward, backward = _layer(layer, era, points, first, normed)
+            alike[key] = _cast(reads, forward, backward)
         forward, backward = alike[key]
+        wide = layer.gelu_new
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
             forward = [*forward, Work("stream", 0.0, 4 * layer.outputs, wide=True)]
             backward = [*backward, Work("stream", 0.0, 3 * layer.outputs, wide=True)]
-        operations = _OPERATIONS[layer.kind] * era.op_share
-        yield LayerWork(layer.name, tuple(forward), tuple(backward), operations)
+        operations = _OPERATIONS[layer.kind]
+        if layer.gelu_new and not era.fused:
+            operations += _GELU_NEW_OPERATIONS
+        if casts and layer.kind == "linear":
+            operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
+        yield LayerWork(layer.name, tuple(forward), tuple(backward), operations * era.op_share)
 
 
+_GELU_NEW_OPERATIONS = 17.0
+"""Operations that gelu_new launches besides those of a GELU in one kernel: 8 forward and 11
+backward instead of one each (see ``Passes.gelu_new``)."""
 _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
+
+
+def _reads(layer: ModelLayer, wide: bool) -> float:
+    """Return the values that a dense layer reads in fp32 and computes with in 16 bits, by autocast.
+
+    Those of normalisations, additions and gelu_new (``wide``: of the layer before) are fp32; those
+    of attention and of an activation in one kernel are not. The latter are read by the layers
+    that tensor parallelism divides by rows.
+    """
+    if layer.kind != "linear" or (layer.split == "row" and not wide):
+        return 0.0
+    return max(layer.rows, 1) * layer.flops / (2.0 * layer.outputs)
+
+
+_CAST_WIDTHS = 1.5
+"""fp32 values' worth that a cast between fp32 and 16 bits reads and writes of one value."""
+
+
+def _cast(reads: float, forward: list[Work], backward: list[Work]) -> _Both:
+    """Return a layer's kernels with the cast of what it reads, and of its gradient back to fp32."""
+    if not reads:
+        return forward, backward
+    cast = Work("stream", 0.0, _CAST_WIDTHS * reads, wide=True)
+    return [cast, *forward], [*backward, cast]
 
 
 def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
@@ -216,11 +259,9 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         (0.0 if era.captured else layer.unfused, (1.0, 1.0)),
         (0.0 if layer.kind == "attention" and era.flash else layer.dropped, era.passes.dropout),
     )
-    forward, backward = works
     for values, passes in beside:
-        more = _streams(values, passes)
-        forward, backward = forward + more[0], backward + more[1]
-    return forward, backward
+        works = _with(works, _streams(values, passes))
+    return works
 
 
 _PERMUTED = 0.666 / 0.506
@@ -301,9 +342,29 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
         again = again._replace(fixed=_GROUPED_ROWS[1] * row, experts=count)
         first = again._replace(casts=count, padded=padded)
     biased = len(layer.tensors) > 1
-    passes = [era.passes.feedforward] if layer.activated else []
-    more = _streams(share * layer.outputs, *passes, *([(0.0, 1.0)] if biased else []))
+    passes = [(0.0, 1.0)] if biased else []
+    written = layer.gelu_new and not era.fused
+    if layer.activated and not written:
+        passes = [era.passes.feedforward, *passes]
+    more = _streams(share * layer.outputs, *passes)
+    if written:
+        more = _with(more, _gelu_new(share * layer.outputs, era))
     return [work, *more[0]], [first, again, *more[1]]
+
+
+def _gelu_new(values: float, era: Execution) -> _Both:
+    """Return Hugging Face's gelu_new: autocast takes its power in fp32, and so all that follows."""
+    forward, backward = _streams(values, era.passes.gelu_new)
+
+    def exact(one: Work) -> Work:
+        return one._replace(counted=True, wide=era.autocasts)
+
+    return [*map(exact, forward)], [*map(exact, backward)]
+
+
+def _with(works: _Both, more: _Both) -> _Both:
+    """Return the kernels of both."""
+    return works[0] + more[0], works[1] + more[1]
 
 
 _GROUPED_ROWS = (174.0, 242.0)

@@ -411,14 +411,11 @@ class MethodState(NamedTuple):
 
     Parameters
     ----------
-    half : whether in half precision parameters themselves have 16 bits, with an fp32 copy among the
-        optimizer's state, instead of fp32 parameters that autocast or a gather narrows
-    gradient_bytes : bytes of a kept gradient in half precision; fp32 ones have 4
+    gradient_bytes : bytes of a kept gradient where the parameters have 16 bits; else it has 4
     gathered : share of the parameters that is kept gathered from pass to pass, as wide as in use
     whole_bytes : bytes a parameter of gradients that are kept whole from one micro-batch to another
     """
 
-    half: bool = False
     gradient_bytes: float = 4.0
     gathered: float = 0.0
     whole_bytes: float = 0.0
@@ -651,6 +648,21 @@ class Method(BaseModel):
     def gathers_units(self) -> bool:
         """Tell whether parameters are gathered unit by unit with these options."""
         return self.shards_parameters
+
+    def keeps_half(self) -> bool:
+        """Tell whether in half precision parameters themselves have 16 bits.
+
+        An fp32 copy is then among the optimizer's state. Else parameters are fp32, and autocast or
+        a gather narrows them.
+        """
+        return False
+
+    def autocasts(self) -> bool:
+        """Tell whether mixed precision casts the values of an fp32 model at each operation.
+
+        A model that has 16 bits itself, or is gathered in 16 bits, computes in these throughout.
+        """
+        return not (self.keeps_half() or self.gathers_units())
 
     def update_share(self, world: MethodContext) -> float:
         """Return the share of the update's time that a rank takes: that of the state it keeps."""

@@ -173,9 +173,13 @@ class Cocktailsgd(InStep):
         elements = sum(gradient.elements for gradient in gradients)
         return float((_HALF + _MASK) * elements + _HALF * -(-elements // ranks))
 
+    def keeps_half(self) -> bool:
+        """Tell that parameters have 16 bits in half precision."""
+        return True
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that parameters have 16 bits, and gradients 16 and fp32 ones beside them."""
-        return MethodState(half=True, gradient_bytes=_HALF + FLOAT)
+        """Return that gradients have 16 bits, with fp32 ones beside them."""
+        return MethodState(gradient_bytes=_HALF + FLOAT)
 
 
 _HALF = 2

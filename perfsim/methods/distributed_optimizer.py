@@ -218,8 +218,12 @@ class DistributedOptimizer(Method):
         optimizer = 1.0 / self._shards(world) if self.sharded else 1.0
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": optimizer}
 
+    def keeps_half(self) -> bool:
+        """Tell that parameters have 16 bits in half precision."""
+        return True
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return 16-bit parameters with gradients as wide as they are sent."""
+        """Return gradients as wide as they are sent."""
         profile = world.profile
         sent_bytes = profile.gradients[0].value_bytes if profile is not None else 4.0
-        return MethodState(half=True, gradient_bytes=sent_bytes)
+        return MethodState(gradient_bytes=sent_bytes)

@@ -155,9 +155,13 @@ class HybridZero(Method):
             share = max(one.elements for one in owned) / world.profile.elements
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": share}
 
+    def keeps_half(self) -> bool:
+        """Tell that parameters have 16 bits in half precision."""
+        return True
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that half precision keeps 16-bit parameters and gradients."""
-        return MethodState(half=True, gradient_bytes=2.0)
+        """Return that half precision keeps 16-bit gradients."""
+        return MethodState(gradient_bytes=2.0)
 
 
 _FILLED = 1.01

@@ -236,9 +236,13 @@ class Zero(Method):
             "optimizer": share,
         }
 
+    def keeps_half(self) -> bool:
+        """Tell that parameters have 16 bits in half precision."""
+        return True
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that half precision keeps 16-bit parameters and gradients."""
-        return MethodState(half=True, gradient_bytes=2.0)
+        """Return that half precision keeps 16-bit gradients."""
+        return MethodState(gradient_bytes=2.0)
 
 
 def _gathers_all(size_bytes: float) -> Job:

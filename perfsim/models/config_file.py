@@ -82,6 +82,14 @@ class _Config:
             self.wrong(key, f"is {_said(value)}; perfsim knows {', '.join(allowed)}")
         return value
 
+    def text(self, key: str, absent: str) -> str:
+        """Return a text."""
+        value = self._values.get(key)
+        value = absent if value is None else value
+        if not isinstance(value, str):
+            self.wrong(key, f"is {_said(value)}, not a text")
+        return value
+
     def only(self, key: str, known: bool | int | None) -> None:
         """Refuse a key that states another kind of layer than perfsim knows."""
         value = self._values.get(key, known)
@@ -392,7 +400,11 @@ def _as_gpt2(config: _Config, tied: bool) -> Architecture:
         norm="layer",
         gated=False,
         tied=config.switch("tie_word_embeddings", tied),
+        gelu_new=config.text("activation_function", _GELU_NEW) == _GELU_NEW,
     )
+
+
+_GELU_NEW = "gelu_new"
 
 
 def _gpt2(config: _Config) -> Architecture:
@@ -513,6 +525,7 @@ def _encoder(config: _Config, types: int, shift: int) -> Architecture:
         seq=min(positions - shift, _MAX_TOKENS),
         types=types,
         spare=shift,
+        gelu_new=config.text("hidden_act", "gelu") == _GELU_NEW,
     )
 
 
@@ -549,6 +562,7 @@ def _t5(config: _Config) -> Architecture:
         seq=config.tokens("n_positions", _T5_TOKENS),
         gated=forward.startswith("gated-"),
         tied=config.switch("tie_word_embeddings", True),
+        gelu_new=forward in (_GELU_NEW, "gated-gelu"),
     )
 
 

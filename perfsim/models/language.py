@@ -40,7 +40,8 @@ class Architecture(NamedTuple):
     ``topk_groups`` of ``groups`` of experts (0: in any). ``window`` is the reach of
     attention in every ``window_every``-th layer (0: all tokens). ``kv_rank`` and ``q_rank`` are the
     widths to which latent attention projects keys with values, and queries; ``rope`` is the width
-    of a head that carries the position there.
+    of a head that carries the position there. ``gelu_new`` says that the activation is Hugging
+    Face's gelu_new, which Python writes as operations.
     """
 
     layers: int
@@ -77,6 +78,7 @@ class Architecture(NamedTuple):
     spare: int = 0
     groups: int = 0
     topk_groups: int = 0
+    gelu_new: bool = False
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -228,10 +230,10 @@ def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Ite
     up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased, split="column")
     if shape.gated:
         gate = linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, split="column")
-        yield replace(gate, activated=True)
+        yield replace(gate, activated=True, gelu_new=shape.gelu_new)
         yield replace(up, copies=up.outputs)
     else:
-        yield replace(up, activated=True)
+        yield replace(up, activated=True, gelu_new=shape.gelu_new)
     yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
@@ -294,7 +296,7 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield linear(f"{name}.output", width, width, tokens, split="row")
         yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
         first = linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
-        yield replace(first, split="column")
+        yield replace(first, gelu_new=shape.gelu_new, split="column")
         yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
     if shape.types > 1:

@@ -62,6 +62,7 @@ class ModelLayer:
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
     activated : whether a GELU or a ReLU follows a dense layer
+    gelu_new : whether that is Hugging Face's gelu_new, which Python writes as operations
     rotated : values for one sample that rotary positions turn
     permuted : values for one sample that each pass reads and writes to put rows in another order,
         those of tokens by their experts
@@ -90,6 +91,7 @@ class ModelLayer:
     split: Split = ""
     parts: int = 0
     groups: tuple[int, int] = (1, 1)
+    gelu_new: bool = False
 
     @property
     def outputs(self) -> float:
@@ -109,6 +111,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
+    "gelu_new",
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

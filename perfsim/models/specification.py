@@ -58,7 +58,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "norm": get_args(Norm),
     "bias": get_args(Bias),
 }
-_SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate")
+_SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate", "gelu_new")
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
@@ -135,8 +135,8 @@ def _text(shape: Architecture) -> str:
     )
 
 
-_LATER = ("groups", "topk_groups")
-"""Numbers that came after files that name models so: left out where they are 0."""
+_LATER = ("groups", "topk_groups", "gelu_new")
+"""Numbers that came after files that name models so: left out where they are 0, or no."""
 
 
 @cache

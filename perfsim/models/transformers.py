@@ -170,11 +170,15 @@ def gpt2(name: str, tokens: int = 1024) -> tuple[ModelLayer, ...]:
     ----------
     Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
-    return decoder(name, _GPT2_SIZES[name], tokens)
+    return decoder(name, _GPT2_SIZES[name], tokens, gelu_new=True)
 
 
-def decoder(name: str, size: DecoderSize, tokens: int) -> tuple[ModelLayer, ...]:
+def decoder(
+    name: str, size: DecoderSize, tokens: int, *, gelu_new: bool = False
+) -> tuple[ModelLayer, ...]:
     """Return a decoder built as GPT-2 is: normalised before each part, GELU, a tied output layer.
+
+    ``gelu_new`` says that the GELU is Hugging Face's gelu_new.
 
     Raises
     ------
@@ -205,7 +209,7 @@ def decoder(name: str, size: DecoderSize, tokens: int) -> tuple[ModelLayer, ...]
             attended,
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True, split="row"),
             layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
-            replace(inner, activated=True, split="column"),
+            replace(inner, activated=True, gelu_new=gelu_new, split="column"),
             linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row"),
         ]
     head = 2.0 * width * size.vocabulary * tokens

@@ -791,7 +791,9 @@ def _computation_ratio(case: Case, source: SourceCases) -> float | None:
         return None
 
 
-_COMPUTED_BY = ("model", "gpu", "precision", "seq", "software", "recompute", "optimizer")
+_COMPUTED_BY = (
+    *("model", "gpu", "precision", "autocast", "seq", "software", "recompute", "optimizer"),
+)
 """Fields that decide the computation of a single GPU, besides its batch."""
 
 

@@ -191,9 +191,13 @@ class OneBitOptimizer(InStep):
             for stage in one_bit_all_reduce(bucket.elements, world.ranks, pad=pad)
         ]
 
+    def keeps_half(self) -> bool:
+        """Tell that parameters have 16 bits in half precision."""
+        return True
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that half precision keeps 16-bit parameters and gradients."""
-        return MethodState(half=True, gradient_bytes=2.0)
+        """Return that half precision keeps 16-bit gradients."""
+        return MethodState(gradient_bytes=2.0)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and of their scale."""

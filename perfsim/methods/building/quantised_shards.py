@@ -135,6 +135,10 @@ class QuantisedShards(Method):
         """Return the share of parameters, gradients and optimizer state that a rank keeps."""
         return self.base().kept_share(world)
 
+    def keeps_half(self) -> bool:
+        """Tell whether parameters have 16 bits in half precision."""
+        return self.base().keeps_half()
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps them."""
         return self.base().state(world, each=each)
