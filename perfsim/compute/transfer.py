@@ -651,12 +651,28 @@ def _not_slower(
         if then.seconds > total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} measured of {other}."
             total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
+    whole = inputs._replace(training=inputs.training._replace(autocast=False))
     for other in _slower_neighbours(inputs, goal):
-        then = _iteration(inputs, other, batch, era)
+        wider = other.precision != goal.precision
+        if wider and _launches_casts(inputs, goal, batch, era):
+            continue
+        then = _iteration(whole if wider else inputs, other, batch, era)
         if then.seconds < total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
             total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
     return total
+
+
+def _launches_casts(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> bool:
+    """Tell whether autocast's casts make the host bind, so that a wider precision may be faster."""
+    half = goal.precision in AUTOCAST_PRECISIONS
+    if not (half and inputs.defined and inputs.training.autocast):
+        return False
+    whole = inputs.training._replace(autocast=False)
+    casts, alone = (
+        inputs.by_kernels(goal, batch, era, training) for training in (inputs.training, whole)
+    )
+    return casts.host_passes_s > max(casts.passes_s, alone.host_passes_s)
 
 
 def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> Estimate:

@@ -36,13 +36,22 @@ def test_no_law_is_broken_by_any_model_without_a_measured_row(
     assert not [one for one in found if not one.backed]
 
 
+@pytest.mark.parametrize("model", ["bert-large", "gpt2", "resnet50"])
+def test_autocast_breaks_no_law_of_batches_and_generations(model: str) -> None:
+    found = list(violations(SHIPPED, [model], ["a100", "h100"], autocast=True))
+    print(report(found))
+    assert not [one for one in found if not one.backed]
+
+
 # The check itself
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, seconds: Any) -> list[compute_laws.Violation]:
     """Return what the check finds where iterations take ``seconds(gpu, precision, batch)``."""
 
-    def moved(profile: Any, device: Any, batch: int, precision: str, *_: Any) -> SimpleNamespace:
+    def moved(
+        profile: Any, device: Any, batch: int, precision: str, *_: Any, **__: Any
+    ) -> SimpleNamespace:
         return SimpleNamespace(
             quantity=SimpleNamespace(value=seconds(device.name, precision, batch))
         )

@@ -33,6 +33,7 @@ from perfsim.models import build_model
 from perfsim.models.language import NAMED, architecture_layers
 from perfsim.models.layers import ModelLayer
 from perfsim.models.specification import is_specified, specified_layers
+from perfsim.models.transformers import DecoderSize, decoder
 
 COLUMNS = (
     *("id", "model", "head", "gpu", "memory_gib", "gpus", "method", "precision", "optimizer"),
@@ -86,16 +87,40 @@ def test_a_block_keeps_what_published_formulas_say(
 def test_a_gpt_block_with_dropout_keeps_34_bytes_and_5_a_score() -> None:
     # Korthikanti et al., arXiv 2205.05198, equation 2: s b h (34 + 5 a s / h).
     tokens, width, heads, layers = 1024, 768, 12, 12
-    found = activation_bytes(build_model("gpt2", tokens), 1, "fp16", execution_of("torch1.8"))
+    found = activation_bytes(_small_gpt(tokens), 1, "fp16", execution_of("torch1.8"))
     block = (found.kept / (tokens * width) - 4) / layers
     assert block == pytest.approx(34 + 5 * heads * tokens / width, abs=0.01)
 
 
 def test_selective_recomputation_leaves_34_bytes_where_scores_are_stored() -> None:
     tokens, width, layers = 1024, 768, 12
-    network, execution = build_model("gpt2", tokens), execution_of("torch1.8")
-    found = activation_bytes(network, 1, "fp16", execution, "selective")
+    execution = execution_of("torch1.8")
+    found = activation_bytes(_small_gpt(tokens), 1, "fp16", execution, "selective")
     assert (found.kept / (tokens * width) - 4) / layers == pytest.approx(34, abs=0.01)
+
+
+def _small_gpt(tokens: int) -> Sequence[ModelLayer]:
+    """Return GPT-2 with a GELU in one kernel."""
+    return decoder("gpt", DecoderSize(768, 12, 12), tokens)
+
+
+@pytest.mark.parametrize(
+    ("precision", "era", "more"),
+    [
+        # The power keeps its base, the tangent its result, the last product one more than that.
+        ("fp32", "torch2", 3 * 4),
+        ("amp-bf16", "torch2", 3 * 4),  # autocast takes powers in fp32
+        ("bf16", "torch2", 3 * 2),
+        ("amp-bf16", "torch2-compiled", 0),
+    ],
+)
+def test_gelu_new_keeps_three_values_more(precision: str, era: str, more: int) -> None:
+    tokens = 256
+    written, whole = (
+        activation_bytes(network, 2, precision, execution_of(era)).kept
+        for network in (build_model("gpt2", tokens), _small_gpt(tokens))
+    )
+    assert written - whole == pytest.approx(more * 2 * tokens * 4 * 768 * 12)
 
 
 def test_full_recomputation_keeps_two_bytes_a_block_and_works_on_one() -> None:

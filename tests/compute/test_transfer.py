@@ -205,11 +205,11 @@ def test_a_measured_narrower_precision_breaks_no_law_of_gpus_that_nobody_measure
 
 
 def test_launches_of_the_host_bind_a_small_batch() -> None:
-    # 200 tensors: 3 operations each, of 20 us in the passes, and 5 us each in the update.
+    # 200 tensors: 3 operations each, of 41 us in the passes, and 5 us each in the update.
     gradients = tuple(Gradient(f"w{number}", (8,), 0.05, 0) for number in range(200))
     own = replace(profile(batch=64), gradients=gradients)
     result = transferred({}, 1, own=own)
-    host_ms, gpu_ms = 200 * 3 * 0.020, 90 / 64
+    host_ms, gpu_ms = 200 * 3 * 0.041, 90 / 64
     assert math.isclose(milliseconds(result), host_ms + 10)
     assert result.profile.host_share == 1.0
     assert math.isclose(result.profile.device_share, gpu_ms / host_ms)
@@ -369,7 +369,7 @@ def test_a_profiles_own_total_gives_way_to_others_where_its_owner_is_left_out() 
     )
     assert known.quantity.source.startswith("HKBU-HPML")
     assert "HKBU-HPML" not in others.quantity.source
-    assert others.profile.iteration_s != pytest.approx(known.profile.iteration_s, rel=0.01)
+    assert others.profile.iteration_s != pytest.approx(known.profile.iteration_s, rel=1e-3)
 
 
 def test_a_model_that_nobody_else_measured_goes_by_its_kernels_without_its_source() -> None:

@@ -1,0 +1,246 @@
+"""Autocast: what it casts, what gelu_new passes over, and which models it is not for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel_time import kernel_rates, model_time
+from perfsim.compute.software import ERAS
+from perfsim.compute.transfer import Training, transfer
+from perfsim.compute.work import LayerWork, Work, model_work
+from perfsim.errors import DataError, RequestError
+from perfsim.memory import memory_use
+from perfsim.methods import load_method, method_names
+from perfsim.models.specification import canonical_model
+from perfsim.resolve import Setup, find_profile, resolve
+from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
+
+AUTOCASTING = ("torch1.8", "torch1.12", "torch2")
+TOKENS = 128
+BLOCK = "transformer:layers=1,hidden=256,heads=4,vocab=1000"
+
+
+def layer(model: str, end: str, era: str = "torch2", *, autocast: bool = True) -> LayerWork:
+    """Return the kernels of the first layer whose name ends so."""
+    layers = model_work(model, TOKENS, era, autocast).layers
+    return next(one for one in layers if one.name.endswith(end))
+
+
+def setup(**fields: Any) -> Setup:
+    """Return a question of BERT-base on 8 H100, resolved."""
+    usual = {"model": "bert-base", "gpus": 8, "gpu": "h100", "net": "ib400", "software": "torch2"}
+    return resolve(make_scenario(usual | {"precision": "amp-bf16"} | fields), SHIPPED)
+
+
+# By hand
+
+
+@pytest.mark.parametrize(
+    ("end", "reads"),
+    [
+        ("0.attention.self.query", 768),  # of a normalisation, in fp32
+        ("0.attention.self.value", 768),  # each casts what all three read
+        ("0.attention.output.dense", 0),  # of attention, in 16 bits
+        ("0.intermediate.dense", 768),
+        ("0.output.dense", 0),  # of a GELU in one kernel
+    ],
+)
+def test_a_dense_layer_casts_what_it_reads_in_fp32_and_its_gradient_back(
+    end: str, reads: int
+) -> None:
+    """4 bytes are read and 2 written of a value: 1.5 fp32 values."""
+    plain, cast = layer("bert-base", end, autocast=False), layer("bert-base", end)
+    one = Work("stream", 0.0, 1.5 * reads * TOKENS, wide=True)
+    forward, backward = ((one,), (one,)) if reads else ((), ())
+    assert cast.forward == (*forward, *plain.forward)
+    assert cast.backward == (*plain.backward, *backward)
+    # The weight and the bias are cast too, as is what is read; and each of the gradients.
+    assert cast.operations == plain.operations + 2 * (2 + (reads > 0))
+
+
+def test_gelu_new_passes_46_times_over_its_values_where_gelu_does_5_times() -> None:
+    """Eight operations forward, two of which read two values, and eleven backward."""
+    written = layer("gpt2", "mlp.c_fc", autocast=False)
+    whole = layer("gpt3-125m", "mlp.up_proj", autocast=False)
+    values = 4 * 768 * TOKENS
+    assert written.forward[1:] == (Work("stream", 0, 18 * values, counted=True),)
+    assert written.backward[2:] == (
+        Work("stream", 0, values),  # the bias
+        Work("stream", 0, 28 * values, counted=True),
+    )
+    assert whole.forward[1:] == (Work("stream", 0, 2 * values),)
+    assert written.operations == whole.operations + 17
+
+
+def test_autocast_takes_gelu_new_in_fp32_and_casts_it_behind() -> None:
+    values = 4 * 768 * TOKENS
+    assert layer("gpt2", "mlp.c_fc").forward[-1] == Work(
+        "stream", 0, 18 * values, wide=True, counted=True
+    )
+    cast = Work("stream", 0, 1.5 * values, wide=True)
+    assert layer("gpt2", "mlp.c_proj").forward[0] == cast
+    assert layer("gpt3-125m", "mlp.down_proj").forward[0].kind == "product"
+
+
+def test_passes_that_are_counted_one_by_one_take_nothing_besides() -> None:
+    rates = kernel_rates(load_device("h100", SHIPPED), "amp-bf16", "torch2")
+    work = Work("stream", 0.0, 1e9)
+    gap_s = rates.constants.gap_s
+    plain, counted = (rates.seconds(one, 1, True) for one in (work, work._replace(counted=True)))
+    assert plain - gap_s == pytest.approx(rates.casts * (counted - gap_s))
+    assert counted - gap_s == pytest.approx(2e9 / rates.bytes_per_s)
+
+
+# Laws
+
+
+@given(
+    model=st.sampled_from(["bert-base", "gpt2", "vit-b16", "llama3-8b", BLOCK]),
+    era=st.sampled_from(sorted(ERAS)),
+    batch=st.integers(1, 64),
+)
+def test_autocast_never_takes_less_than_a_model_of_16_bits(
+    model: str, era: str, batch: int
+) -> None:
+    device = load_device("h100", SHIPPED)
+    cast, whole = (
+        model_time(model, None, batch, kernel_rates(device, "amp-bf16", era, autocast=autocast))
+        for autocast in (True, False)
+    )
+    if era in AUTOCASTING:
+        assert cast.passes_s > whole.passes_s and cast.host_passes_s > whole.host_passes_s
+    else:
+        assert cast == whole
+    assert (cast.update_s, cast.host_update_s) == (whole.update_s, whole.host_update_s)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp8"])
+def test_other_precisions_cast_nothing(precision: str) -> None:
+    device = load_device("h100", SHIPPED)
+    both = [
+        model_time("gpt2", None, 8, kernel_rates(device, precision, "torch2", autocast=autocast))
+        for autocast in (True, False)
+    ]
+    assert both[0] == both[1]
+
+
+def test_a_network_of_convolutions_casts_its_images_alone() -> None:
+    assert model_work("resnet50", None, "torch2", True) == model_work("resnet50", None, "torch2")
+
+
+# Who autocasts
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_methods_that_keep_or_gather_16_bits_do_not_autocast(name: str) -> None:
+    method = load_method(name, {})
+    assert method.autocasts() == (not method.keeps_half() and not method.gathers_units())
+
+
+@pytest.mark.parametrize(
+    ("fields", "autocast"),
+    [
+        ({}, True),
+        ({"method": "powersgd"}, True),
+        ({"method": "fsdp"}, False),
+        ({"method": "zero"}, False),
+        ({"method": "distributed_optimizer"}, False),
+        ({"tp": 2}, False),
+        ({"autocast": False}, False),
+        ({"method": "fsdp", "autocast": True}, True),
+        ({"method": "fsdp", "autocast": "true"}, True),
+    ],
+)
+def test_it_is_as_asked_else_as_the_methods_code_does(
+    fields: dict[str, Any], autocast: bool
+) -> None:
+    assert setup(**fields).autocast == autocast
+
+
+def test_a_model_of_16_bits_computes_faster_whatever_the_method() -> None:
+    ssgd, whole = setup(batch=64), setup(batch=64, autocast=False)
+    assert whole.alone_s < 0.9 * ssgd.alone_s
+    assert setup(batch=64, method="fsdp").alone_s == pytest.approx(whole.alone_s)
+    cast = setup(batch=64, method="fsdp", autocast=True)
+    assert cast.alone_s == pytest.approx(ssgd.alone_s)
+
+
+def test_a_measured_iteration_is_scaled_to_a_model_of_16_bits() -> None:
+    """BERT-base at batch 64 was measured under autocast on an H100."""
+    profile = find_profile("bert-base", "h100", 64, "amp-bf16", SHIPPED)
+    device = load_device("h100", SHIPPED)
+    found = {
+        autocast: transfer(
+            profile,
+            device,
+            64,
+            "amp-bf16",
+            SHIPPED,
+            "torch2",
+            128,
+            Training(autocast=autocast),
+        )
+        for autocast in (True, False)
+    }
+    measured, whole = (found[autocast].quantity for autocast in (True, False))
+    assert measured.kind == "measured" and whole.kind == "derived"
+    rates = [kernel_rates(device, "amp-bf16", "torch2", autocast=one) for one in (False, True)]
+    ratio = [model_time("bert-base", 128, 64, one).iteration_s for one in rates]
+    assert whole.value / measured.value == pytest.approx(ratio[0] / ratio[1])
+
+
+def test_16_bits_are_kept_where_nothing_is_cast() -> None:
+    cast, whole = (
+        memory_use(setup(batch=64, autocast=autocast)).parts for autocast in (True, False)
+    )
+    assert whole["activations"] < cast["activations"]
+    # 2 bytes a parameter instead of 4, and an fp32 copy among the optimizer's state.
+    elements = cast["parameters"] / 4
+    assert whole["parameters"] == pytest.approx(2 * elements)
+    assert whole["optimizer"] - cast["optimizer"] == pytest.approx(4 * elements, rel=0.01)
+
+
+# What is refused, and what a config.json says
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp8"])
+def test_it_has_no_meaning_in_precisions_without_casts(precision: str, autocast: bool) -> None:
+    with pytest.raises(RequestError) as error:
+        setup(precision=precision, autocast=autocast)
+    assert error.value.field == "autocast"
+    assert error.value.why.startswith(f"nothing is cast in {precision}; leave `autocast` out")
+
+
+@pytest.mark.parametrize(
+    ("more", "written"),
+    [
+        ({}, True),
+        ({"activation_function": "gelu_new"}, True),
+        ({"activation_function": "gelu_pytorch_tanh"}, False),
+        ({"activation_function": None}, True),
+    ],
+)
+def test_a_config_file_says_whether_its_gelu_is_gelu_new(
+    more: dict[str, Any], written: bool, tmp_path: Path
+) -> None:
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 99}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | more))
+    assert canonical_model(str(path)).endswith(",gelu_new=yes") == written
+
+
+def test_an_activation_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 99}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"activation_function": 3}))
+    with pytest.raises(DataError, match="activation_function is 3, not a text"):
+        canonical_model(str(path))
