@@ -49,7 +49,7 @@ from perfsim.methods.base import Method
 from perfsim.models import (
     MODELS,
     NAMED,
-    build_model,
+    has_attention,
     is_defined,
     model_flops,
     own_tokens,
@@ -66,7 +66,7 @@ from perfsim.network.node_type import (
     generation_of,
     load_node_type,
 )
-from perfsim.note import assumption, warning
+from perfsim.note import Note, assumption, warning
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from perfsim.network.wide_link import SitePath
 
 __all__ = [
+    "IN_16_BITS",
     "Platform",
     "ResolvedScenario",
     "Setup",
@@ -101,6 +102,7 @@ __all__ = [
     "computations",
     "device_in_era",
     "find_profile",
+    "in_16_bits",
     "inside_network",
     "model_names",
     "node_facts",
@@ -379,7 +381,7 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
     """Refuse to recompute a network whose blocks are not known: one without attention."""
     if scenario.recompute == "none" or not is_defined(model):
         return
-    if not any(layer.kind == "attention" for layer in build_model(model)):
+    if not has_attention(model):
         why = "only transformers have blocks to compute again; leave `recompute` out."
         raise RequestError("recompute", why, value=scenario.recompute)
 
@@ -988,7 +990,8 @@ class Setup:
 
     ``transferred`` is the profile on the GPU; ``beside`` are the other jobs on the network;
     ``parts`` are the GPUs of each type where there are several; ``split`` is how the model is
-    divided, None where every rank has all of it.
+    divided, None where every rank has all of it. ``ssgd`` is the profile as S-SGD's code computes
+    it, where the method's code does otherwise.
     """
 
     scenario: Scenario
@@ -1005,6 +1008,7 @@ class Setup:
     beside: tuple[Setup, ...] = ()
     parts: tuple[GpuGroup, ...] = ()
     split: ModelSplit | None = None
+    ssgd: TransferredProfile | None = None
 
     @property
     def first_bucket_bytes(self) -> float | None:
@@ -1090,7 +1094,8 @@ class Setup:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
         asked = values_read_by("compute", scenario, without="gpu")
-        return (self.device.name, self.autocast, *asked, scenario.single_gpu, self.node_load)
+        cast = self.transferred.autocast
+        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load)
 
     @property
     def autocast(self) -> bool:
@@ -1237,15 +1242,19 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
+    ssgd: TransferredProfile | None = None
     if scenario.single_gpu:
         batch = transferred.profile.batch
         transferred = pin_iteration(
             transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
         )
+    elif transferred.autocast is False and scenario.autocast is None and not parts:
+        ssgd = _as_ssgd_computes(scenario, device, catalog)
     split = _split(scenario, method, transferred, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += _unused_network(named_net, scenario, cluster, intra_network)
+    own += _autocast_notes(scenario, transferred, ssgd)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -1262,6 +1271,48 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         beside,
         parts,
         split,
+        ssgd,
+    )
+
+
+def _as_ssgd_computes(
+    scenario: Scenario, device: Device, catalog: Catalog
+) -> TransferredProfile | None:
+    """Return the profile under autocast, as DDP runs it; None where the model is divided."""
+    if _is_divided(scenario):
+        return None
+    return computation(scenario, device, catalog, autocast=True)[1]
+
+
+def _autocast_notes(
+    scenario: Scenario, transferred: TransferredProfile, ssgd: TransferredProfile | None
+) -> list[str]:
+    """Say how mixed precision is reached, where that makes a difference and was not asked for."""
+    if transferred.autocast is None or scenario.autocast is not None:
+        return []
+    if transferred.autocast:
+        why = "mixed precision casts the values of an fp32 model at each operation"
+        return [assumption(f"`autocast`: {why}, as with DDP.", "`autocast`")]
+    return [] if ssgd is None else [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
+
+
+IN_16_BITS = "in 16 bits throughout"
+"""Stands in the note of a method whose model computes in 16 bits where S-SGD's does not."""
+
+
+def in_16_bits(methods: Sequence[str], others: str) -> Note:
+    """Return the note that some methods compute in 16 bits where ``others`` do not.
+
+    Examples
+    --------
+    >>> in_16_bits(["fsdp", "zero"], "others").partition(" by")[0]
+    'fsdp, zero: computed in 16 bits throughout, others'
+    """
+    names, alike = ", ".join(methods), "set `autocast` either way to compare alike"
+    return warning(
+        f"{names}: computed {IN_16_BITS}, {others} by autocast over an fp32 model, as their codes"
+        f" do; {alike}.",
+        f"{names}: computed in 16 bits, {others} by autocast; {alike}",
     )
 
 

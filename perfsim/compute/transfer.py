@@ -49,7 +49,7 @@ from perfsim.compute.residuals import IterationSetting, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
-from perfsim.models import build_model, is_defined, takes_tokens
+from perfsim.models import build_model, has_attention, is_defined, takes_tokens
 from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
 from perfsim.note import warning
 from perfsim.quantity import Kind, Quantity, weakest
@@ -117,7 +117,8 @@ REDUCE_BYTES = {"fp32": _FP32_BYTES, "bf16": 2.0, "fp16": 2.0}
 class TransferredProfile(NamedTuple):
     """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
 
-    ``era`` is the software that runs it.
+    ``era`` is the software that runs it; ``autocast`` says whether that casts the values of an fp32
+    model, None where it makes no difference.
     """
 
     profile: Profile
@@ -125,6 +126,7 @@ class TransferredProfile(NamedTuple):
     extrapolated: bool
     notes: list[str]
     era: str = NEWEST
+    autocast: bool | None = None
 
     @property
     def batch_reach(self) -> float:
@@ -183,7 +185,8 @@ def transfer(
     plain = inputs._replace(training=training._replace(optimizer=None))
     goal = GpuPrecision(device.name, precision)
     era = software or _usual_era(known_iterations(plain, goal))
-    if not (execution_of(era).autocasts and precision in AUTOCAST_PRECISIONS):
+    casts = _may_cast(inputs, goal, era)
+    if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)
         inputs = inputs._replace(training=training)
         plain = inputs._replace(training=training._replace(optimizer=None))
@@ -201,6 +204,7 @@ def transfer(
             total = _with_update(total, update_s, asked_s, training.optimizer)
             update_s = asked_s
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
+    found = found._replace(autocast=training.autocast if casts else None)
     width = REDUCE_BYTES.get(training.reduce_dtype, 4.0)
     return found if width == _FP32_BYTES else found._replace(profile=found.profile.sent_in(width))
 
@@ -663,10 +667,16 @@ def _not_slower(
     return total
 
 
+def _may_cast(inputs: TransferInputs, goal: GpuPrecision, era: str) -> bool:
+    """Tell whether it makes a difference if autocast casts the values of an fp32 model."""
+    if not (inputs.defined and goal.precision in AUTOCAST_PRECISIONS):
+        return False
+    return execution_of(era).autocasts and has_attention(inputs.profile.model)
+
+
 def _launches_casts(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> bool:
     """Tell whether autocast's casts make the host bind, so that a wider precision may be faster."""
-    half = goal.precision in AUTOCAST_PRECISIONS
-    if not (half and inputs.defined and inputs.training.autocast):
+    if not (_may_cast(inputs, goal, era) and inputs.training.autocast):
         return False
     whole = inputs.training._replace(autocast=False)
     casts, alone = (

@@ -26,6 +26,7 @@ __all__ = [
     "build_model",
     "data_of",
     "defined_models",
+    "has_attention",
     "is_defined",
     "model_elements",
     "model_flops",
@@ -64,6 +65,12 @@ def is_defined(name: str) -> bool:
 def takes_tokens(name: str) -> bool:
     """Tell whether a defined model is one over text, whose tokens a sample can be chosen."""
     return name in TEXT_MODELS if name in MODELS else _specified_takes_tokens(name)
+
+
+@cache
+def has_attention(name: str) -> bool:
+    """Tell whether a defined model is a transformer: whether a layer of it is attention."""
+    return any(layer.kind == "attention" for layer in build_model(name))
 
 
 def own_tokens(name: str) -> int:

@@ -24,7 +24,7 @@ from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.gpu_counts import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
-from perfsim.resolve import resolve
+from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session, job_cache
@@ -466,7 +466,7 @@ def comparison_notes(
 
     ``options`` are those set for all methods, ``given`` those of each.
     """
-    notes = [*_learning(ranking, given), *_memory(ranking)]
+    notes = [*_learning(ranking, given), *_memory(ranking), *_in_16_bits(ranking)]
     for option, value in options.items():
         if "." not in option:
             having = [name for name in sorted(given) if option in given[name]]
@@ -504,6 +504,17 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
     ]
     factors = {name: ranking.factor(name) for name in ranking.predictions}
     return [*notes, *learning_notes(factors)]
+
+
+def _in_16_bits(ranking: Ranking) -> list[str]:
+    """Say which methods compute in 16 bits where others cast the values of an fp32 model."""
+    names = [
+        name
+        for name, one in sorted(ranking.predictions.items())
+        if any(IN_16_BITS in note for note in one.notes)
+    ]
+    others = "the others" if len(names) < len(ranking.predictions) else "S-SGD"
+    return [in_16_bits(names, others)] if names else []
 
 
 def _workers(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -73,7 +73,8 @@ def baseline_rounds(
     ``cache`` and ``timing_only`` are those of `build_rounds`.
     """
     usual = {"algorithm": AUTO, "protocol": AUTO}
-    setup = replace(setup, scenario=setup.scenario.model_copy(update=usual))
+    scenario, transferred = setup.scenario.model_copy(update=usual), setup.ssgd
+    setup = replace(setup, scenario=scenario, transferred=transferred or setup.transferred)
     return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache, timing_only)
 
 

@@ -19,7 +19,10 @@ from perfsim.errors import DataError, RequestError
 from perfsim.memory import memory_use
 from perfsim.methods import load_method, method_names
 from perfsim.models.specification import canonical_model
-from perfsim.resolve import Setup, find_profile, resolve
+from perfsim.note import Note
+from perfsim.planning.compare import compare
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import IN_16_BITS, Setup, find_profile, resolve
 from perfsim.scenario import make_scenario
 from support.what_ships import SHIPPED
 
@@ -206,6 +209,64 @@ def test_16_bits_are_kept_where_nothing_is_cast() -> None:
     elements = cast["parameters"] / 4
     assert whole["parameters"] == pytest.approx(2 * elements)
     assert whole["optimizer"] - cast["optimizer"] == pytest.approx(4 * elements, rel=0.01)
+
+
+# What it is compared with, and what is said
+
+
+def answer(**fields: Any) -> Prediction:
+    """Return the prediction of GPT-2 on 8 H100."""
+    usual = {"model": "gpt2", "gpus": 8, "gpu": "h100", "net": "ib400", "batch": 8}
+    return predict(make_scenario(usual | {"precision": "amp-bf16"} | fields), SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        *(
+            (method, fields)
+            for method in ("fsdp", "zero", "powersgd")
+            for fields in ({}, {"autocast": False}, {"autocast": True})
+        ),
+        ("fsdp", {"tp": 2}),
+        ("zero", {"tp": 2}),
+    ],
+)
+def test_the_baseline_is_what_ssgd_takes_when_it_is_asked(
+    method: str, fields: dict[str, Any]
+) -> None:
+    one, ssgd = answer(method=method, **fields), answer(**fields)
+    assert one.baseline_s == pytest.approx(ssgd.iteration_s)
+
+
+def test_a_method_that_computes_in_16_bits_says_that_ssgd_does_not() -> None:
+    [said] = [note for note in answer(method="fsdp").notes if IN_16_BITS in note]
+    assert isinstance(said, Note) and said.grade == "warning"
+    assert said.brief == (
+        "fsdp: computed in 16 bits, S-SGD beside it by autocast; set `autocast` either way to"
+        " compare alike"
+    )
+    for fields in ({"autocast": False}, {"autocast": True}, {"tp": 2}, {"precision": "fp32"}):
+        assert not any(IN_16_BITS in note for note in answer(method="fsdp", **fields).notes)
+    assumed = [note for note in answer().notes if note.startswith("`autocast`")]
+    assert len(assumed) == 1 and not answer(autocast=True).notes[0].startswith("`autocast`")
+
+
+def test_a_comparison_says_which_methods_compute_in_16_bits() -> None:
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "net": "ib400", "batch": 8}
+    asked = make_scenario(fields | {"precision": "amp-bf16"})
+    found = compare(asked, "ssgd,fsdp,zero", catalog=SHIPPED)
+    [said] = [note for note in found.notes if IN_16_BITS in note]
+    assert said.startswith("fsdp, zero: computed in 16 bits throughout, the others by autocast")
+    alone = compare(asked, "fsdp", catalog=SHIPPED)
+    assert any("fsdp: computed in 16 bits throughout, S-SGD by" in one for one in alone.notes)
+    for row in found.rows:
+        assert row.speedup == pytest.approx(found.baseline.iteration_s / row.iteration_s)
+
+
+def test_a_time_of_ones_own_on_one_gpu_holds_for_the_baseline_too() -> None:
+    fsdp = answer(method="fsdp", single_gpu="50ms")
+    assert fsdp.baseline_s == pytest.approx(answer(single_gpu="50ms").iteration_s)
 
 
 # What is refused, and what a config.json says
