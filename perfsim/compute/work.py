@@ -173,19 +173,23 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     casts = era.autocasts and any(layer.kind == "attention" for layer in layers)
-    wide = True
-    last = layers[-1]
+    wide, attended, last = False, False, layers[-1]
     alike: dict[Hashable, _Both] = {}
     for layer in layers:
         first = layer is layers[0]
         shapes = tuple(shape for _, shape in layer.tensors)
-        reads = _reads(layer, wide) if casts else 0.0
+        # What an activation in one kernel writes, a layer that is divided by rows reads.
+        narrow = attended or (layer.split == "row" and not wide)
+        reads = _reads(layer) if casts and not narrow else 0.0
         key = (*layer_figures(layer), shapes, points, first, reads)
         if key not in alike:
             forward, backward = _layer(layer, era, points, first, normed)
             alike[key] = _cast(reads, forward, backward)
         forward, backward = alike[key]
-        wide = layer.gelu_new
+        attended = layer.kind == "attention"
+        wide = layer.gelu_new or (
+            wide and layer.split == "column"
+        )  # a gate's other half is between
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
@@ -206,14 +210,13 @@ _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
 
 
-def _reads(layer: ModelLayer, wide: bool) -> float:
-    """Return the values that a dense layer reads in fp32 and computes with in 16 bits, by autocast.
+def _reads(layer: ModelLayer) -> float:
+    """Return the values that a dense layer reads and, by autocast, casts to 16 bits.
 
-    Those of normalisations, additions and gelu_new (``wide``: of the layer before) are fp32; those
-    of attention and of an activation in one kernel are not. The latter are read by the layers
-    that tensor parallelism divides by rows.
+    Those of normalisations, additions and gelu_new are fp32; those of attention and of an
+    activation in one kernel have 16 bits already.
     """
-    if layer.kind != "linear" or (layer.split == "row" and not wide):
+    if layer.kind != "linear":
         return 0.0
     return max(layer.rows, 1) * layer.flops / (2.0 * layer.outputs)
 

@@ -93,6 +93,19 @@ def test_autocast_takes_gelu_new_in_fp32_and_casts_it_behind() -> None:
     assert layer("gpt3-125m", "mlp.down_proj").forward[0].kind == "product"
 
 
+def test_a_gate_of_gelu_new_leaves_fp32_for_the_product_behind() -> None:
+    """T5 1.1: what both halves make is cast; attention's output is not, a decoder's neither."""
+    model = canonical_model(
+        "transformer:layers=1,hidden=256,heads=4,vocab=1000,ffn=512,gelu_new=yes"
+    )
+    cast = Work("stream", 0.0, 1.5 * 512 * TOKENS, wide=True)
+    assert layer(model, "mlp.down_proj").forward[0] == cast
+    assert layer(BLOCK, "mlp.down_proj").forward[0].kind == "product"
+    assert layer("t5-base", "SelfAttention.o_proj").forward[0].kind == "product"
+    assert layer("t5-base", "EncDecAttention.o_proj").forward[0].kind == "product"
+    assert layer("t5-base", "EncDecAttention.q_proj").forward[0].wide
+
+
 def test_passes_that_are_counted_one_by_one_take_nothing_besides() -> None:
     rates = kernel_rates(load_device("h100", SHIPPED), "amp-bf16", "torch2")
     work = Work("stream", 0.0, 1e9)
