@@ -1105,9 +1105,7 @@ class Setup:
     @property
     def keeps_half(self) -> bool:
         """Whether in half precision parameters themselves have 16 bits, with an fp32 copy."""
-        return self.method.keeps_half() or (
-            self.scenario.autocast is False and not self.method.gathers_units()
-        )
+        return self.method.keeps_half() or self.scenario.autocast is False
 
     @property
     def grade(self) -> Grade:

@@ -24,6 +24,7 @@ from perfsim.planning.compare import compare
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import IN_16_BITS, Setup, find_profile, resolve
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from support.what_ships import SHIPPED
 
 AUTOCASTING = ("torch1.8", "torch1.12", "torch2")
@@ -104,6 +105,14 @@ def test_a_gate_of_gelu_new_leaves_fp32_for_the_product_behind() -> None:
     assert layer("t5-base", "SelfAttention.o_proj").forward[0].kind == "product"
     assert layer("t5-base", "EncDecAttention.o_proj").forward[0].kind == "product"
     assert layer("t5-base", "EncDecAttention.q_proj").forward[0].wide
+
+
+@pytest.mark.parametrize("era", ["torch2-compiled", "megatron", "mlperf"])
+def test_fused_software_writes_gelu_new_as_any_other_gelu(era: str) -> None:
+    written, whole = (
+        layer(model, end, era) for model, end in (("gpt2", "c_fc"), ("gpt3-125m", "up_proj"))
+    )
+    assert written[1:] == whole[1:]
 
 
 def test_passes_that_are_counted_one_by_one_take_nothing_besides() -> None:
@@ -224,6 +233,57 @@ def test_16_bits_are_kept_where_nothing_is_cast() -> None:
     assert whole["optimizer"] - cast["optimizer"] == pytest.approx(4 * elements, rel=0.01)
 
 
+def test_gathered_units_are_kept_as_they_are() -> None:
+    """Asked or not: FSDP keeps fp32 shards and gathers them in 16 bits."""
+    usual, asked = (
+        memory_use(setup(batch=64, method="fsdp", **more)).parts
+        for more in ({}, {"autocast": False})
+    )
+    assert usual == asked
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("zero", "hybrid_zero", "distributed_optimizer", "cocktailsgd", "onebit_adam"),
+        *("zeropp", "loco", "sdp4bit"),
+    ],
+)
+def test_codes_that_keep_16_bits(name: str) -> None:
+    assert load_method(name, {}).keeps_half() and not load_method("ssgd", {}).keeps_half()
+
+
+def test_one_session_answers_each_question_as_a_new_one_does() -> None:
+    """The same model, GPU and cluster, with other moments at which gradients are ready."""
+    session = Session()
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "net": "10gbe", "precision": "amp-bf16"}
+    for autocast in (True, False):
+        asked = make_scenario(fields | {"autocast": autocast, "batch": 8})
+        one, new = predict(asked, session), predict(asked, Session())
+        assert one.iteration_s == new.iteration_s
+
+
+def test_a_divided_model_may_be_asked_to_autocast() -> None:
+    usual, asked = (answer(tp=2, **more) for more in ({}, {"autocast": True}))
+    assert asked.iteration_s > 1.1 * usual.iteration_s
+
+
+def test_layers_take_the_shares_that_their_kernels_have() -> None:
+    """Without casts a measured profile's layers do not all become shorter alike."""
+    fields = {"model": "gpt2", "batch": 8}
+    measured, cast, whole = (
+        setup(**fields, **more).profile.layers
+        for more in ({}, {"autocast": True}, {"autocast": False})
+    )
+    assert measured == cast
+    ratios = {
+        one.name: other.backward_s / one.backward_s
+        for one, other in zip(cast, whole, strict=True)
+        if one.backward_s > 0
+    }
+    assert max(ratios.values()) > 1.05 * min(ratios.values())
+
+
 # What it is compared with, and what is said
 
 
@@ -309,6 +369,25 @@ def test_a_config_file_says_whether_its_gelu_is_gelu_new(
     config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 99}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | more))
+    assert canonical_model(str(path)).endswith(",gelu_new=yes") == written
+
+
+@pytest.mark.parametrize(
+    ("more", "written"),
+    [
+        ({"model_type": "bert"}, False),
+        ({"model_type": "bert", "hidden_act": "gelu_new"}, True),
+        ({"model_type": "t5"}, False),
+        ({"model_type": "t5", "feed_forward_proj": "gated-gelu"}, True),
+        ({"model_type": "t5", "feed_forward_proj": "gelu_new"}, True),
+        ({"model_type": "t5", "feed_forward_proj": "gated-silu"}, False),
+    ],
+)
+def test_encoders_say_so_too(more: dict[str, Any], written: bool, tmp_path: Path) -> None:
+    config = {"vocab_size": 99, "hidden_size": 64, "num_hidden_layers": 1, "num_layers": 1}
+    config |= {"num_attention_heads": 1, "intermediate_size": 99, "d_model": 64, "d_ff": 99}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"num_heads": 1} | more))
     assert canonical_model(str(path)).endswith(",gelu_new=yes") == written
 
 
