@@ -34,11 +34,11 @@ def test_ddp_and_fsdp_of_a_real_cnn_are_predicted_on_two_hosts(
         (tmp_path / attempt).mkdir()
         bench = RealBench(tmp_path / attempt, network_s=2.0, kernel_s=0.2, short=True)
         rows = list(bench.rows(setting, bench.measure(setting, 2)))
-        # 11.2 MB over 200 Mbit/s take 0.448 s, most of it beside the passes; the rate that
-        # calibration finds is known to a percent or two.
-        assert rows[0]["carried"]["predicted_s"] > 0.44
+        # 11.2 MB over 200 Mbit/s take 0.448 s, most of it beside the passes; what the shaper lets
+        # through at once makes the rate that calibration finds up to 3 % higher.
+        assert rows[0]["carried"]["predicted_s"] > 0.95 * 0.448
         # FSDP gathers 5.6 MB twice and all-reduces all 11 MB, with nothing beside it.
-        assert rows[1]["carried"]["predicted_s"] > 0.9
+        assert rows[1]["carried"]["predicted_s"] > 0.95 * 0.896
         if all(abs(row["carried"]["error"]) < WITHIN for row in rows):
             return
     pytest.fail(table(rows))
