@@ -184,14 +184,14 @@ EXECUTIONS: dict[str, Execution] = {
 Host times are fitted where a source shows them. MXNet: ResNet-50 and Inception-v3 at batch 1 on a
 V100, 29 and 46 ms for 371 and 665 operations and 161 and 292 tensors (apache/mxnet@054aeee).
 PyTorch of 2020: six networks at batch 12 on an A100, 16 to 133 ms for 140 to 1407 operations
-(ryujaehun/pytorch-gpu-benchmark@3f47a9e). PyTorch 2: the 41 us an operation of BERT-Large at batch
-2 on an H100 (sitar-lab/NeuSight@6945927d); left out, BERT-base and BERT-Large under autocast,
-which wait for their hosts on another H100, take 35 and 40 us
-(tests/scripts/end_to_end/one_gpu.txt). The rest is derived: its optimizers launch for all tensors
-at once; inductor launches a kernel in 7 to 9 us (meta-pytorch/tritonbench pull request 1017),
-three operations in one; a captured graph is one launch. Products of 8 experts that are launched
-one by one take 0.267 ms on a Blackwell GPU, of 128 tokens each, that 0.069 ms are enough for
-(NVIDIA/TransformerEngine pull request 3134)."""
+(ryujaehun/pytorch-gpu-benchmark@3f47a9e). PyTorch 2: the 41 us an operation of BERT-Large at
+batch 2 on an H100 (sitar-lab/NeuSight@6945927d); left out, BERT-base and BERT-Large under
+autocast, which wait for their hosts on another H100, take 35 and 40 us
+(tests/scripts/end_to_end/one_gpu.txt). The rest is derived: PyTorch 1.12 lies between those two;
+optimizers of PyTorch 2 launch for all tensors at once; inductor launches a kernel in 7 to 9 us
+(meta-pytorch/tritonbench pull request 1017), three operations in one; a captured graph is one
+launch. Products of 8 experts that are launched one by one take 0.267 ms on a Blackwell GPU, of
+128 tokens each, that 0.069 ms are enough for (NVIDIA/TransformerEngine pull request 3134)."""
 
 
 def execution_of(era: str) -> Execution:

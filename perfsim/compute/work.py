@@ -187,9 +187,8 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
             alike[key] = _cast(reads, forward, backward)
         forward, backward = alike[key]
         attended = layer.kind == "attention"
-        wide = layer.gelu_new or (
-            wide and layer.split == "column"
-        )  # a gate's other half is between
+        # The other half of what a gate multiplies stands between the two.
+        wide = layer.gelu_new or (wide and layer.split == "column")
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
