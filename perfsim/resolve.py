@@ -1105,7 +1105,7 @@ class Setup:
     @property
     def keeps_half(self) -> bool:
         """Whether in half precision parameters themselves have 16 bits, with an fp32 copy."""
-        return self.method.keeps_half() or self.scenario.autocast is False
+        return self.method.keeps_half or self.scenario.autocast is False
 
     @property
     def grade(self) -> Grade:
@@ -1240,14 +1240,14 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
-    ssgd: TransferredProfile | None = None
+    ssgd, divided = None, _is_divided(scenario)
     if scenario.single_gpu:
         batch = transferred.profile.batch
         transferred = pin_iteration(
             transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
         )
-    elif transferred.autocast is False and scenario.autocast is None and not parts:
-        ssgd = _as_ssgd_computes(scenario, device, catalog)
+    elif transferred.autocast is False and scenario.autocast is None and not (parts or divided):
+        ssgd = computation(scenario, device, catalog, autocast=True)[1]
     split = _split(scenario, method, transferred, device, cluster, catalog)
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
@@ -1271,15 +1271,6 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         split,
         ssgd,
     )
-
-
-def _as_ssgd_computes(
-    scenario: Scenario, device: Device, catalog: Catalog
-) -> TransferredProfile | None:
-    """Return the profile under autocast, as DDP runs it; None where the model is divided."""
-    if _is_divided(scenario):
-        return None
-    return computation(scenario, device, catalog, autocast=True)[1]
 
 
 def _autocast_notes(

@@ -376,8 +376,13 @@ def model_time(
     RequestError
         If there is no such network, or it takes no tokens.
     """
-    work = model_work(model, tokens, rates.era, rates.execution.autocasts)
+    work = _work(model, tokens, rates)
     return work_time(work, batch, rates, update=update, optimizer=optimizer, recompute=recompute)
+
+
+def _work(model: str, tokens: int | None, rates: KernelRates) -> ModelWork:
+    """Return the kernels of a network as they run where they are priced so."""
+    return model_work(model, tokens, rates.era, rates.execution.autocasts)
 
 
 def work_time(
@@ -442,7 +447,7 @@ def kernel_shares(
     model: str, tokens: int | None, batch: int, rates: KernelRates
 ) -> dict[str, float]:
     """Return what each kind of kernel takes of both passes on the GPU, the largest share first."""
-    work = model_work(model, tokens, rates.era, rates.execution.autocasts)
+    work = _work(model, tokens, rates)
     found: dict[str, float] = {}
     for one, count in work.counted:
         word = _WORDS[one.kind]
@@ -501,9 +506,7 @@ def layer_times(
     Layers without parameters count to the one before, as in a profile. ``recompute`` is of
     ``RECOMPUTE``.
     """
-    return times_of_layers(
-        model_work(model, tokens, rates.era, rates.execution.autocasts), batch, rates, recompute
-    )
+    return times_of_layers(_work(model, tokens, rates), batch, rates, recompute)
 
 
 def times_of_layers(

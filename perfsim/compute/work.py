@@ -142,7 +142,8 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         If there is no such era.
     """
     execution = execution_of(era)
-    if not autocast:
+    blocks = [layer for layer in layers if layer.kind == "attention"]
+    if not (autocast and blocks):
         execution = execution._replace(autocasts=False)
     works = tuple(_works(layers, execution))
     forward = Counter(work for layer in works[:-1] for work in layer.forward)
@@ -154,7 +155,6 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         for _, shape in layer.tensors
         if len(shape) >= _MATRIX_AXES
     )
-    blocks = [layer for layer in layers if layer.kind == "attention"]
     return ModelWork(
         works,
         tuple(counted.items()),
@@ -172,7 +172,6 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
 def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
-    casts = era.autocasts and any(layer.kind == "attention" for layer in layers)
     wide, attended, last = False, False, layers[-1]
     alike: dict[Hashable, _Both] = {}
     for layer in layers:
@@ -180,7 +179,7 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         shapes = tuple(shape for _, shape in layer.tensors)
         # What an activation in one kernel writes, a layer that is divided by rows reads.
         narrow = attended or (layer.split == "row" and not wide)
-        reads = _reads(layer) if casts and not narrow else 0.0
+        reads = _reads(layer) if era.autocasts and not narrow else 0.0
         key = (*layer_figures(layer), shapes, points, first, reads)
         if key not in alike:
             forward, backward = _layer(layer, era, points, first, normed)
@@ -197,7 +196,7 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         operations = _OPERATIONS[layer.kind]
         if layer.gelu_new and not era.fused:
             operations += _GELU_NEW_OPERATIONS
-        if casts and layer.kind == "linear":
+        if era.autocasts and layer.kind == "linear":
             operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
         yield LayerWork(layer.name, tuple(forward), tuple(backward), operations * era.op_share)
 

@@ -471,6 +471,8 @@ class Method(BaseModel):
       iteration before all of it is there; else ``memory_bytes`` counts what it holds at once
     - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs, so that
       what ``memory_in`` says of gathered units is counted by the units of the model
+    - ``keeps_half``: whether in half precision parameters themselves have 16 bits, with an fp32
+      copy among the optimizer's state; else they are fp32, and autocast or a gather narrows them
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
     - ``interval_option``: the option that says how many iterations pass from one exchange to the
@@ -504,6 +506,7 @@ class Method(BaseModel):
     works_alone: ClassVar[bool] = False
     holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
+    keeps_half: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
     interval_option: ClassVar[str] = ""
     published_intervals: ClassVar[Mapping[int, str]] = {}
@@ -649,20 +652,12 @@ class Method(BaseModel):
         """Tell whether parameters are gathered unit by unit with these options."""
         return self.shards_parameters
 
-    def keeps_half(self) -> bool:
-        """Tell whether in half precision parameters themselves have 16 bits.
-
-        An fp32 copy is then among the optimizer's state. Else parameters are fp32, and autocast or
-        a gather narrows them.
-        """
-        return False
-
     def autocasts(self) -> bool:
         """Tell whether mixed precision casts the values of an fp32 model at each operation.
 
         A model that has 16 bits itself, or is gathered in 16 bits, computes in these throughout.
         """
-        return not (self.keeps_half() or self.gathers_units())
+        return not (self.keeps_half or self.gathers_units())
 
     def update_share(self, world: MethodContext) -> float:
         """Return the share of the update's time that a rank takes: that of the state it keeps."""

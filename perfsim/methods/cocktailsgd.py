@@ -78,6 +78,7 @@ class Cocktailsgd(InStep):
         " (sgd_iter), README.md"
     )
     family: ClassVar[str] = "sparsification"
+    keeps_half: ClassVar[bool] = True
     wire: ClassVar[str] = (
         f"2 * (P - 1) * ({_SAMPLED} / 8 + ceil({_KEPT} * bits / 8) + 2 * ceil({_KEPT} / bucket))"
     )
@@ -172,10 +173,6 @@ class Cocktailsgd(InStep):
         """Return the bytes of the global model, the masks and the owner's error."""
         elements = sum(gradient.elements for gradient in gradients)
         return float((_HALF + _MASK) * elements + _HALF * -(-elements // ranks))
-
-    def keeps_half(self) -> bool:
-        """Tell that parameters have 16 bits in half precision."""
-        return True
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that gradients have 16 bits, with fp32 ones beside them."""

@@ -73,6 +73,7 @@ class DistributedOptimizer(Method):
         " megatron/core/optimizer/clip_grads.py, megatron/training/arguments.py"
     )
     family: ClassVar[str] = "dense"
+    keeps_half: ClassVar[bool] = True
     levels: ClassVar[str] = (
         f"{ONE_GROUP}; with instances neighbours scatter and gather, inside a node if as many"
         " ranks have a copy, and shares are all-reduced across nodes"
@@ -217,10 +218,6 @@ class DistributedOptimizer(Method):
         """Return 1/S of the optimizer where it is sharded."""
         optimizer = 1.0 / self._shards(world) if self.sharded else 1.0
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": optimizer}
-
-    def keeps_half(self) -> bool:
-        """Tell that parameters have 16 bits in half precision."""
-        return True
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return gradients as wide as they are sent."""

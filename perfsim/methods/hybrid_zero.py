@@ -73,6 +73,7 @@ class HybridZero(Method):
         " internlm/core/communication/utils.py"
     )
     family: ClassVar[str] = "dense"
+    keeps_half: ClassVar[bool] = True
     levels: ClassVar[str] = (
         f"{ONE_GROUP}; with shards each so many neighbours broadcast parameters, inside a node if"
         " it has as many GPUs, and gradients still go across nodes"
@@ -154,10 +155,6 @@ class HybridZero(Method):
             owned = _dealt(world, self._sharers(world), in_order=self.overlap_broadcast)
             share = max(one.elements for one in owned) / world.profile.elements
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": share}
-
-    def keeps_half(self) -> bool:
-        """Tell that parameters have 16 bits in half precision."""
-        return True
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""

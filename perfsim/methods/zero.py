@@ -96,6 +96,7 @@ class Zero(Method):
         " deepspeedai/DeepSpeed@edaa7221 stage3.py, @00a31c99 partitioned_param_coordinator.py"
     )
     family: ClassVar[str] = "dense"
+    keeps_half: ClassVar[bool] = True
     wire: ClassVar[str] = (
         "(3 if stage < 3 and reduction == 'all_reduce' else 2) * (P - 1) / P * 4 * n"
     )
@@ -235,10 +236,6 @@ class Zero(Method):
             "gradients": share if self.stage >= 2 else 1.0,
             "optimizer": share,
         }
-
-    def keeps_half(self) -> bool:
-        """Tell that parameters have 16 bits in half precision."""
-        return True
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""

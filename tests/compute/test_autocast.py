@@ -167,7 +167,7 @@ def test_a_network_of_convolutions_casts_its_images_alone() -> None:
 @pytest.mark.parametrize("name", method_names())
 def test_methods_that_keep_or_gather_16_bits_do_not_autocast(name: str) -> None:
     method = load_method(name, {})
-    assert method.autocasts() == (not method.keeps_half() and not method.gathers_units())
+    assert method.autocasts() == (not method.keeps_half and not method.gathers_units())
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_gathered_units_are_kept_as_they_are() -> None:
     ],
 )
 def test_codes_that_keep_16_bits(name: str) -> None:
-    assert load_method(name, {}).keeps_half() and not load_method("ssgd", {}).keeps_half()
+    assert load_method(name, {}).keeps_half and not load_method("ssgd", {}).keeps_half
 
 
 def test_one_session_answers_each_question_as_a_new_one_does() -> None:

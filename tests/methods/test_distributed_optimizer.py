@@ -132,7 +132,7 @@ def test_gradients_are_as_wide_as_they_are_sent() -> None:
     narrow = replace(wide, gradients=tuple(replace(g, value_bytes=2.0) for g in wide.gradients))
     for of, width in ((wide, 4.0), (narrow, 2.0)):
         state = load_method(NAME, {}).state(MethodContext(4, profile=of), each=False)
-        assert load_method(NAME, {}).keeps_half() and state.gradient_bytes == width
+        assert load_method(NAME, {}).keeps_half and state.gradient_bytes == width
 
 
 @pytest.mark.parametrize(

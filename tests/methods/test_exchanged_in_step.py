@@ -343,7 +343,7 @@ def test_cocktailsgd_keeps_a_global_model_masks_and_its_error() -> None:
     """1000 parameters on 4 ranks: 2 bytes and 1 byte each, 2 for each of 250 that it owns."""
     assert cocktail().memory_bytes([gradient(1000)], 4) == 3500
     state = cocktail().state(MethodContext(4), each=True)
-    assert cocktail().keeps_half() and state.gradient_bytes == 6.0
+    assert cocktail().keeps_half and state.gradient_bytes == 6.0
 
 
 # THC.

@@ -171,6 +171,7 @@ class OneBitOptimizer(InStep):
     """
 
     family: ClassVar[str] = "quantisation"
+    keeps_half: ClassVar[bool] = True
     fusion: ClassVar[str] = "whole"
     needs: ClassVar[str] = "DeepSpeed with cupy"
     runs_in: ClassVar[CodeBase] = DEEPSPEED
@@ -190,10 +191,6 @@ class OneBitOptimizer(InStep):
             for bucket in buckets
             for stage in one_bit_all_reduce(bucket.elements, world.ranks, pad=pad)
         ]
-
-    def keeps_half(self) -> bool:
-        """Tell that parameters have 16 bits in half precision."""
-        return True
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""

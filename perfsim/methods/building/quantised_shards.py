@@ -15,7 +15,7 @@ DeepSpeed at edaa7221, deepspeed/runtime/comm/coalesced_collectives.py; hpdps-gr
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.methods.base import (
@@ -120,8 +120,10 @@ def uneven(world: MethodContext) -> str:
 class QuantisedShards(Method):
     """A method that sends quantised what another one, its `base`, sends as it is.
 
-    What a rank keeps, and when it exchanges, is as in that method.
+    What a rank keeps, and when it exchanges, is as in that method. All of these keep 16 bits.
     """
+
+    keeps_half: ClassVar[bool] = True
 
     def base(self) -> Method:
         """Return the method that this one quantises, with the same limits and waits."""
@@ -134,10 +136,6 @@ class QuantisedShards(Method):
     def kept_share(self, world: MethodContext) -> dict[str, float]:
         """Return the share of parameters, gradients and optimizer state that a rank keeps."""
         return self.base().kept_share(world)
-
-    def keeps_half(self) -> bool:
-        """Tell whether parameters have 16 bits in half precision."""
-        return self.base().keeps_half()
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps them."""
