@@ -108,6 +108,7 @@ __all__ = [
     "node_facts",
     "platform",
     "resolve",
+    "resolve_like",
     "unknown_model",
     "with_gpu",
 ]
@@ -1217,15 +1218,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     DataError
         If a data file is damaged.
     """
-    named = scenario.method
-    options = _usual_options(scenario, catalog) | scenario.options
-    method = catalog.once(
-        ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
-        lambda: load_method(named, options),
-    )
-    policy_name = scenario.fusion or method.default_fusion()
-    policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
-    _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
+    method, policy_name, policy = _method_and_policy(scenario, catalog)
     named_net = scenario.net if "net" in scenario.model_fields_set else ""
     scenario, assumed = with_gpu(scenario, catalog)
     assert scenario.gpu is not None
@@ -1271,6 +1264,52 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         split,
         ssgd,
     )
+
+
+def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | None:
+    """Return the setup of a scenario that is another setup's but for `SCHEDULE_FIELDS`.
+
+    Model, GPU and cluster are taken over, which saves most of the time that `resolve` takes. None
+    where more than method and fusion policy may depend on those fields.
+
+    Parameters
+    ----------
+    scenario : ``like.scenario`` with other values (`perfsim.scenario.with_checked`)
+
+    Raises
+    ------
+    RequestError
+        As `resolve`.
+    """
+    method, policy_name, policy = _method_and_policy(scenario, catalog)
+    alike = autocasts(scenario, method) == like.autocast
+    if like.ssgd is not None:  # a note names the method
+        alike = alike and scenario.method == like.scenario.method
+    if not alike or like.parts or like.beside or like.split is not None:
+        return None
+    limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
+    return replace(
+        like,
+        scenario=scenario,
+        method=method,
+        policy_name=policy_name,
+        policy=policy,
+        limit_bytes=limit_bytes,
+    )
+
+
+def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, str, fusion.Policy]:
+    """Return the method with its options, and the fusion policy with its name, checked."""
+    named = scenario.method
+    options = _usual_options(scenario, catalog) | scenario.options
+    method = catalog.once(
+        ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
+        lambda: load_method(named, options),
+    )
+    policy_name = scenario.fusion or method.default_fusion()
+    policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
+    _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
+    return method, policy_name, policy
 
 
 def _autocast_notes(

@@ -39,6 +39,7 @@ __all__ = [
     "DEFAULT_INTRA_NET",
     "OPTION_GROUPS",
     "SCENARIO_FIELDS",
+    "SCHEDULE_FIELDS",
     "Scenario",
     "ScenarioField",
     "ScenarioFields",
@@ -50,6 +51,7 @@ __all__ = [
     "parse_types",
     "table_columns",
     "values_read_by",
+    "with_checked",
 ]
 
 DEFAULT_GPU = "v100"
@@ -1042,6 +1044,14 @@ SCENARIO_FIELDS: Mapping[str, ScenarioField] = _described()
 """What is known of each field, by its name, in the order of the list."""
 
 
+SCHEDULE_FIELDS = frozenset(
+    name
+    for name, field in SCENARIO_FIELDS.items()
+    if {"methods", "schedule"}.issuperset(field.read_by)
+)
+"""Fields that methods and the schedule alone read: model, GPU and cluster depend on none."""
+
+
 def is_field(name: str) -> bool:
     """Tell whether a name is a field that takes one value: itself, or one of a group.
 
@@ -1202,12 +1212,7 @@ def _model() -> type[Any]:
 
         @model_validator(mode="after")
         def _together(self) -> Any:
-            _check_library(self)
-            _check_overlap(self)
-            _check_types(self)
-            _check_conditions(self)
-            _check_node(self)
-            _check_sites(self)
+            _check_together(self)
             return self
 
     return Scenario
@@ -1240,6 +1245,16 @@ def _node_as_network(values: Any) -> Any:
     if isinstance(values, dict) and isinstance(values.get("node"), str) and "net" not in values:
         return values | {"net": values["node"]}
     return values
+
+
+def _check_together(scenario: ScenarioFields) -> None:
+    """Refuse fields that contradict each other."""
+    _check_library(scenario)
+    _check_overlap(scenario)
+    _check_types(scenario)
+    _check_conditions(scenario)
+    _check_node(scenario)
+    _check_sites(scenario)
 
 
 def _check_library(scenario: ScenarioFields) -> None:
@@ -1363,6 +1378,27 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         made: Scenario = _model()(**fields)
     except RequestError as error:
         raise error.within(source) from None
+    return made
+
+
+def with_checked(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
+    """Return a scenario with values of other scenarios in place of its own.
+
+    Each value is checked by itself already; here they are checked together.
+
+    Raises
+    ------
+    RequestError
+        If they contradict each other.
+
+    Examples
+    --------
+    >>> ring = make_scenario({"model": "resnet50", "gpus": 8, "algorithm": "ring"})
+    >>> with_checked(ring, {"overlap": False}).overlap
+    False
+    """
+    made = scenario.model_copy(update=values)
+    _check_together(made)
     return made
 
 

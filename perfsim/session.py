@@ -29,14 +29,14 @@ from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
-from perfsim.methods.base import Group, Job, MethodContext
+from perfsim.methods.base import Group, Job, JobStage, MethodContext
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.network.route import Route
 from perfsim.quantity import Cost, Timing
-from perfsim.schedule.costed_graph import CostedGraph
-from perfsim.schedule.costs import Costs, reprice
-from perfsim.schedule.job_structure import structure_of, with_other_jobs
+from perfsim.schedule.costed_graph import CostedGraph, Work
+from perfsim.schedule.costs import Costs, reprice, work_of
+from perfsim.schedule.job_structure import GraphOfJobs, structure_of
 
 __all__ = [
     "JobCache",
@@ -265,6 +265,11 @@ class RecordedCosts:
         """Whether anything was asked that depends on the cluster: all but times of kernels."""
         return any(what != "kernel" for what, *_ in self.answers)
 
+    @property
+    def asked_times(self) -> bool:
+        """Whether anything was asked of what collectives take."""
+        return not {"kernel", "shape"}.issuperset(what for what, *_ in self.answers)
+
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
         seconds: float = self._answer("all_reduce", size_bytes)
@@ -302,6 +307,45 @@ class _KeptGraph(NamedTuple):
         """Tell whether it was made of these very jobs."""
         pairs = zip(jobs, self.jobs, strict=True)
         return all(one is kept or not (one or kept) for one, kept in pairs)
+
+
+class _WorksOfJobs:
+    """What the stages of some jobs do, and what their kernels take on one GPU.
+
+    Graphs of the same jobs ask for it one after the other.
+    """
+
+    def __init__(self, jobs: list[list[Job]]) -> None:
+        self._jobs = jobs
+        self._works: dict[int, Work] = {}  # by stage, which the jobs keep
+        self._seconds: dict[int, float] = {}  # by work
+        self._on: tuple[Device, float] | None = None
+
+    def are_of(self, jobs: list[list[Job]]) -> bool:
+        """Tell whether these are the very jobs."""
+        return [*map(id, jobs)] == [*map(id, self._jobs)]
+
+    def work(self, stage: JobStage) -> Work:
+        """Return what a stage does."""
+        work = self._works.get(id(stage))
+        if work is None:
+            work = self._works[id(stage)] = work_of(stage)
+        return work
+
+    def kernels_s(self, costs: Costs) -> Callable[[Work], float]:
+        """Return what tells how long the kernels of a work take [s]."""
+        on = costs.device, costs.kernel_factor
+        if self._on is None or self._on[0] is not on[0] or self._on[1] != on[1]:
+            self._on, self._seconds = on, {}
+        known = self._seconds
+
+        def kernels_s(work: Work) -> float:
+            seconds = known.get(id(work))
+            if seconds is None:
+                seconds = known[id(work)] = costs.kernels_s(work)
+            return seconds
+
+        return kernels_s
 
 
 class _KeptJobs(NamedTuple):
@@ -379,8 +423,9 @@ class JobCache:
         self._jobs = _Latest[_KeptJobs]()
         self._jobs_of_buckets = _Latest[_KeptJobs]()
         self._graphs = _Latest[_KeptGraph]()
-        self._structures = _Latest[_KeptGraph]()
+        self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
+        self._works = _WorksOfJobs([])
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
@@ -432,16 +477,19 @@ class JobCache:
             return priced
         structure = self._structure(key, jobs)
         like = self._structures.get(structure) if structure else None
-        taken_over = with_other_jobs(like.graph, like.jobs, jobs) if like is not None else None
+        if like is not None and not self._works.are_of(jobs):
+            self._works = _WorksOfJobs(jobs)
+        taken_over = like.with_jobs(jobs, self._works.work) if like is not None else None
         if taken_over is not None:
-            graph = reprice(taken_over, costs, durations_only=durations_only)
+            kernels_s = self._works.kernels_s(costs)
+            graph = reprice(taken_over, costs, durations_only=durations_only, kernels_s=kernels_s)
             self._graphs.keep(known, _KeptGraph(graph, jobs), len(graph.graph.tasks))
             return graph
         graph = make()
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
         if structure:
-            self._structures.keep(structure, kept, len(graph.graph.tasks))
+            self._structures.keep(structure, GraphOfJobs(*kept), len(graph.graph.tasks))
         else:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
@@ -458,7 +506,7 @@ class JobCache:
         first = self._first.get(key)
         if first is not None:
             own = (*key, structure_of(first.jobs))
-            self._structures.keep(own, first, len(first.graph.graph.tasks))
+            self._structures.keep(own, GraphOfJobs(*first), len(first.graph.graph.tasks))
             self._first.keep(key, None, 0)
         return (*key, structure_of(jobs))
 

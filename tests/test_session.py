@@ -32,7 +32,7 @@ from perfsim.schedule import rounds
 from perfsim.schedule.build import issue
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.costs import Costs, reprice
-from perfsim.schedule.job_structure import structure_of, with_other_jobs
+from perfsim.schedule.job_structure import GraphOfJobs, structure_of
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import (
     JobCache,
@@ -169,16 +169,16 @@ def test_jobs_of_other_structure_take_no_graph_over() -> None:
         return issue(profile([4], [0.5]), load_method("ssgd", {}), costs, made)
 
     one = jobs(send, send)
-    taken = with_other_jobs(graph(one), one, jobs(other, other))
+    taken = GraphOfJobs(graph(one), one).with_jobs(jobs(other, other))
     assert taken is not None and {work.stage for work in taken.work if work} == {other}
     assert taken.calls == 2
-    assert with_other_jobs(graph(one), one, jobs(send, other)) is None
+    assert GraphOfJobs(graph(one), one).with_jobs(jobs(send, other)) is None
     larger = kernel._replace(kernels=(elementwise(16, 1),))
     for stage, changed in ((send, other), (kernel, larger)):
         alike = jobs(stage, stage._replace())  # equal, but not the same object
         found = graph(alike)
         assert len({id(work) for work in found.work if work}) == 1  # priced once
-        assert with_other_jobs(found, alike, jobs(stage, changed)) is None
+        assert GraphOfJobs(found, alike).with_jobs(jobs(stage, changed)) is None
     assert structure_of(one) == structure_of(jobs(other, send))
     for another in (jobs(send), jobs(send, kernel), jobs(send, send._replace(stream="own"))):
         assert structure_of(one) != structure_of(another)

@@ -24,9 +24,9 @@ from perfsim.prediction import (
 )
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
 from perfsim.schedule.rounds import build_rounds
-from perfsim.schedule.run import mean_s, run, run_all
+from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import setup_throughput
@@ -40,9 +40,9 @@ __all__ = [
     "PredictionObject",
     "SweepRow",
     "flat_row",
+    "refused_row",
     "row_figures",
     "timing_only_object",
-    "timing_only_row",
     "whole_object",
 ]
 
@@ -89,27 +89,16 @@ PredictionObject = dict[str, Any]
 """A prediction by the contract perfsim/prediction/1, or a scenario and why it has none."""
 
 
-def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
-    """Predict one scenario as columns; a row that cannot be predicted has only its reason.
-
-    Examples
-    --------
-    >>> from perfsim.session import Session
-    >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
-    (None, None, None, None, '`gpus`: 0 is not allowed: it must be 1 or more.')
-    """
-    try:
-        scenario = make_scenario(fields)
-        setup = resolve(scenario, catalog)
-        plans = build_rounds(setup, catalog.jobs, timing_only=True)
-        iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
-    except PerfsimError as error:
-        return *[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)
-    return *row_figures(setup, plans, iteration_s, setup.alone_s), ""
+def refused_row(error: PerfsimError) -> SweepRow:
+    """Return the columns of a row that cannot be predicted."""
+    return *[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)
 
 
 def row_figures(
-    setup: Setup, plans: Sequence[CostedGraph], iteration_s: Any, single_s: Any
+    setup: Setup,
+    plans: Sequence[CostedGraph | RoundTimes],
+    iteration_s: Any,
+    single_s: Any,
 ) -> list[Any]:
     """Return a row's figures, as ``predict()`` computes them: floats, or arrays of floats."""
     batch, gpus = setup.samples, setup.scenario.gpus

@@ -26,9 +26,9 @@ from perfsim.planning.rows import (
     SweepRow,
     flat_row,
     timing_only_object,
-    timing_only_row,
     whole_object,
 )
+from perfsim.planning.shared_rows import SharedRows
 from perfsim.planning.sweep_journal import journal_rows
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
@@ -174,6 +174,7 @@ class SweepRows:
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.session = sweep, Session(sweep.profiles)
+        self._shared = SharedRows(sweep.grid, self.session)
         self._vectorised: VectorisedRows | None = None
 
     def chunk(self, start: int, stop: int) -> list[Any]:
@@ -191,17 +192,15 @@ class SweepRows:
         return (make(self.sweep.grid.fields(row), self.session) for row in rows)
 
     def _columns(self, start: int, stop: int) -> list[SweepRow]:
-        grid = self.sweep.grid
-        predicted: list[SweepRow | None] = [None] * (stop - start)
+        predicted: dict[int, SweepRow] = {}
         for rows, columns in self.vectorised.columns(start, stop):
             reasons = [""] * len(rows)
             made = zip(*(column.tolist() for column in columns), reasons, strict=True)
             for row, figures in zip(rows.tolist(), made, strict=True):
-                predicted[row - start] = figures
-        return [
-            timing_only_row(grid.fields(start + index), self.session) if row is None else row
-            for index, row in enumerate(predicted)
-        ]
+                predicted[row] = figures
+        missing = [row for row in range(start, stop) if row not in predicted]
+        predicted |= self._shared.columns(missing)
+        return [predicted[row] for row in range(start, stop)]
 
     @property
     def vectorised(self) -> VectorisedRows:

@@ -24,6 +24,7 @@ __all__ = [
     "KindsOfWork",
     "Mixed",
     "PricedOn",
+    "RoundTimes",
     "TaskCost",
     "Work",
     "WorkCost",
@@ -140,6 +141,7 @@ class CostedGraph:
     work : what each task does of the method, None for passes and updates
     priced_on : what its work was priced on; None where it was not priced
     durations_s : of the tasks here, where only times were asked and the graph's are others
+    fixed_jobs : whether only times were asked, and jobs are the same whatever collectives take
     """
 
     graph: TaskGraph
@@ -158,6 +160,7 @@ class CostedGraph:
     work: list[Work | None] = field(default_factory=list)
     priced_on: PricedOn | None = None
     durations_s: list[float] | None = None
+    fixed_jobs: bool = False
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -218,6 +221,11 @@ class CostedGraph:
         )
 
     @property
+    def times(self) -> RoundTimes:
+        """Its times, as they are priced."""
+        return RoundTimes(self.graph, self.count, self.iterations, self.task_s, self.sent_bytes)
+
+    @property
     def iterations(self) -> float:
         """Training iterations of the period that are run by this round."""
         return self.count * self.graph.iterations
@@ -247,6 +255,24 @@ class CostedGraph:
     def terms(self) -> Iterator[tuple[float, Term]]:
         """Every number behind a cost, with the size of what it prices."""
         return ((size, term) for size, terms in self._terms.values() for term in terms)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """How long the tasks of a round take, and what it sends: what a sweep asks of it.
+
+    Parameters
+    ----------
+    graph, count, iterations : those of the `CostedGraph`
+    durations_s : of each task
+    sent_bytes : by a GPU in the round
+    """
+
+    graph: TaskGraph
+    count: float
+    iterations: float
+    durations_s: list[float]
+    sent_bytes: float
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,25 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
-from perfsim.schedule.costed_graph import CostedGraph, PricedOn, TaskCost, Work, WorkCost
+from perfsim.schedule.costed_graph import (
+    CostedGraph,
+    PricedOn,
+    RoundTimes,
+    TaskCost,
+    Work,
+    WorkCost,
+)
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
 
-__all__ = ["Costs", "likeness", "price", "reprice", "work_of"]
+__all__ = [
+    "Costs",
+    "likeness",
+    "price",
+    "reprice",
+    "times_by",
+    "work_of",
+]
 
 
 @dataclass
@@ -67,6 +81,10 @@ class Costs:
         term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
         seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
         return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
+
+    def kernels_s(self, work: Work) -> float:
+        """Return what the kernels of a work take [s]."""
+        return sum([count * self.kernel(kernel).seconds for kernel, count in work.kernels])
 
     def with_kernels(self, seconds: float, jobs: Iterable[Job]) -> Costs:
         """Return these costs with kernels scaled so that those of ``jobs`` take ``seconds``.
@@ -219,7 +237,13 @@ def _price_kernels(work: Work, stage: Compute, costed: CostedGraph, costs: Costs
     return WorkCost(seconds, TaskCost(cause, latency_s, spread, grade))
 
 
-def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) -> CostedGraph:
+def reprice(
+    costed: CostedGraph,
+    costs: Costs,
+    *,
+    durations_only: bool = False,
+    kernels_s: Callable[[Work], float] | None = None,
+) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
     The cluster may have another shape: then ranks may wait for others before they send.
@@ -241,7 +265,10 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     same_kernels = priced_on.same_kernels(known)
     if durations_only and not costed.graph.contended:
         new.durations_s = [*costed.task_s]
-        _change_durations(new, new.durations_s, costs, same_kernels=same_kernels)
+        kernels_s = kernels_s or costs.kernels_s
+        if same_kernels:
+            kernels_s = None
+        new.sent_bytes = _change_durations(new, new.durations_s, costs, kernels_s)
         return new
     prices = [_price_anew(work, costed, new, costs, same_kernels) for work in works]
     sent_bytes = [one.sent_bytes if one else 0.0 for one in prices]
@@ -265,10 +292,31 @@ def reprice(costed: CostedGraph, costs: Costs, *, durations_only: bool = False) 
     return new
 
 
+def times_by(costed: CostedGraph, algorithm: str, protocol: str) -> RoundTimes:
+    """Return the times of a round that was priced for these alone, with other collectives.
+
+    Parameters
+    ----------
+    algorithm, protocol : those of `Costs`
+    """
+    on = costed.priced_on
+    assert on is not None
+    costs = Costs(on.device, on.cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
+    durations_s = [*costed.task_s]
+    sent_bytes = _change_durations(costed, durations_s, costs, None)
+    return RoundTimes(costed.graph, costed.count, costed.iterations, durations_s, sent_bytes)
+
+
 def _change_durations(
-    costed: CostedGraph, durations_s: list[float], costs: Costs, *, same_kernels: bool
-) -> None:
-    """Let tasks take what their work takes here, and count what is sent; note nothing of why."""
+    costed: CostedGraph,
+    durations_s: list[float],
+    costs: Costs,
+    kernels_s: Callable[[Work], float] | None,
+) -> float:
+    """Let tasks take what their work takes here, and return what a GPU sends [bytes].
+
+    ``kernels_s`` tells of kernels; None where they take what they took.
+    """
     works, tasks_of, sent = costed.kinds_of_work
     sent_bytes = [0.0] * len(works)
     for kind, (work, indices) in enumerate(zip(works, tasks_of, strict=True)):
@@ -277,14 +325,16 @@ def _change_durations(
             timing = costs.timing(stage)
             seconds = timing.seconds * stage.repeats
             sent_bytes[kind] = timing.sent_bytes * stage.repeats
-        elif same_kernels:
+        elif kernels_s is None:
             continue
         else:
-            seconds = sum([count * costs.kernel(kernel).seconds for kernel, count in work.kernels])
+            seconds = kernels_s(work)
         for index in indices:
             durations_s[index] = seconds
+    total_bytes = 0.0
     for kind in sent:
-        costed.sent_bytes += sent_bytes[kind]
+        total_bytes += sent_bytes[kind]
+    return total_bytes
 
 
 def _price_anew(

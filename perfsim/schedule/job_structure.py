@@ -6,16 +6,15 @@ stages wait for: not on how much is sent, by whom, nor on which kernels run.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
-from itertools import chain
 from operator import attrgetter, itemgetter
 
 from perfsim.methods.base import Compute, Job, JobStage, Send
-from perfsim.schedule.costed_graph import CostedGraph, Work
+from perfsim.schedule.costed_graph import CostedGraph, KindsOfWork, Work
 from perfsim.schedule.costs import likeness, work_of
 
-__all__ = ["structure_of", "with_other_jobs"]
+__all__ = ["GraphOfJobs", "structure_of"]
 
 
 # A field that is added to one of these counts, until it is named here.
@@ -63,36 +62,86 @@ def _of_stage(stage: JobStage) -> Hashable:
     return _SEND(stage), stage.size_bytes if stage.credit_bytes else 0.0
 
 
-def with_other_jobs(
-    costed: CostedGraph, jobs: Sequence[Sequence[Job]], others: Sequence[Sequence[Job]]
-) -> CostedGraph | None:
-    """Return the graph of some jobs with the work of others of the same structure, not priced yet.
+class GraphOfJobs:
+    """The graph of some jobs, to be taken over by others of the same structure.
 
-    None where stages that are alike in these jobs are not in the others.
+    Parameters
+    ----------
+    costed : the graph
+    jobs : those that it was made of, by iteration
     """
-    stages: dict[int, JobStage] = {}
-    alike: dict[Hashable, JobStage] = {}
-    for job, other in zip(chain(*jobs), chain(*others), strict=True):
-        for old, new in zip((*job.stages, *job.after), (*other.stages, *other.after), strict=True):
-            known = stages.get(id(old))
-            if known is new:
-                continue
-            if known is None:
+
+    def __init__(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> None:
+        self.costed, self.jobs = costed, jobs
+        places: dict[Hashable, list[int]] = {}
+        by_stage: dict[int, list[int]] = {}
+        for place, stage in enumerate(_stages(jobs)):
+            alike = by_stage.get(id(stage))
+            if alike is None:
                 # A graph has one work for all stages alike.
-                known = alike.setdefault(likeness(old), new)
-            if known != new:
-                return None
-            stages[id(old)] = new
-    works: dict[int, Work] = {}
-    made: list[Work | None] = []
-    for work in costed.work:
-        if work is not None and id(work) not in works:
-            stage = stages.get(id(work.stage))  # none for what a pass of a divided model sends
-            works[id(work)] = work if stage is None else work_of(stage)
-        made.append(None if work is None else works[id(work)])
-    graph = replace(costed, work=made, priced_on=None, _terms={})
-    graph.sent_bytes, graph.calls, graph.gathered_bytes = 0.0, 0, 0.0
-    for work in made:
-        if work is not None and isinstance(work.stage, Send):
-            graph.add_message(work.stage, 0.0)
-    return graph
+                alike = by_stage[id(stage)] = places.setdefault(likeness(stage), [])
+            alike.append(place)
+        self._alike = [some for some in places.values() if len(some) > 1]
+        self._works: list[Work] = []
+        self._stages: list[int | None] = []  # of each work; none for what a divided model sends
+        self._tasks: list[list[int]] = []
+        self._numbers: list[int | None] = []  # of the work of each task
+        numbers: dict[int, int] = {}
+        for task, work in enumerate(costed.work):
+            if work is None:
+                self._numbers.append(None)
+                continue
+            number = numbers.get(id(work))
+            if number is None:
+                number = numbers[id(work)] = len(self._works)
+                self._works.append(work)
+                known = by_stage.get(id(work.stage))
+                self._stages.append(known[0] if known else None)
+                self._tasks.append([])
+            self._tasks[number].append(task)
+            self._numbers.append(number)
+        self._sends = [
+            number
+            for number in self._numbers
+            if number is not None and isinstance(self._works[number].stage, Send)
+        ]
+        sends = [self._works[number].stage for number in self._sends]
+        self._sent = [
+            number
+            for number, stage in zip(self._sends, sends, strict=True)
+            if isinstance(stage, Send) and stage.counted
+        ]
+        self._urgent = any(isinstance(stage, Send) and stage.priority for stage in sends)
+
+    def with_jobs(
+        self, others: Sequence[Sequence[Job]], work_of_stage: Callable[[JobStage], Work] = work_of
+    ) -> CostedGraph | None:
+        """Return the graph with the work of other jobs of the same structure, not priced yet.
+
+        None where stages that are alike in these jobs are not in the others.
+        """
+        stages = _stages(others)
+        for places in self._alike:
+            one = stages[places[0]]
+            for place in places:
+                if stages[place] is not one and stages[place] != one:
+                    return None
+        works = [
+            work if place is None else work_of_stage(stages[place])
+            for work, place in zip(self._works, self._stages, strict=True)
+        ]
+        made = [None if number is None else works[number] for number in self._numbers]
+        graph = replace(self.costed, work=made, priced_on=None, _terms={})
+        graph.sent_bytes, graph.calls, graph.gathered_bytes = 0.0, 0, 0.0
+        for number in self._sends:
+            stage = works[number].stage
+            assert isinstance(stage, Send)
+            graph.add_message(stage, 0.0)
+        if not self._urgent:  # then stages alike are all that cost the same
+            graph.kinds_of_work = KindsOfWork(works, self._tasks, self._sent)
+        return graph
+
+
+def _stages(jobs: Sequence[Sequence[Job]]) -> list[JobStage]:
+    """Return the stages of all jobs, in order."""
+    return [stage for one in jobs for job in one for stage in (*job.stages, *job.after)]

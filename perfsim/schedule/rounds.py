@@ -425,7 +425,10 @@ class _Builder:
     def build(self, one: Round) -> CostedGraph:
         """Build the task graph of a round, or price anew the one that the cache has."""
         method, costs = self.method, self.costs
-        jobs = [self.jobs(iteration) for iteration in one.iterations]
+        jobs, fixed = [], self.durations_only
+        for iteration in one.iterations:
+            jobs.append(self.jobs(iteration))
+            fixed = fixed and not self.recorded.asked_times
         make = partial(
             issue,
             self.profile,
@@ -447,4 +450,6 @@ class _Builder:
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
-        return self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
+        costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
+        costed.fixed_jobs = fixed
+        return costed

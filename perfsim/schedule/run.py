@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.conditions.ranks import drawn, slowed
 from perfsim.errors import RequestError
-from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -98,12 +98,13 @@ def varies(costed: CostedGraph) -> bool:
     return plain and conditions is not None and conditions.varies
 
 
-def mean_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
+def mean_s(
+    rounds: Sequence[CostedGraph] | Sequence[RoundTimes], timelines: Sequence[Timeline]
+) -> float:
     """Return the mean iteration of all rounds [s], from the timeline of each."""
-    total_s = sum(
-        costed.count * timeline.mean_period_s
-        for costed, timeline in zip(rounds, timelines, strict=True)
-    )
+    total_s = 0.0
+    for at, timeline in enumerate(timelines):
+        total_s += rounds[at].count * timeline.mean_period_s
     return total_s / sum(costed.iterations for costed in rounds)
 
 

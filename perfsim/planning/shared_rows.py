@@ -1,0 +1,240 @@
+"""Predict rows of a sweep that share a setup, jobs or a task graph, each of which is made once.
+
+- Rows of one model, GPU and cluster share their setup: where a row differs from one before it in
+  its method, options and schedule alone, only these are made anew, and of the fields only what
+  depends on several is checked again.
+- Rows that differ in algorithm and protocol alone share their tasks, which are priced anew.
+- Rows of one task graph run together, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perfsim.errors import PerfsimError
+from perfsim.planning.grid import SweepGrid
+from perfsim.planning.rows import SweepRow, refused_row, row_figures
+from perfsim.resolve import Setup, resolve, resolve_like
+from perfsim.scenario import SCHEDULE_FIELDS, make_scenario, with_checked
+from perfsim.schedule.costs import times_by
+from perfsim.schedule.rounds import build_rounds
+from perfsim.schedule.run import mean_s, run
+from perfsim.session import Session
+
+if TYPE_CHECKING:
+    from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
+    from perfsim.simulate.graph import ServiceOrder
+
+__all__ = ["SharedRows", "SharedSetups"]
+
+_MIN_TOGETHER = 4
+"""With fewer rows of one graph, arrays take longer than one run after the other."""
+
+_ROUTE = ("algorithm", "protocol")
+"""Fields that say how collectives are sent, and nothing else."""
+
+_ROUTE_FIELDS = attrgetter(*_ROUTE)
+
+
+class SharedSetups:
+    """The setups of a grid's rows, which are those of `resolve`.
+
+    Examples
+    --------
+    >>> from perfsim.planning.grid import axes_of
+    >>> varied = axes_of({"method": "topk,dgc", "options.density": "0.001..0.01:log9"})
+    >>> setups = SharedSetups(SweepGrid({"model": "resnet50", "gpus": 16}, varied), Session())
+    >>> one, other = setups.of(3), setups.of(12)
+    >>> one.method != other.method, one.cluster is other.cluster
+    (True, True)
+    """
+
+    def __init__(self, grid: SweepGrid, session: Session) -> None:
+        self.grid, self.session = grid, session
+        names = [axis.field.partition(".")[0] for axis in grid.axes]
+        free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
+        self._bound = [at for at in range(len(names)) if at not in free]
+        # Options are checked by their method, each time.
+        self._single = [(at, names[at]) for at in free if names[at] != "options"]
+        self._routes = [(at, _ROUTE.index(name)) for at, name in self._single if name in _ROUTE]
+        # What more follows from stays longer: setups, then jobs, then tasks.
+        order = ("method", "options", "")
+        tasks = [(order.index(names[at] if names[at] in order else ""), at) for at in free]
+        self._tasks = [*self._bound, *(at for _, at in sorted(tasks) if names[at] not in _ROUTE)]
+        self._checked: dict[tuple[int, int], Any] = {}
+        self._routed: set[tuple[str | None, tuple[str, str]]] = set()
+        self._latest: tuple[list[int], Setup] | None = None
+
+    def by_tasks(self, rows: Iterable[int]) -> Iterator[list[int]]:
+        """Yield rows in lists that differ in algorithm and protocol alone, those alike in turn.
+
+        The latest setup is forgotten before, as its files may have changed.
+        """
+        self._latest = None
+
+        def key(row: int) -> list[int]:
+            indices = self.grid.indices(row)
+            return [indices[at] for at in self._tasks]
+
+        for _, some in groupby(sorted(rows, key=key), key):
+            yield list(some)
+
+    def of(self, row: int) -> Setup:
+        """Return the setup of one row.
+
+        Raises
+        ------
+        RequestError, DataError
+            As `make_scenario` and `resolve`.
+        """
+        indices = self.grid.indices(row)
+        bound = [indices[at] for at in self._bound]
+        fields = self.grid.fields(row)
+        if self._latest is not None and self._latest[0] == bound:
+            setup = self._like(self._latest[1], indices, fields)
+            if setup is not None:
+                return setup
+        scenario = make_scenario(fields)
+        for at, field in self._single:
+            self._checked[at, indices[at]] = getattr(scenario, field)
+        setup = resolve(scenario, self.session)
+        self._latest = bound, setup
+        return setup
+
+    def _like(self, like: Setup, indices: Sequence[int], fields: dict[str, Any]) -> Setup | None:
+        """Return a setup by one that differs in free fields; None where that does not do."""
+        values: dict[str, Any] = {"options": fields.get("options", {})}
+        for at, field in self._single:
+            place = at, indices[at]
+            if place not in self._checked:
+                return None
+            values[field] = self._checked[place]
+        try:
+            return resolve_like(with_checked(like.scenario, values), like, self.session)
+        except PerfsimError:  # the row by itself says why, in full
+            return None
+
+    def route(self, like: Setup, row: int) -> tuple[str, str] | None:
+        """Return algorithm and protocol of a row that differs in nothing else from another's setup.
+
+        None where they have to be checked first.
+        """
+        indices, asked = self.grid.indices(row), [*_ROUTE_FIELDS(like.scenario)]
+        for at, place in self._routes:
+            if (at, indices[at]) not in self._checked:
+                return None
+            asked[place] = self._checked[at, indices[at]]
+        route = asked[0], asked[1]
+        together = like.scenario.library, route
+        if together not in self._routed:
+            try:
+                with_checked(like.scenario, dict(zip(_ROUTE, route, strict=True)))
+            except PerfsimError:
+                return None
+            self._routed.add(together)
+        return route
+
+
+class _Waiting(NamedTuple):
+    """A row whose rounds wait to be run."""
+
+    row: int
+    setup: Setup
+    rounds: list[RoundTimes]
+
+
+class SharedRows:
+    """Predicts rows of a grid as ``predict()`` does, and makes what they share once.
+
+    A row that cannot be predicted has only its reason.
+
+    Examples
+    --------
+    >>> from perfsim.planning.grid import axes_of
+    >>> grid = SweepGrid({"model": "resnet50", "gpus": 0}, axes_of({"method": "topk,dgc"}))
+    >>> SharedRows(grid, Session()).columns([1])
+    {1: (None, None, None, None, '`gpus`: 0 is not allowed: it must be 1 or more.')}
+    """
+
+    def __init__(self, grid: SweepGrid, session: Session) -> None:
+        self.session, self.setups = session, SharedSetups(grid, session)
+        self._found: dict[int, SweepRow] = {}
+        self._waiting: dict[tuple[ServiceOrder, ...], list[_Waiting]] = {}
+
+    def columns(self, rows: Iterable[int]) -> dict[int, SweepRow]:
+        """Return the columns of some rows."""
+        self._found, self._waiting = {}, {}
+        for alike in self.setups.by_tasks(rows):
+            left = alike
+            while left:
+                done = self._predict(left)
+                left = [row for row in left if row not in done]
+        for same in self._waiting.values():
+            for (row, setup, rounds), iteration_s in zip(same, _means_s(same), strict=True):
+                self._found[row] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
+        return self._found
+
+    def _predict(self, rows: Sequence[int]) -> set[int]:
+        """Predict the first of some rows that differ by route, and others with it."""
+        first, *others = rows
+        try:
+            setup = self.setups.of(first)
+            rounds = build_rounds(setup, self.session.jobs, timing_only=True)
+            if not all(map(_in_one_pass, rounds)):
+                iteration_s = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
+                self._found[first] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
+                return {first}
+        except PerfsimError as error:
+            self._found[first] = refused_row(error)
+            return {first}
+        made = [_Waiting(first, setup, [costed.times for costed in rounds])]
+        if all(costed.fixed_jobs for costed in rounds):
+            for row in others:
+                route = self.setups.route(setup, row)
+                try:
+                    if route is not None:
+                        times = [times_by(costed, *route) for costed in rounds]
+                        made.append(_Waiting(row, setup, times))
+                except PerfsimError:  # the row by itself says why
+                    continue
+        orders = tuple([costed.graph.order() for costed in rounds])
+        self._waiting.setdefault(orders, []).extend(made)
+        return {row for row, *_ in made}
+
+
+def _in_one_pass(costed: CostedGraph) -> bool:
+    """Tell whether one pass over arrays runs a round as `run` does."""
+    plain = costed.conditions is None and costed.mixed is None and not costed.beside
+    return plain and costed.order == "issue" and not costed.graph.contended
+
+
+def _means_s(same: Sequence[_Waiting]) -> list[float]:
+    """Return the mean iteration of rows whose rounds have the same graphs [s]."""
+    each = [rounds for *_, rounds in same]
+    if len(same) >= _MIN_TOGETHER:
+        return _together(each)
+    from perfsim.simulate.array import simulate
+
+    return [
+        mean_s(rounds, [simulate(one.graph, one.durations_s, brief=True) for one in rounds])
+        for rounds in each
+    ]
+
+
+def _together(each: Sequence[Sequence[RoundTimes]]) -> list[float]:
+    """Return the mean iterations of some rounds, run as arrays [s]."""
+    import numpy as np
+
+    from perfsim.simulate.settled import settled_periods
+
+    total_s: Any = 0.0
+    for alike in zip(*each, strict=True):
+        tasks_s = np.array([one.durations_s for one in alike]).T
+        counts = np.array([one.count for one in alike])
+        total_s = total_s + counts * settled_periods(alike[0].graph, [*tasks_s])
+    iterations = np.array([sum(one.iterations for one in rounds) for rounds in each])
+    means: list[float] = (total_s / iterations).tolist()
+    return means

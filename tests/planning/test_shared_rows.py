@@ -1,0 +1,192 @@
+"""Rows of a sweep that share setups, jobs and graphs are those of ``predict()``, each by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfsim.errors import PerfsimError, spelling
+from perfsim.planning.grid import SweepGrid, axes_of
+from perfsim.planning.shared_rows import SharedRows, SharedSetups
+from perfsim.planning.sweep import Sweep, SweepRows
+from perfsim.prediction import predict
+from perfsim.resolve import Setup, resolve, resolve_like
+from perfsim.scenario import SCENARIO_FIELDS, SCHEDULE_FIELDS, make_scenario, with_checked
+from perfsim.schedule.rounds import build_rounds
+from perfsim.session import Session
+from support.what_ships import shipped
+
+BASE = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
+HALF = {"model": "gpt2", "gpu": "h100", "precision": "bf16"}
+VARIED = {
+    "model": "resnet50,bert-base,nosuch",
+    "gpus": "1,8,16,12",
+    "net": "1gbe,ib100",
+    "algorithm": "auto,ring,tree,hierarchical,nosuch",
+    "protocol": "auto,ll,simple",
+    "library": "nccl,gloo",
+    "overlap": "true,false",
+    "overlap_slowdown": "1,1.2",
+    "accumulate": "1,2",
+    "exchange_each": "true,false",
+    "precision": "fp32,fp16",
+    "jitter": "0%,5%",
+    "straggler": "1:1.5",
+    "fusion": "size,none",
+    "bucket": "1MiB,25MiB",
+    "single_gpu_kernels": "3ms",
+    "background": "20%",
+    "options.density": "0.001,0.3,7",
+    "options.rank": "1,4",
+}
+METHODS = (
+    *("ssgd", "topk", "dgc", "powersgd", "mgwfbp", "dear", "fsdp", "zero", "localsgd"),
+    *("p3", "gtopk", "hierarchical", "spd_kfac", "diloco", "onebit_adam", "fp16", "nosuch"),
+)
+
+
+@st.composite
+def _grids(draw: st.DrawFn) -> SweepGrid:
+    names = draw(st.lists(st.sampled_from(list(VARIED)), min_size=1, max_size=4, unique=True))
+    methods = draw(st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True))
+    varied = {name: VARIED[name] for name in names}
+    at = draw(st.integers(0, len(names)))
+    pairs = [*varied.items()]
+    pairs.insert(at, ("method", ",".join(methods)))
+    return SweepGrid(BASE, axes_of(dict(pairs)))
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    """The session that all rows of this file share: it must not matter which were asked before."""
+    return Session()
+
+
+@settings(max_examples=40, deadline=None)
+@given(grid=_grids(), data=st.data())
+def test_rows_are_those_of_predict(session: Session, grid: SweepGrid, data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=1, max_size=12, unique=True))
+    found = SharedRows(grid, session).columns(rows)
+    assert found.keys() == set(rows)
+    for row in rows:
+        *figures, reason = found[row]
+        try:
+            alone = predict(make_scenario(grid.fields(row)), session)
+        except PerfsimError as error:
+            with spelling("`{}`".format):
+                assert reason == str(error)
+            assert figures == [None] * 4
+        else:
+            assert reason == ""
+            expected = alone.iteration_s, alone.samples_per_s, alone.scaling_efficiency
+            assert tuple(figures[:3]) == expected, grid.fields(row)
+
+
+@settings(max_examples=40, deadline=None)
+@given(grid=_grids(), data=st.data())
+def test_setups_are_those_of_resolve(
+    session: Session, grid: SweepGrid, data: st.DataObject
+) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=2, max_size=12, unique=True))
+    setups = SharedSetups(grid, session)
+    for alike in setups.by_tasks(rows):
+        for row in alike:
+            try:
+                alone = resolve(make_scenario(grid.fields(row)), session)
+            except PerfsimError as error:
+                with pytest.raises(type(error)) as refused:
+                    setups.of(row)
+                assert str(refused.value) == str(error)
+            else:
+                _assert_same(setups.of(row), alone)
+
+
+def _assert_same(one: Setup, other: Setup) -> None:
+    for name in ("scenario", "device", "cluster", "network", "method", "policy", "notes", "ssgd"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.limit_bytes == other.limit_bytes and one.policy_name == other.policy_name
+    assert one.transferred.profile == other.transferred.profile
+    assert one.resolved_scenario() == other.resolved_scenario()
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULE_FIELDS - {"options"}))
+def test_a_setup_is_taken_over_in_each_field_of_the_schedule(name: str, session: Session) -> None:
+    other: dict[str, Any] = {
+        "method": "topk",
+        "algorithm": "ring",
+        "protocol": "ll",
+        "overlap": False,
+        "overlap_slowdown": 1.5,
+        "accumulate": 3,
+        "exchange_each": False,
+        "single_gpu_kernels": "2ms",
+    }
+    like = resolve(make_scenario(BASE), session)
+    changed = with_checked(like.scenario, {name: other[name]})
+    assert getattr(changed, name) != SCENARIO_FIELDS[name].value
+    taken = resolve_like(changed, like, session)
+    assert taken is not None
+    assert taken.cluster is like.cluster and taken.transferred is like.transferred
+    _assert_same(taken, resolve(make_scenario(BASE | {name: other[name]}), session))
+
+
+@pytest.mark.parametrize(
+    ("like", "asked"),
+    [
+        (HALF, {"method": "fsdp"}),  # computes in 16 bits throughout
+        (HALF | {"method": "fsdp"}, {"method": "zero"}),  # a note names the method
+        ({"model": "gpt2", "tp": 2, "precision": "fp16"}, {"accumulate": 2}),
+        ({"beside": ["Zhang2023_ssgd_resnet50_10gbe_32"]}, {"algorithm": "ring"}),
+        ({"gpu": "v100:8,p100:8"}, {"algorithm": "ring"}),
+    ],
+)
+def test_a_setup_is_not_taken_over_where_more_depends_on_the_field(
+    like: dict[str, Any], asked: dict[str, Any], session: Session
+) -> None:
+    known = resolve(make_scenario(BASE | like), session)
+    assert resolve_like(with_checked(known.scenario, asked), known, session) is None
+
+
+def test_values_that_contradict_each_other_are_refused_together() -> None:
+    slowed = make_scenario(BASE | {"overlap_slowdown": 1.5})
+    with pytest.raises(PerfsimError, match="true"):
+        with_checked(slowed, {"overlap": False})
+
+
+def test_rows_that_differ_by_route_price_the_same_tasks(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs are made once for five routes, unless they follow from what collectives take."""
+    made: list[str] = []
+
+    def counted(setup: Setup, *args: Any, **more: Any) -> Any:
+        made.append(setup.scenario.method)
+        return build_rounds(setup, *args, **more)
+
+    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", counted)
+    varied = {"algorithm": "auto,ring,tree", "protocol": "auto,ll", "method": "topk,mgwfbp"}
+    grid = SweepGrid(BASE, axes_of(varied))
+    rows = SharedRows(grid, session)
+    rows.columns(range(len(grid)))  # each value is checked once
+    made.clear()
+    found = rows.columns(range(len(grid)))
+    assert (made.count("topk"), made.count("mgwfbp")) == (1, 6)
+    assert len({columns[0] for columns in found.values()}) > 4
+
+
+def test_a_file_that_changed_is_read_anew_by_the_next_chunk(tmp_path: Path) -> None:
+    """What rows share does not outlive the files that it was made of."""
+    mine = tmp_path / "networks" / "10gbe.toml"
+    mine.parent.mkdir()
+    text = (shipped() / "networks" / mine.name).read_text("utf-8")
+    mine.write_text(text, "utf-8")
+    varied = axes_of({"algorithm": "auto,ring", "overlap": "true,false"})
+    rows = SweepRows(Sweep(SweepGrid(BASE, varied), str(tmp_path)))
+    before = rows.chunk(0, 4)
+    mine.write_text(text.replace('"1.173GB/s"', '"0.586GB/s"'), "utf-8")
+    for was, now in zip(before, rows.chunk(0, 4), strict=True):
+        assert now[0] > 1.01 * was[0]
