@@ -1281,11 +1281,15 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     RequestError
         As `resolve`.
     """
+    if like.parts or like.beside or like.split is not None:
+        return None
+    asked = like.scenario
+    if scenario.method == asked.method and scenario.options == asked.options:
+        return replace(like, scenario=scenario)
     method, policy_name, policy = _method_and_policy(scenario, catalog)
-    alike = autocasts(scenario, method) == like.autocast
-    if like.ssgd is not None:  # a note names the method
-        alike = alike and scenario.method == like.scenario.method
-    if not alike or like.parts or like.beside or like.split is not None:
+    if autocasts(scenario, method) != like.autocast:
+        return None
+    if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     return replace(

@@ -83,6 +83,7 @@ class RememberingDevice(Device):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self._costs = _Memory[Kernel, Cost]()
+        self._sources = _Memory[tuple[str, bool], Device | None]()
 
     @classmethod
     def like(cls, device: Device) -> RememberingDevice:
@@ -93,6 +94,13 @@ class RememberingDevice(Device):
         """Return what one kernel costs (see `Device.cost`)."""
         cost = self._costs.get(kernel)
         return cost if cost is not None else self._costs.keep(kernel, super().cost(kernel))
+
+    def _measured_on(self, kernel: Kernel) -> Device | None:
+        """Return the GPU whose points price a kernel (see `Device`)."""
+        asked = kernel.name, bool(kernel.parts)
+        if asked not in self._sources:
+            self._sources[asked] = super()._measured_on(kernel)
+        return self._sources[asked]
 
 
 class RememberingCluster(Cluster):

@@ -653,6 +653,14 @@ class Device:
         latency_s = min(latency_s, seconds)
         return Cost(seconds, latency_s, spread=quantity.spread, terms=(term,), grade=grade)
 
+    def seconds(self, kernel: Kernel) -> float:
+        """Return the time of one kernel [s] as ``cost`` does, without its provenance."""
+        if self._measured_on(kernel) is not None:
+            return self.cost(kernel).seconds
+        if kernel.parts:
+            return sum([self.seconds(part) for part in kernel.parts])
+        return self._stream_s(kernel) + kernel.launches * self.launch_s.value
+
     def measured_here(self, kernel: Kernel) -> bool:
         """Tell whether a kernel was measured in this era, on this GPU or a reference of it."""
         return any(

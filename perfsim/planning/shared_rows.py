@@ -93,14 +93,14 @@ class SharedSetups:
         indices = self.grid.indices(row)
         bound = [indices[at] for at in self._bound]
         fields = self.grid.fields(row)
+        setup = None
         if self._latest is not None and self._latest[0] == bound:
             setup = self._like(self._latest[1], indices, fields)
-            if setup is not None:
-                return setup
-        scenario = make_scenario(fields)
-        for at, field in self._single:
-            self._checked[at, indices[at]] = getattr(scenario, field)
-        setup = resolve(scenario, self.session)
+        if setup is None:
+            scenario = make_scenario(fields)
+            for at, field in self._single:
+                self._checked[at, indices[at]] = getattr(scenario, field)
+            setup = resolve(scenario, self.session)
         self._latest = bound, setup
         return setup
 

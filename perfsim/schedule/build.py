@@ -664,7 +664,7 @@ def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     if not launches:
         return 0.0
     # The optimizer's launches, not the method's kernels: `single_gpu_kernels` does not scale them.
-    return costs.device.cost(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
+    return costs.device.seconds(Kernel("eager_launch", launches, 0.0, launches=launches))
 
 
 def _holds_same_iteration(job: Job) -> bool:

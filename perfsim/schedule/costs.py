@@ -84,7 +84,12 @@ class Costs:
 
     def kernels_s(self, work: Work) -> float:
         """Return what the kernels of a work take [s]."""
-        return sum([count * self.kernel(kernel).seconds for kernel, count in work.kernels])
+        return sum([count * self.kernel_s(kernel) for kernel, count in work.kernels])
+
+    def kernel_s(self, kernel: Kernel) -> float:
+        """Return what a kernel takes [s]."""
+        seconds = self.device.seconds(kernel)
+        return seconds if self.kernel_factor == 1.0 else seconds * self.kernel_factor
 
     def with_kernels(self, seconds: float, jobs: Iterable[Job]) -> Costs:
         """Return these costs with kernels scaled so that those of ``jobs`` take ``seconds``.
@@ -174,7 +179,7 @@ class Costs:
             self.cluster.nodes,
             self.cluster.gpus_per_node,
             collective_s,
-            lambda kernel: self.kernel(kernel).seconds,
+            self.kernel_s,
             profile,
             self.device.software,
             self.stages,

@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device, read_device
-from perfsim.compute.kernel import Kernel, elementwise, gram_schmidt, qr
+from perfsim.compute.kernel import (
+    Kernel,
+    KernelLoop,
+    count_kernels,
+    elementwise,
+    gemm,
+    gram_schmidt,
+    qr,
+    scatter_add,
+)
 from perfsim.errors import RequestError
+from perfsim.methods.building.sparsify import exact, sampled_threshold
 from perfsim.quantity import Quantity
+from perfsim.session import RememberingDevice
 from support.builders import hand_device
 from support.hand_device_files import points
 from support.what_ships import SHIPPED
@@ -139,6 +150,43 @@ def test_more_rows_never_cost_less_at_any_rank(rows: int, rank: int) -> None:
     for kernel in (qr, gram_schmidt):
         less, more = (device.cost(kernel(size, rank)).seconds for size in (rows, 2 * rows))
         assert more >= less * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("software", ["torch1.8", "torch2"])
+@pytest.mark.parametrize("gpu", ["v100", "p100", "a100", "h100", "mi250x"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        elementwise(3 * 10**6, 3),
+        elementwise(1, 2, 5),
+        gemm(512, 512, 4),
+        gram_schmidt(4608, 4),
+        qr(4608, 4),
+        scatter_add(10**5),
+        exact(10**6, "auto", "torch2"),
+        sampled_threshold(10**6, 0.001, "torch2"),
+        sampled_threshold(10**6, 0.001, "torch1.8"),
+        Kernel("eager_launch", 12, 0.0, launches=12),
+    ],
+    ids=lambda kernel: kernel.name,
+)
+def test_the_time_alone_is_that_of_the_cost(gpu: str, software: str, kernel: Kernel) -> None:
+    device = load_device(gpu, SHIPPED, software)
+    remembering = RememberingDevice.like(device)
+    expected = device.cost(kernel).seconds
+    times = device.seconds(kernel), remembering.seconds(kernel), remembering.seconds(kernel)
+    assert times == (expected,) * 3 and expected > 0
+
+
+def test_kernels_are_counted_in_the_order_in_which_they_first_run() -> None:
+    """Equal kernels are one, whether or not they are one object."""
+    one, other = elementwise(1000, 3), elementwise(500, 3)
+    again = one._replace()
+    assert again is not one
+    counted = count_kernels((other, one, again, other, one))
+    assert [*counted.items()] == [(other, 2), (one, 3)]
+    loop = KernelLoop([((one, other, one), 3)]).then(again)
+    assert [*count_kernels(loop).items()] == [(one, 7), (other, 3)]
 
 
 @pytest.mark.parametrize("gpu", GPUS)

@@ -6,11 +6,13 @@ printed.
 
 from __future__ import annotations
 
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS
 from scripts.fuzz import campaign
 from scripts.fuzz.damage import damaged
 from scripts.fuzz.more_parsers import read_app_request
@@ -31,6 +33,15 @@ def test_what_damage_starts_from_is_sound(parser: str, tmp_path: Path) -> None:
         path = tmp_path / seed.name
         path.write_bytes(seed.data)
         PARSERS[parser](path)
+
+
+def test_sound_scenarios_and_flags_have_every_field() -> None:
+    """A field that no sound file has is damaged in none."""
+    scenarios = [tomllib.loads(seed.data.decode())["scenario"] for seed in seeds("scenario")]
+    assert set().union(*scenarios) == set(SCENARIO_FIELDS)
+    (flags,) = seeds("flags")
+    named = {line.partition("=")[0] for line in flags.data.decode().splitlines()}
+    assert named == set(SCENARIO_FIELDS) - set(OPTION_GROUPS) | {"set", "vary"}
 
 
 @pytest.mark.parametrize("parser", EACH)
