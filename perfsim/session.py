@@ -45,6 +45,7 @@ __all__ = [
     "RememberingDevice",
     "Session",
     "SessionWithNetworks",
+    "WorksOfJobs",
     "default_session",
     "fresh",
     "job_cache",
@@ -317,7 +318,7 @@ class _KeptGraph(NamedTuple):
         return all(one is kept or not (one or kept) for one, kept in pairs)
 
 
-class _WorksOfJobs:
+class WorksOfJobs:
     """What the stages of some jobs do, and what their kernels take on one GPU.
 
     Graphs of the same jobs ask for it one after the other.
@@ -433,7 +434,7 @@ class JobCache:
         self._graphs = _Latest[_KeptGraph]()
         self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
-        self._works = _WorksOfJobs([])
+        self._works = WorksOfJobs([])
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
@@ -486,7 +487,7 @@ class JobCache:
         structure = self._structure(key, jobs)
         like = self._structures.get(structure) if structure else None
         if like is not None and not self._works.are_of(jobs):
-            self._works = _WorksOfJobs(jobs)
+            self._works = WorksOfJobs(jobs)
         taken_over = like.with_jobs(jobs, self._works.work) if like is not None else None
         if taken_over is not None:
             kernels_s = self._works.kernels_s(costs)

@@ -40,6 +40,7 @@ from perfsim.session import (
     RememberingCluster,
     Session,
     SessionWithNetworks,
+    WorksOfJobs,
     default_session,
 )
 from perfsim.what_if import steady_s
@@ -153,6 +154,20 @@ def test_a_graph_whose_times_alone_were_asked_is_whole_where_it_is_asked_for(met
                 assert [task.duration_s for task in mine.graph.tasks] == mine.task_s
                 assert mine.charges == fresh.charges
                 assert sorted(map(repr, mine.terms)) == sorted(map(repr, fresh.terms))
+
+
+def test_works_of_jobs_are_priced_once_a_gpu() -> None:
+    stage = Compute((elementwise(10**6, 2),), "compress")
+    works = WorksOfJobs([[Job("0", (stage,), PassPoint("backward", 0.5))]])
+    work = works.work(stage)
+    assert works.work(stage) is work
+    costs = Costs(hand_device(), ring_cluster(4, "1GB/s,1ms"))
+    known = works.kernels_s(costs)(work)
+    assert known == costs.kernels_s(work) == works.kernels_s(costs)(work)
+    slower = replace(costs, kernel_factor=2.0)
+    assert works.kernels_s(slower)(work) == 2 * known
+    other = replace(costs, device=load_device("k80", Session()))
+    assert works.kernels_s(other)(work) == other.kernels_s(work) != known
 
 
 def test_jobs_of_other_structure_take_no_graph_over() -> None:

@@ -111,7 +111,6 @@ class GraphOfJobs:
             for number, stage in zip(self._sends, sends, strict=True)
             if isinstance(stage, Send) and stage.counted
         ]
-        self._urgent = any(isinstance(stage, Send) and stage.priority for stage in sends)
 
     def with_jobs(
         self, others: Sequence[Sequence[Job]], work_of_stage: Callable[[JobStage], Work] = work_of
@@ -137,8 +136,7 @@ class GraphOfJobs:
             stage = works[number].stage
             assert isinstance(stage, Send)
             graph.add_message(stage, 0.0)
-        if not self._urgent:  # then stages alike are all that cost the same
-            graph.kinds_of_work = KindsOfWork(works, self._tasks, self._sent)
+        graph.kinds_of_work = KindsOfWork(works, self._tasks, self._sent)
         return graph
 
 

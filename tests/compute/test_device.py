@@ -178,6 +178,16 @@ def test_the_time_alone_is_that_of_the_cost(gpu: str, software: str, kernel: Ker
     assert times == (expected,) * 3 and expected > 0
 
 
+def test_a_name_is_priced_by_its_parts_only_where_it_has_some() -> None:
+    """Points of another era price an operation of a library, not a method's code."""
+    device = RememberingDevice.like(load_device("v100", SHIPPED, "torch2"))
+    whole = sampled_threshold(10**6, 0.001, "torch2")
+    alone = whole._replace(parts=())
+    assert alone.name in device.other_eras
+    assert device.seconds(alone) == device.cost(alone).seconds
+    assert device.seconds(whole) == sum(map(device.seconds, whole.parts)) != device.seconds(alone)
+
+
 def test_kernels_are_counted_in_the_order_in_which_they_first_run() -> None:
     """Equal kernels are one, whether or not they are one object."""
     one, other = elementwise(1000, 3), elementwise(500, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ METHODS = (
     *("ssgd", "topk", "dgc", "powersgd", "mgwfbp", "dear", "fsdp", "zero", "localsgd"),
     *("p3", "gtopk", "hierarchical", "spd_kfac", "diloco", "onebit_adam", "fp16", "nosuch"),
 )
+ROUNDS = (
+    *(
+        "adpsgd",
+        "asc_wfbp",
+        "byteps",
+        "cpsgd",
+        "dct",
+        "diloco",
+        "localsgd",
+        "oktopk",
+        "onebit_adam",
+    ),
+    *("p3", "postlocalsgd", "sparseloco", "streaming_diloco", "thc", "zero_one_adam"),
+)
+"""Methods of several rounds, of priorities, and of streams that share links."""
 
 
 @st.composite
@@ -70,8 +86,14 @@ def session() -> Session:
 @given(grid=_grids(), data=st.data())
 def test_rows_are_those_of_predict(session: Session, grid: SweepGrid, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=1, max_size=12, unique=True))
+    _assert_rows(grid, rows, session)
+
+
+def _assert_rows(grid: SweepGrid, rows: Sequence[int], session: Session) -> list[float]:
+    """Hold rows against ``predict()``, and return their iterations [s]."""
     found = SharedRows(grid, session).columns(rows)
     assert found.keys() == set(rows)
+    iterations_s = []
     for row in rows:
         *figures, reason = found[row]
         try:
@@ -81,9 +103,41 @@ def test_rows_are_those_of_predict(session: Session, grid: SweepGrid, data: st.D
                 assert reason == str(error)
             assert figures == [None] * 4
         else:
-            assert reason == ""
-            expected = alone.iteration_s, alone.samples_per_s, alone.scaling_efficiency
-            assert tuple(figures[:3]) == expected, grid.fields(row)
+            sent = alone.communication["bytes_per_gpu"]
+            expected = [alone.iteration_s, alone.samples_per_s, alone.scaling_efficiency, sent]
+            assert (figures, reason) == (expected, ""), grid.fields(row)
+            iterations_s.append(figures[0])
+    return iterations_s
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"method": name} for name in ROUNDS),
+        {"method": "ssgd", "beside": ["Zhang2023_ssgd_resnet50_10gbe_32"]},
+        {"method": "topk", "gpu": "v100:8,p100:8"},
+        {"method": "ssgd", "straggler": ["1:1.5"]},
+        {"method": "ssgd", "model": "gpt2", "tp": 2},
+    ],
+    ids=lambda more: "-".join(map(str, more.values())),
+)
+def test_rows_of_each_kind_of_run_are_those_of_predict(
+    more: dict[str, Any], session: Session
+) -> None:
+    """Several rounds, priorities, links that streams share, ranks that differ, divided models."""
+    varied = axes_of({"net": "10gbe,1gbe", "algorithm": "auto,tree"})
+    grid = SweepGrid(BASE | more, varied)
+    assert len(set(_assert_rows(grid, range(len(grid)), session))) > 1
+
+
+def test_a_route_that_a_library_lacks_is_none(session: Session) -> None:
+    grid = SweepGrid(BASE, axes_of({"library": "nccl,gloo", "protocol": "auto,ll"}))
+    setups = SharedSetups(grid, session)
+    nccl, gloo = setups.of(0), setups.of(2)
+    assert setups.route(nccl, 1) is None, "not checked yet"
+    setups.of(1)
+    assert setups.route(nccl, 1) == ("auto", "ll")
+    assert setups.route(gloo, 3) is None
 
 
 @settings(max_examples=40, deadline=None)

@@ -90,7 +90,12 @@ def test_a_kernel_is_asked_of_the_device_once() -> None:
     assert costs.kernel(kernel) is costs.kernel(kernel)
     # 8 MB at 1 TB/s and a launch of 10 us.
     assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
-    assert work_of(Compute((kernel, kernel), "compress")).kernels == ((kernel, 2),)
+    twice = work_of(Compute((kernel, kernel), "compress"))
+    assert twice.kernels == ((kernel, 2),)
+    assert costs.kernels_s(twice) == 2 * costs.kernel(kernel).seconds
+    slower = replace(costs, kernel_factor=1.5)
+    assert slower.context(MODEL).kernel_s(kernel) == slower.kernel(kernel).seconds
+    assert slower.kernels_s(twice) == pytest.approx(3 * costs.kernel(kernel).seconds)
 
 
 def test_stages_are_alike_by_what_they_do_however_often_a_kernel_repeats() -> None:
