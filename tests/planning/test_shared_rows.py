@@ -18,7 +18,7 @@ from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCENARIO_FIELDS, SCHEDULE_FIELDS, make_scenario, with_checked
 from perfsim.schedule.rounds import build_rounds
-from perfsim.session import Session
+from perfsim.session import JobCache, Session
 from support.what_ships import shipped
 
 BASE = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
@@ -95,6 +95,7 @@ def _assert_rows(grid: SweepGrid, rows: Sequence[int], session: Session) -> list
     assert found.keys() == set(rows)
     iterations_s = []
     for row in rows:
+        session.jobs = JobCache()  # no graph of another row
         *figures, reason = found[row]
         try:
             alone = predict(make_scenario(grid.fields(row)), session)
