@@ -33,7 +33,7 @@ from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
-from perfsim.session import JobCache, fresh, job_cache
+from perfsim.session import JobCache, default_session, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
 from perfsim.throughput import Throughput, setup_throughput
 from perfsim.units import format_seconds
@@ -406,9 +406,10 @@ def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | 
 def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> PredictedIteration:
     """Predict an iteration as `predict` does, without what only a report shows.
 
-    It is for holding many scenarios against what was measured.
+    It is for holding many scenarios against what was measured. So a session is taken as it is:
+    whoever asks refreshes it once for all of them.
     """
-    return _iteration(_run(scenario, fresh(catalog)))
+    return _iteration(_run(scenario, default_session() if catalog is None else catalog))
 
 
 class _Run(NamedTuple):

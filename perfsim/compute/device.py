@@ -319,7 +319,12 @@ def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
     """Tell whether owners of repositories, in small letters, measured kernels of any GPU."""
     names = (ANY_GPU, *catalog.files("devices"))
     paths = (catalog.beside("devices", name, KERNELS_SUFFIX) for name in names)
-    return any(not owners_of(read_text(path)).isdisjoint(owners) for path in paths if path)
+    return any(not _owners_in(path, catalog).isdisjoint(owners) for path in paths if path)
+
+
+def _owners_in(path: Path, catalog: Catalog) -> set[str]:
+    """Return the owners of all repositories that a file of kernels names."""
+    return catalog.once(("owners of kernels", path), lambda: owners_of(read_text(path)))
 
 
 def _curves(points: Sequence[_Point]) -> tuple[KernelCurve, ...]:

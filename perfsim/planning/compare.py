@@ -27,7 +27,7 @@ from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
 from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
-from perfsim.session import default_session, job_cache
+from perfsim.session import fresh, job_cache
 from perfsim.time_to_accuracy import learning_notes
 from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
@@ -606,7 +606,7 @@ def compare(
     """
     if sort not in SORTS:
         raise unknown("sort", sort, SORTS)
-    catalog = catalog or default_session()
+    catalog = fresh(catalog)
     own = own_method(scenario)
     names = chosen_methods(methods, own)
     given = options_of_each(scenario, own, names, options or {})

@@ -53,7 +53,7 @@ from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import read_scenario
-from perfsim.session import Session
+from perfsim.session import Session, fresh
 
 __all__ = [
     "Claim",
@@ -442,7 +442,7 @@ def validate_claims(
     each combination. ``tell`` is called before each scenario with how many are done, of how many,
     and its name.
     """
-    catalog = catalog or Session()
+    catalog = Session() if catalog is None else fresh(catalog)
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
     settings: dict[str, list[ResolvedScenario]] = {}

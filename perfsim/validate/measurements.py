@@ -27,7 +27,7 @@ from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.scenario import Scenario
-from perfsim.session import Session
+from perfsim.session import Session, fresh
 from perfsim.validate.accuracy import score
 from perfsim.validate.calibration import (
     CLUSTERS_FILE,
@@ -208,7 +208,7 @@ def validate_measurements(
     RequestError
         If no rules ship, or no case has that cluster or method.
     """
-    catalog = catalog or Session()
+    catalog = Session() if catalog is None else fresh(catalog)
     bad: list[DataError] = []
     cases = cases_of(path, catalog, bad)
     rules = rules_of(catalog, rules_path)
