@@ -248,3 +248,11 @@ def test_tune_refuses_what_does_not_fit_unless_told(capsys: pytest.CaptureFixtur
     assert err.startswith(f"perfsim: {UNFIT}: ")
     left, _, err = run(f"{flags} --ignore-memory", capsys)
     assert (left, err) == (0, "")
+
+
+@pytest.mark.parametrize("software", ["torch1.12", "torch2", "torch2-compiled"])
+def test_a_time_that_is_given_changes_no_byte(software: str) -> None:
+    """Software of before 2023 keeps gradients from one iteration to the next, timed or not."""
+    asked = {"model": "resnet50", "gpus": 16, "software": software}
+    own = predict(make_scenario(asked)).memory_bytes
+    assert predict(make_scenario(asked | {"single_gpu": "200ms"})).memory_bytes == own
