@@ -84,12 +84,10 @@ class Costs:
 
     def kernels_s(self, work: Work) -> float:
         """Return what the kernels of a work take [s]."""
-        return sum([count * self.kernel_s(kernel) for kernel, count in work.kernels])
-
-    def kernel_s(self, kernel: Kernel) -> float:
-        """Return what a kernel takes [s]."""
-        seconds = self.device.seconds(kernel)
-        return seconds if self.kernel_factor == 1.0 else seconds * self.kernel_factor
+        factor, seconds_of = self.kernel_factor, self.device.seconds
+        if factor == 1.0:
+            return sum([count * seconds_of(kernel) for kernel, count in work.kernels])
+        return sum([count * (seconds_of(kernel) * factor) for kernel, count in work.kernels])
 
     def with_kernels(self, seconds: float, jobs: Iterable[Job]) -> Costs:
         """Return these costs with kernels scaled so that those of ``jobs`` take ``seconds``.
@@ -179,7 +177,7 @@ class Costs:
             self.cluster.nodes,
             self.cluster.gpus_per_node,
             collective_s,
-            self.kernel_s,
+            lambda kernel: self.kernel(kernel).seconds,
             profile,
             self.device.software,
             self.stages,
