@@ -131,13 +131,12 @@ Kernels: TypeAlias = tuple[Kernel, ...] | KernelLoop
 
 def count_kernels(kernels: Kernels) -> dict[Kernel, int]:
     """Return how many times each kernel runs, in the order in which they first do."""
-    runs = kernels.runs if isinstance(kernels, KernelLoop) else ((kernels, 1),)
+    if not isinstance(kernels, KernelLoop):
+        return Counter(kernels)
     found: dict[Kernel, int] = {}
-    for some, times in runs:
-        # Tensors of a size share a kernel: each is compared once, as its parts are compared too.
-        each = Counter(map(id, some))
-        for kernel in {id(kernel): kernel for kernel in some}.values():
-            found[kernel] = found.get(kernel, 0) + times * each[id(kernel)]
+    for some, times in kernels.runs:
+        for kernel in some:
+            found[kernel] = found.get(kernel, 0) + times
     return found
 
 
