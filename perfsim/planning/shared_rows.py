@@ -55,6 +55,7 @@ class SharedSetups:
     def __init__(self, grid: SweepGrid, session: Session) -> None:
         self.grid, self.session = grid, session
         names = [axis.field.partition(".")[0] for axis in grid.axes]
+        # Axes by their place in the grid: free ones leave model, GPU and cluster as they are.
         free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
         self._bound = [at for at in range(len(names)) if at not in free]
         # Options are checked by their method, each time.

@@ -82,7 +82,7 @@ def session() -> Session:
     return Session()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(grid=_grids(), data=st.data())
 def test_rows_are_those_of_predict(session: Session, grid: SweepGrid, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=1, max_size=12, unique=True))
@@ -131,7 +131,8 @@ def test_rows_of_each_kind_of_run_are_those_of_predict(
     if more["method"] == "sparseloco":
         varied["options.topk"] = "32,64,128"
     grid = SweepGrid(BASE | more, axes_of(varied))
-    assert len(set(_assert_rows(grid, range(len(grid)), session))) > 1
+    rows = range(0, len(grid), 3 if "beside" in more else 1)  # other jobs take a while
+    assert len(set(_assert_rows(grid, rows, session))) > 1
 
 
 def test_a_route_that_a_library_lacks_is_none(session: Session) -> None:
@@ -144,7 +145,7 @@ def test_a_route_that_a_library_lacks_is_none(session: Session) -> None:
     assert setups.route(gloo, 3) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(grid=_grids(), data=st.data())
 def test_setups_are_those_of_resolve(
     session: Session, grid: SweepGrid, data: st.DataObject
