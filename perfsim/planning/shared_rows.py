@@ -21,11 +21,11 @@ from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCHEDULE_FIELDS, make_scenario, with_checked
 from perfsim.schedule.costs import times_by
 from perfsim.schedule.rounds import build_rounds
-from perfsim.schedule.run import mean_s, run
+from perfsim.schedule.run import in_one_pass, mean_s, run
 from perfsim.session import Session
 
 if TYPE_CHECKING:
-    from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
+    from perfsim.schedule.costed_graph import RoundTimes
     from perfsim.simulate.graph import ServiceOrder
 
 __all__ = ["SharedRows", "SharedSetups"]
@@ -184,7 +184,7 @@ class SharedRows:
         try:
             setup = self.setups.of(first)
             rounds = build_rounds(setup, self.session.jobs, timing_only=True)
-            if not all(map(_in_one_pass, rounds)):
+            if not all(map(in_one_pass, rounds)):
                 iteration_s = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
                 self._found[first] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
                 return {first}
@@ -204,12 +204,6 @@ class SharedRows:
         orders = tuple([costed.graph.order() for costed in rounds])
         self._waiting.setdefault(orders, []).extend(made)
         return {row for row, *_ in made}
-
-
-def _in_one_pass(costed: CostedGraph) -> bool:
-    """Tell whether one pass over arrays runs a round as `run` does."""
-    plain = costed.conditions is None and costed.mixed is None and not costed.beside
-    return plain and costed.order == "issue" and not costed.graph.contended
 
 
 def _means_s(same: Sequence[_Waiting]) -> list[float]:

@@ -28,6 +28,7 @@ from perfsim.quantity import TIME_LIMIT
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.rounds import build_rounds
+from perfsim.schedule.run import in_one_pass
 from perfsim.session import Session, SessionWithNetworks
 from perfsim.simulate.settled import settled_periods
 from perfsim.units import parse_seconds
@@ -291,8 +292,8 @@ def _evaluated(setup: Setup) -> list[Any]:
     plans = build_rounds(setup, timing_only=True)
     total_s: Any = 0
     for plan in plans:
-        if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:
-            raise NotVectorisableError("streams choose while they run")
+        if not in_one_pass(plan):
+            raise NotVectorisableError("a run takes more than one pass")
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
     iteration_s = total_s / sum(plan.iterations for plan in plans)

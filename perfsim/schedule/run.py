@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContentionResult",
     "JobSlowdown",
+    "in_one_pass",
     "mean_s",
     "most_frequent",
     "pin_messages",
@@ -89,6 +90,12 @@ def run(
     from perfsim.simulate.array import simulate
 
     return simulate(costed.graph, durations, brief=brief)
+
+
+def in_one_pass(costed: CostedGraph) -> bool:
+    """Tell whether one pass of `perfsim.simulate.array` over its tasks' own times runs a round."""
+    alone = costed.conditions is None and costed.mixed is None and not costed.beside
+    return alone and costed.order == "issue" and not costed.graph.contended
 
 
 def varies(costed: CostedGraph) -> bool:

@@ -142,6 +142,32 @@ def test_rows_taken_together_are_those_taken_one_by_one(
     assert together > len(grid) / 2, "arrays took hardly any row"
 
 
+@pytest.mark.parametrize(
+    "vary", [{"net": "1Gbit/s..100Gbit/s:log9,20us"}, {"single_gpu": "100ms..1s:log9"}]
+)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"straggler": ["1:1.5"]},
+        {"jitter": "5%"},
+        {"straggler": ["1:1.5"], "method": "localsgd"},
+        {"method": "p3"},
+        {"method": "asc_wfbp"},
+        {"background": 0.2},
+    ],
+    ids=lambda more: "-".join(map(str, more.values())),
+)
+def test_rows_of_numbers_are_predictions_whatever_a_run_takes(
+    more: dict[str, Any], vary: dict[str, Any]
+) -> None:
+    """Slow GPUs, ranks that vary, priorities and shared links take more than one pass."""
+    grid, found = rows(BASE | {"net": "10gbe"} | more, vary)
+    session = Session()
+    for index in range(0, len(grid), 2):
+        want = predict(make_scenario(grid.fields(index)), session)
+        assert found[index][:3] == (want.iteration_s, want.samples_per_s, want.scaling_efficiency)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(0.0, 10.0), min_size=3, max_size=9),
