@@ -308,14 +308,16 @@ class RecordedCosts:
         return True
 
 
+def _same_jobs(jobs: list[list[Job]], others: list[list[Job]]) -> bool:
+    """Tell whether some jobs, by iteration, are the very same; iterations without any are alike."""
+    return len(jobs) == len(others) and all(
+        one is other or not (one or other) for one, other in zip(jobs, others, strict=True)
+    )
+
+
 class _KeptGraph(NamedTuple):
     graph: CostedGraph
     jobs: list[list[Job]]
-
-    def is_of(self, jobs: list[list[Job]]) -> bool:
-        """Tell whether it was made of these very jobs."""
-        pairs = zip(jobs, self.jobs, strict=True)
-        return all(one is kept or not (one or kept) for one, kept in pairs)
 
 
 class WorksOfJobs:
@@ -325,14 +327,10 @@ class WorksOfJobs:
     """
 
     def __init__(self, jobs: list[list[Job]]) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._works: dict[int, Work] = {}  # by stage, which the jobs keep
         self._seconds: dict[int, float] = {}  # by work
         self._on: tuple[Device, float] | None = None
-
-    def are_of(self, jobs: list[list[Job]]) -> bool:
-        """Tell whether these are the very jobs."""
-        return [*map(id, jobs)] == [*map(id, self._jobs)]
 
     def work(self, stage: JobStage) -> Work:
         """Return what a stage does."""
@@ -478,7 +476,7 @@ class JobCache:
         """
         known = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
         kept = self._graphs.get(known)
-        if kept is not None and kept.is_of(jobs):
+        if kept is not None and _same_jobs(jobs, kept.jobs):
             priced = reprice(kept.graph, costs, durations_only=durations_only)
             # Kept priced for who asks again; a graph of times alone replaces no whole one.
             if not durations_only or kept.graph.durations_s is not None:
@@ -486,11 +484,10 @@ class JobCache:
             return priced
         structure = self._structure(key, jobs)
         like = self._structures.get(structure) if structure else None
-        if like is not None and not self._works.are_of(jobs):
-            self._works = WorksOfJobs(jobs)
-        taken_over = like.with_jobs(jobs, self._works.work) if like is not None else None
+        works = self._works_of(jobs)
+        taken_over = like.with_jobs(jobs, works.work) if like is not None else None
         if taken_over is not None:
-            kernels_s = self._works.kernels_s(costs)
+            kernels_s = works.kernels_s(costs)
             graph = reprice(taken_over, costs, durations_only=durations_only, kernels_s=kernels_s)
             self._graphs.keep(known, _KeptGraph(graph, jobs), len(graph.graph.tasks))
             return graph
@@ -502,6 +499,12 @@ class JobCache:
         else:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
+
+    def _works_of(self, jobs: list[list[Job]]) -> WorksOfJobs:
+        """Return the works of some jobs, kept if they are those of the latest."""
+        if not _same_jobs(jobs, self._works.jobs):
+            self._works = WorksOfJobs(jobs)
+        return self._works
 
     def _structure(
         self, key: tuple[Hashable, ...], jobs: list[list[Job]]

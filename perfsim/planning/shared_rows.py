@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.errors import PerfsimError
@@ -33,10 +32,8 @@ __all__ = ["SharedRows", "SharedSetups"]
 _MIN_TOGETHER = 4
 """With fewer rows of one graph, arrays take longer than one run after the other."""
 
-_ROUTE = ("algorithm", "protocol")
+_PRICED_BY = ("algorithm", "protocol")
 """Fields that say how collectives are sent, and nothing else."""
-
-_ROUTE_FIELDS = attrgetter(*_ROUTE)
 
 
 class SharedSetups:
@@ -60,13 +57,14 @@ class SharedSetups:
         self._bound = [at for at in range(len(names)) if at not in free]
         # Options are checked by their method, each time.
         self._single = [(at, names[at]) for at in free if names[at] != "options"]
-        self._routes = [(at, _ROUTE.index(name)) for at, name in self._single if name in _ROUTE]
+        self._priced_by = [(at, name) for at, name in self._single if name in _PRICED_BY]
         # What more follows from stays longer: setups, then jobs, then tasks.
-        order = ("method", "options", "")
-        tasks = [(order.index(names[at] if names[at] in order else ""), at) for at in free]
-        self._tasks = [*self._bound, *(at for _, at in sorted(tasks) if names[at] not in _ROUTE)]
+        follows = {"method": 0, "options": 1}
+        others = [at for at in free if names[at] not in _PRICED_BY]
+        others.sort(key=lambda at: follows.get(names[at], 2))
+        self._tasks = [*self._bound, *others]
         self._checked: dict[tuple[int, int], Any] = {}
-        self._routed: set[tuple[str | None, tuple[str, str]]] = set()
+        self._agreed: set[tuple[str | None, tuple[str, str]]] = set()
         self._latest: tuple[list[int], Setup] | None = None
 
     def by_tasks(self, rows: Iterable[int]) -> Iterator[list[int]]:
@@ -107,36 +105,42 @@ class SharedSetups:
 
     def _like(self, like: Setup, indices: Sequence[int], fields: dict[str, Any]) -> Setup | None:
         """Return a setup by one that differs in free fields; None where that does not do."""
-        values: dict[str, Any] = {"options": fields.get("options", {})}
-        for at, field in self._single:
-            place = at, indices[at]
-            if place not in self._checked:
-                return None
-            values[field] = self._checked[place]
+        values = self._known(self._single, indices)
+        if values is None:
+            return None
+        values["options"] = fields.get("options", {})
         try:
             return resolve_like(with_checked(like.scenario, values), like, self.session)
         except PerfsimError:  # the row by itself says why, in full
             return None
 
-    def route(self, like: Setup, row: int) -> tuple[str, str] | None:
+    def algorithm_and_protocol(self, like: Setup, row: int) -> tuple[str, str] | None:
         """Return algorithm and protocol of a row that differs in nothing else from another's setup.
 
         None where they have to be checked first.
         """
-        indices, asked = self.grid.indices(row), [*_ROUTE_FIELDS(like.scenario)]
-        for at, place in self._routes:
-            if (at, indices[at]) not in self._checked:
-                return None
-            asked[place] = self._checked[at, indices[at]]
-        route = asked[0], asked[1]
-        together = like.scenario.library, route
-        if together not in self._routed:
+        values = self._known(self._priced_by, self.grid.indices(row))
+        if values is None:
+            return None
+        asked = like.scenario
+        asked_for = values.get("algorithm", asked.algorithm), values.get("protocol", asked.protocol)
+        if (asked.library, asked_for) not in self._agreed:
             try:
-                with_checked(like.scenario, dict(zip(_ROUTE, route, strict=True)))
+                with_checked(asked, values)
             except PerfsimError:
                 return None
-            self._routed.add(together)
-        return route
+            self._agreed.add((asked.library, asked_for))
+        return asked_for
+
+    def _known(
+        self, axes: Sequence[tuple[int, str]], indices: Sequence[int]
+    ) -> dict[str, Any] | None:
+        """Return a row's values of some axes by field; None where one was in no scenario yet."""
+        places = [(at, indices[at]) for at, _ in axes]
+        if not self._checked.keys() >= set(places):
+            return None
+        pairs = zip(axes, places, strict=True)
+        return {field: self._checked[place] for (_, field), place in pairs}
 
 
 class _Waiting(NamedTuple):
@@ -179,7 +183,10 @@ class SharedRows:
         return self._found
 
     def _predict(self, rows: Sequence[int]) -> set[int]:
-        """Predict the first of some rows that differ by route, and others with it."""
+        """Predict the first of some rows and those that share its tasks; return which these are.
+
+        They differ in algorithm and protocol alone.
+        """
         first, *others = rows
         try:
             setup = self.setups.of(first)
@@ -194,10 +201,10 @@ class SharedRows:
         made = [_Waiting(first, setup, [costed.times for costed in rounds])]
         if all(costed.fixed_jobs for costed in rounds):
             for row in others:
-                route = self.setups.route(setup, row)
+                asked = self.setups.algorithm_and_protocol(setup, row)
                 try:
-                    if route is not None:
-                        times = [times_by(costed, *route) for costed in rounds]
+                    if asked is not None:
+                        times = [times_by(costed, *asked) for costed in rounds]
                         made.append(_Waiting(row, setup, times))
                 except PerfsimError:  # the row by itself says why
                     continue

@@ -72,7 +72,7 @@ class GraphOfJobs:
     """
 
     def __init__(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> None:
-        self.costed, self.jobs = costed, jobs
+        self.costed = costed
         places: dict[Hashable, list[int]] = {}
         by_stage: dict[int, list[int]] = {}
         for place, stage in enumerate(_stages(jobs)):
@@ -82,35 +82,24 @@ class GraphOfJobs:
                 alike = by_stage[id(stage)] = places.setdefault(likeness(stage), [])
             alike.append(place)
         self._alike = [some for some in places.values() if len(some) > 1]
-        self._works: list[Work] = []
-        self._stages: list[int | None] = []  # of each work; none for what a divided model sends
-        self._tasks: list[list[int]] = []
-        self._numbers: list[int | None] = []  # of the work of each task
-        numbers: dict[int, int] = {}
-        for task, work in enumerate(costed.work):
-            if work is None:
-                self._numbers.append(None)
-                continue
-            number = numbers.get(id(work))
-            if number is None:
-                number = numbers[id(work)] = len(self._works)
-                self._works.append(work)
-                known = by_stage.get(id(work.stage))
-                self._stages.append(known[0] if known else None)
-                self._tasks.append([])
-            self._tasks[number].append(task)
-            self._numbers.append(number)
-        self._sends = [
-            number
-            for number in self._numbers
-            if number is not None and isinstance(self._works[number].stage, Send)
-        ]
-        sends = [self._works[number].stage for number in self._sends]
-        self._sent = [
-            number
-            for number, stage in zip(self._sends, sends, strict=True)
-            if isinstance(stage, Send) and stage.counted
-        ]
+        by_work = {id(work): work for work in costed.work if work is not None}
+        number_of = {known: number for number, known in enumerate(by_work)}
+        self._works = [*by_work.values()]
+        # Where the stage of each work stands; None for what a pass of a divided model sends.
+        self._stages = [by_stage.get(id(work.stage), [None])[0] for work in self._works]
+        # The work of each task, by number, and the tasks of each work.
+        self._numbers = [None if work is None else number_of[id(work)] for work in costed.work]
+        self._tasks: list[list[int]] = [[] for _ in self._works]
+        for task, number in enumerate(self._numbers):
+            if number is not None:
+                self._tasks[number].append(task)
+        sends = {
+            number: work.stage
+            for number, work in enumerate(self._works)
+            if isinstance(work.stage, Send)
+        }
+        self._sends = [number for number in self._numbers if number in sends]
+        self._sent = [number for number in self._sends if sends[number].counted]
 
     def with_jobs(
         self, others: Sequence[Sequence[Job]], work_of_stage: Callable[[JobStage], Work] = work_of

@@ -109,9 +109,10 @@ def mean_s(
     rounds: Sequence[CostedGraph] | Sequence[RoundTimes], timelines: Sequence[Timeline]
 ) -> float:
     """Return the mean iteration of all rounds [s], from the timeline of each."""
-    total_s = 0.0
-    for at, timeline in enumerate(timelines):
-        total_s += rounds[at].count * timeline.mean_period_s
+    counts = [costed.count for costed in rounds]
+    total_s = sum(
+        count * timeline.mean_period_s for count, timeline in zip(counts, timelines, strict=True)
+    )
     return total_s / sum(costed.iterations for costed in rounds)
 
 

@@ -442,7 +442,7 @@ def validate_claims(
     each combination. ``tell`` is called before each scenario with how many are done, of how many,
     and its name.
     """
-    catalog = Session() if catalog is None else fresh(catalog)
+    catalog = fresh(catalog or Session())
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
     settings: dict[str, list[ResolvedScenario]] = {}

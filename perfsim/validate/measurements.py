@@ -208,7 +208,7 @@ def validate_measurements(
     RequestError
         If no rules ship, or no case has that cluster or method.
     """
-    catalog = Session() if catalog is None else fresh(catalog)
+    catalog = fresh(catalog or Session())
     bad: list[DataError] = []
     cases = cases_of(path, catalog, bad)
     rules = rules_of(catalog, rules_path)

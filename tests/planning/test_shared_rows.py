@@ -135,14 +135,14 @@ def test_rows_of_each_kind_of_run_are_those_of_predict(
     assert len(set(_assert_rows(grid, rows, session))) > 1
 
 
-def test_a_route_that_a_library_lacks_is_none(session: Session) -> None:
+def test_a_protocol_that_a_library_lacks_is_none(session: Session) -> None:
     grid = SweepGrid(BASE, axes_of({"library": "nccl,gloo", "protocol": "auto,ll"}))
     setups = SharedSetups(grid, session)
     nccl, gloo = setups.of(0), setups.of(2)
-    assert setups.route(nccl, 1) is None, "not checked yet"
+    assert setups.algorithm_and_protocol(nccl, 1) is None, "not checked yet"
     setups.of(1)
-    assert setups.route(nccl, 1) == ("auto", "ll")
-    assert setups.route(gloo, 3) is None
+    assert setups.algorithm_and_protocol(nccl, 1) == ("auto", "ll")
+    assert setups.algorithm_and_protocol(gloo, 3) is None
 
 
 @settings(max_examples=25, deadline=None)
@@ -216,10 +216,10 @@ def test_values_that_contradict_each_other_are_refused_together() -> None:
         with_checked(slowed, {"overlap": False})
 
 
-def test_rows_that_differ_by_route_price_the_same_tasks(
+def test_rows_that_differ_in_algorithm_and_protocol_price_the_same_tasks(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs are made once for five routes, unless they follow from what collectives take."""
+    """Jobs are made once for six pairs, unless they follow from what collectives take."""
     made: list[str] = []
 
     def counted(setup: Setup, *args: Any, **more: Any) -> Any:
