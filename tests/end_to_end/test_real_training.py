@@ -29,17 +29,19 @@ def test_ddp_and_fsdp_of_a_real_cnn_are_predicted_on_two_hosts(
     cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
     setting = RealSetting(2, "200mbit", "cnn", ("ddp", "fsdp"))
-    # One retry: what else runs on the machine stretches real messages and computation.
-    for attempt in ("one", "two"):
+    # 11.2 MB over 200 Mbit/s take 0.448 s, most of it beside the passes; what the shaper lets
+    # through at once makes the rate that calibration finds up to 3 % higher. FSDP gathers 5.6 MB
+    # twice and all-reduces all 11 MB, with nothing beside it.
+    wire_s = 0.448, 0.896
+    # Two retries: what else runs on the machine stretches real messages and computation.
+    for attempt in ("one", "two", "three"):
         (tmp_path / attempt).mkdir()
         bench = RealBench(tmp_path / attempt, network_s=2.0, kernel_s=0.2, short=True)
         rows = list(bench.rows(setting, bench.measure(setting, 2)))
-        # 11.2 MB over 200 Mbit/s take 0.448 s, most of it beside the passes; what the shaper lets
-        # through at once makes the rate that calibration finds up to 3 % higher.
-        assert rows[0]["carried"]["predicted_s"] > 0.95 * 0.448
-        # FSDP gathers 5.6 MB twice and all-reduces all 11 MB, with nothing beside it.
-        assert rows[1]["carried"]["predicted_s"] > 0.95 * 0.896
-        if all(abs(row["carried"]["error"]) < WITHIN for row in rows):
+        if all(
+            row["carried"]["predicted_s"] > 0.95 * least_s and abs(row["carried"]["error"]) < WITHIN
+            for row, least_s in zip(rows, wire_s, strict=True)
+        ):
             return
     pytest.fail(table(rows))
 
