@@ -32,7 +32,7 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, MethodContext
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
-from perfsim.network.route import Route
+from perfsim.network.route import Route, SecondsBySize
 from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph, Work
 from perfsim.schedule.costs import Costs, reprice, work_of
@@ -116,6 +116,7 @@ class RememberingCluster(Cluster):
         self._timings = _Memory[tuple[str, float, str, str], Timing]()
         self._routes = _Memory[tuple[str, str, str], Route]()
         self._compared = _Memory[tuple[str, str, str], tuple[Route, ...]]()
+        self._by_size = _Memory[tuple[str, str, str], SecondsBySize]()
         self._clusters = _Memory[tuple[str, Hashable], Cluster]()
 
     @classmethod
@@ -138,6 +139,16 @@ class RememberingCluster(Cluster):
         asked = (collective, size_bytes, algorithm, protocol)
         timing = self._timings.get(asked)
         return timing if timing is not None else self._timings.keep(asked, super().timing(*asked))
+
+    def by_size(
+        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> SecondsBySize:
+        """Return the function of a size that tells a collective's time (see `Cluster.by_size`)."""
+        asked = (collective, algorithm, protocol)
+        seconds = self._by_size.get(asked)
+        if seconds is None:
+            seconds = self._by_size.keep(asked, super().by_size(*asked))
+        return seconds
 
     def compared_routes(
         self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
@@ -249,7 +260,7 @@ class RecordedCosts:
             "kernel": context.kernel_s,
         }
         if costs is not None:
-            self._ask |= {"all_reduce": costs.all_reduce_s, "collectives": costs.collectives_s}
+            self._ask["by_size"] = costs.by_size
         self._context = context
         self._compared: dict[tuple[Any, ...], Any] = {}  # asked, but not by method or policy
         self.answers: dict[tuple[Any, ...], Any] = {}
@@ -279,14 +290,12 @@ class RecordedCosts:
         """Whether anything was asked of what collectives take."""
         return not {"kernel", "shape"}.issuperset(what for what, *_ in self.answers)
 
-    def all_reduce_s(self, size_bytes: float) -> float:
-        """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
-        seconds: float = self._answer("all_reduce", size_bytes)
-        return seconds
+    def by_size(self, collective: str) -> SecondsBySize:
+        """Return what tells the fusion policy the time of a collective by its size [s], recorded.
 
-    def collectives_s(self, collective: str, sizes_bytes: Sequence[float]) -> Sequence[float]:
-        """Return what the fusion policy is told of a collective of some sizes, recorded [s]."""
-        seconds: Sequence[float] = self._answer("collectives", collective, tuple(sizes_bytes))
+        Each cluster has one function for it, which stands for all its answers.
+        """
+        seconds: SecondsBySize = self._answer("by_size", collective)
         return seconds
 
     def _answer(self, what: str, *about: Any) -> Any:

@@ -364,6 +364,24 @@ def test_buckets_of_the_same_gradients_at_other_times_are_others() -> None:
     assert plain[0] is not plain[1]
 
 
+def test_a_policy_that_asks_a_cluster_for_a_function_is_asked_again_on_another_cluster() -> None:
+    """The function stands for all its answers: the cluster's own, the same each time."""
+    asked = make_scenario({"model": "resnet50", "gpus": 8, "net": "10gbe", "method": "mgwfbp"})
+    session, cache, made = Session(), JobCache(), []
+    for net, times in (("10gbe", 1), ("10gbe", 1), ("1gbe", 2), ("10gbe", 3)):
+        setup = resolve(asked.model_copy(update={"net": net}), session)
+        costs = Costs(setup.device, setup.data_cluster)
+        recorded = RecordedCosts(costs.context(setup.profile), costs)
+
+        def make(recorded: RecordedCosts = recorded) -> list[Any]:
+            made.append(recorded.by_size("all_reduce")(1e6))
+            return []
+
+        cache.jobs(("key",), recorded, make)
+        assert len(made) == times
+    assert made[0] == made[2] < made[1]
+
+
 def test_an_answer_that_was_compared_is_not_worked_out_again() -> None:
     asked: list[str] = []
 
@@ -493,6 +511,7 @@ def test_remembered_times_are_those_of_the_cluster(name: str) -> None:
                     assert mine.timing(*question) == theirs.timing(*question)
                     assert mine.seconds(*question) == theirs.cost(*question).seconds
                     by_size = mine.by_size(collective, algorithm)
+                    assert by_size is mine.by_size(collective, algorithm)
                     assert by_size(size_bytes) == theirs.cost(*question).seconds
                 compared += bool(mine.compared_routes(collective, algorithm))
     # Of sites, the groups inside one.

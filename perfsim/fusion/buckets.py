@@ -38,10 +38,6 @@ def _no_negotiation(tensors: int) -> float:
     return 0.0
 
 
-def _free(collective: str, sizes_bytes: Sequence[float]) -> list[float]:
-    return [0.0] * len(sizes_bytes)
-
-
 def _one_rank() -> int:
     return 1
 
@@ -55,22 +51,20 @@ class FusionContext:
     limit_bytes : the bucket size asked for; None: the policy's own default
     backward_s : length of the backward pass
     message_bytes : what the method sends for a gradient
-    all_reduce_s : time of one all-reduce of a size
+    by_size : of a collective among all ranks, the function that tells its time by a size
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     forward_s : length of each layer's forward pass, by the layer's number
-    collectives_s : times of a collective of some sizes among all ranks
     count_ranks : counts the ranks that exchange the gradients, when asked
     """
 
     limit_bytes: float | None
     backward_s: float
     message_bytes: Callable[[Gradient], float]
-    all_reduce_s: Callable[[float], float]
+    by_size: Callable[[str], Callable[[float], float]]
     options: Mapping[str, str] = field(default_factory=dict)
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
-    collectives_s: Callable[[str, Sequence[float]], Sequence[float]] = _free
     count_ranks: Callable[[], int] = _one_rank
 
 

@@ -32,7 +32,7 @@ def merge_cost(context: FusionContext) -> Callable[[float], float]:
     """
     given = [name for name in MERGE_COST_OPTIONS if name in context.options]
     if not given:
-        return context.all_reduce_s
+        return context.by_size("all_reduce")
     if len(given) == 1:
         raise RequestError(
             f"fusion_options.{given[0]}",
@@ -91,11 +91,12 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     below_bytes = parse_bytes(
         context.options.get("merge_below", "0B"), "fusion_options.merge_below"
     )
+    sizes_bytes = [*map(context.message_bytes, gradients)]
+    each_s = {size: cost_s(size) for size in set(sizes_bytes)}  # layers repeat
     groups: list[list[Gradient]] = []
     size_bytes = start_s = taken_s = 0.0
-    for gradient in gradients:
-        next_bytes = context.message_bytes(gradient)
-        alone_s = cost_s(next_bytes)
+    for gradient, next_bytes in zip(gradients, sizes_bytes, strict=True):
+        alone_s = each_s[next_bytes]
         if groups:
             both_s = cost_s(size_bytes + next_bytes)
             waits_s = max(0.0, gradient.ready_s - start_s)
@@ -225,7 +226,7 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
         tuple(context.forward_s),
     )
     scatter_s, gather_s = (
-        context.collectives_s(half, asked_bytes) for half in ("reduce_scatter", "all_gather")
+        [*map(context.by_size(half), asked_bytes)] for half in ("reduce_scatter", "all_gather")
     )
     best = min(
         tried, key=lambda one: _decoupled_s(one.sends, context.backward_s, scatter_s, gather_s)

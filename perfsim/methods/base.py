@@ -152,6 +152,12 @@ class Send(NamedTuple):
     between: Literal["ranks", "nodes"] = "ranks"
     repeats: float = 1.0
 
+    @property
+    def by_asked_algorithm(self) -> bool:
+        """Whether it is sent by the algorithm that the user asks for of all-reduces."""
+        plain = self.algorithm == "auto" and self.group == "all"
+        return plain and self.collective == "all_reduce"
+
 
 JobStage = Compute | Send
 

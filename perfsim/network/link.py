@@ -9,6 +9,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from perfsim.errors import RequestError
@@ -54,7 +56,7 @@ class LatencyPiece(NamedTuple):
         return self.alpha_s + self.rise_s * (log_size - self.log_start) / self.log_width
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Latency:
     """Seconds a hop by message size: straight in log size between the knots, constant outside.
 
@@ -75,26 +77,21 @@ class Latency:
     spread: float | None = None
     low: float | None = None
     high: float | None = None
-    logs: tuple[float, ...] = field(init=False, repr=False, compare=False)
-    pieces: tuple[LatencyPiece, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Take the logarithms once; a prediction needs them hundreds of times."""
-        logs, alphas = tuple(math.log(size) for size in self.size_bytes), self.alpha_s
-        ends = zip(alphas, alphas[1:], logs, logs[1:], strict=False)
-        object.__setattr__(self, "logs", logs)
-        object.__setattr__(
-            self,
-            "pieces",
-            (
-                LatencyPiece(alphas[0]),
-                *(
-                    LatencyPiece(before, after - before, start, end - start)
-                    for before, after, start, end in ends
-                ),
-                LatencyPiece(alphas[-1]),
-            ),
-        )
+    @cached_property
+    def logs(self) -> list[float]:
+        """The logarithms of the knots' sizes."""
+        return [*map(math.log, self.size_bytes)]
+
+    @cached_property
+    def pieces(self) -> list[LatencyPiece]:
+        """The pieces of the curve: before the first knot, between two, from the last one on."""
+        alphas, logs = self.alpha_s, self.logs
+        between = [
+            LatencyPiece(before, after - before, start, end - start)
+            for (before, after), (start, end) in zip(pairwise(alphas), pairwise(logs), strict=True)
+        ]
+        return [LatencyPiece(alphas[0]), *between, LatencyPiece(alphas[-1])]
 
     @classmethod
     def constant(cls, alpha: Quantity) -> Latency:
@@ -141,8 +138,9 @@ class Latency:
                 alphas.append(alpha_s)
         return replace(self, size_bytes=tuple(sizes), alpha_s=tuple(alphas))
 
+    @cached_property
     def gentle(self) -> Latency:
-        """Return the highest curve at or below this one that rises no faster than its size.
+        """The highest curve at or below this one that rises no faster than its size.
 
         On such a curve P alpha(n / P) never falls as P grows. Between two knots, straight in log
         size, that means alpha_1 <= alpha_0 (1 + ln(size_1 / size_0)).
@@ -150,7 +148,7 @@ class Latency:
         Examples
         --------
         >>> steep = Latency((1e3, math.e * 1e3), (1e-5, 5e-5), "fitted", "an example")
-        >>> [round(alpha_s * 1e6) for alpha_s in steep.gentle().alpha_s]
+        >>> [round(alpha_s * 1e6) for alpha_s in steep.gentle.alpha_s]
         [10, 20]
         """
         alphas = [self.alpha_s[0]]
@@ -158,13 +156,14 @@ class Latency:
             alphas.append(min(alpha_s, alphas[-1] * (1.0 + end - start)))
         return replace(self, alpha_s=tuple(alphas))
 
+    @cached_property
     def held(self) -> Latency:
-        """Return the curve that keeps the value of 64 KiB at all larger sizes.
+        """The curve that keeps the value of 64 KiB at all larger sizes.
 
         Examples
         --------
         >>> curve = Latency((1e3, 65536.0, 1e6), (2e-5, 4e-5, 6e-5), "fitted", "an example")
-        >>> curve.held().alpha_s
+        >>> curve.held.alpha_s
         (2e-05, 4e-05)
         """
         kept = sum(size < _LATENCY_SMALL_BYTES for size in self.size_bytes)

@@ -511,10 +511,10 @@ class Route:
         if not factors:
             return [LinkPath(self.algorithm, self.base, self.curves)]
         longer = {
-            name: curve.gentle().stretched(factors[name]) for name, curve in self.curves.items()
+            name: curve.gentle.stretched(factors[name]) for name, curve in self.curves.items()
         }
         if "intra" in longer and self.base.beta_nic_s_per_byte > self.base.beta_intra_s_per_byte:
-            longer["intra"] = self.curves["intra"].held()
+            longer["intra"] = self.curves["intra"].held
         paths = [LinkPath(self.algorithm, self.base, longer)]
         measured = wiring.longest_measured
         if measured is not None:

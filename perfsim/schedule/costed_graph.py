@@ -95,12 +95,15 @@ class PricedOn(NamedTuple):
     Parameters
     ----------
     device, kernel_factor : the GPU, and the factor on its kernels
-    cluster, asked : of the data-parallel ranks, and what else was asked of messages
+    cluster : of the data-parallel ranks
+    algorithm, protocol, asked : those of `Costs`, and what else was asked of messages
     """
 
     device: Device
     kernel_factor: float
     cluster: Cluster
+    algorithm: str
+    protocol: str
     asked: tuple[Any, ...]
 
     def same_kernels(self, other: PricedOn | None) -> bool:
@@ -113,7 +116,7 @@ class PricedOn(NamedTuple):
         """Tell whether all costs the same there."""
         if other is None or not self.same_kernels(other):
             return False
-        return self.cluster is other.cluster and self.asked == other.asked
+        return self.cluster is other.cluster and self[3:] == other[3:]
 
 
 WORK = TaskCost("compute")
@@ -188,6 +191,14 @@ class CostedGraph:
             if isinstance(work.stage, Send) and work.stage.counted:
                 kinds.sent.append(place)
         return kinds
+
+    @cached_property
+    def takes_algorithm(self) -> bool:
+        """Whether the algorithm that the user asks for changes what it costs."""
+        return any(
+            isinstance(work.stage, Send) and work.stage.by_asked_algorithm
+            for work in self.kinds_of_work.works
+        )
 
     @cached_property
     def by_cause(self) -> dict[str, list[int]]:

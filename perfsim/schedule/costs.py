@@ -6,9 +6,8 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel, KernelLoop, count_kernels
@@ -17,6 +16,7 @@ from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
+from perfsim.network.route import SecondsBySize
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import (
     CostedGraph,
@@ -68,8 +68,9 @@ class Costs:
     @property
     def priced_on(self) -> PricedOn:
         """What these costs are priced on, as a graph keeps it."""
-        asked = self.algorithm, self.protocol, self.shared, self.stages, self.timing_only, self.axes
-        return PricedOn(self.device, self.kernel_factor, self.cluster, asked)
+        device, factor, cluster = self.device, self.kernel_factor, self.cluster
+        more = self.shared, self.stages, self.timing_only, self.axes
+        return PricedOn(device, factor, cluster, self.algorithm, self.protocol, more)
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Price a kernel."""
@@ -129,7 +130,7 @@ class Costs:
         group, algorithm = send.group, send.algorithm
         if group in self.axes:
             return self.axes[str(group)], algorithm
-        if algorithm == AUTO and send.collective == "all_reduce" and group == "all":
+        if send.by_asked_algorithm:
             algorithm = self.algorithm
         cluster = self.cluster.served(send.servers)
         return (cluster if group == "all" else cluster.cluster_of(group)), algorithm
@@ -146,30 +147,19 @@ class Costs:
 
         return link_use(seconds)
 
-    def all_reduce_s(self, size_bytes: float) -> float:
-        """Return the time of an all-reduce among all ranks [s]."""
-        return self._all_reduce_by_size(size_bytes)
-
-    @cached_property
-    def _all_reduce_by_size(self) -> Callable[[float], float]:
-        """What tells the time of an all-reduce among all ranks by its size [s]."""
-        return self.cluster.served(0).by_size("all_reduce", self.algorithm, self.protocol)
-
-    def collectives_s(self, collective: str, sizes_bytes: Sequence[float]) -> list[float]:
-        """Return the times of a collective of some sizes among all ranks [s]."""
-        cluster, algorithm = self._asked(Send(collective, 0.0))
-        return [*map(cluster.by_size(collective, algorithm, self.protocol), sizes_bytes)]
+    def by_size(self, collective: str, group: Group = "all") -> SecondsBySize:
+        """Return what tells the time of a collective among a group of ranks by its size [s]."""
+        cluster, algorithm = self._asked(Send(collective, 0.0, group=group))
+        return cluster.by_size(collective, algorithm, self.protocol)
 
     def context(self, profile: Profile) -> MethodContext:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
-        by_size: dict[tuple[str, Group], Callable[[float], float]] = {}
+        known: dict[tuple[str, Group], SecondsBySize] = {}
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-            seconds = by_size.get((collective, group))
+            seconds = known.get((collective, group))
             if seconds is None:
-                cluster, algorithm = self._asked(Send(collective, size_bytes, group=group))
-                seconds = cluster.by_size(collective, algorithm, self.protocol)
-                by_size[collective, group] = seconds
+                seconds = known[collective, group] = self.by_size(collective, group)
             return seconds(size_bytes)
 
         return MethodContext(
@@ -304,6 +294,8 @@ def times_by(costed: CostedGraph, algorithm: str, protocol: str) -> RoundTimes:
     """
     on = costed.priced_on
     assert on is not None
+    if protocol == on.protocol and (algorithm == on.algorithm or not costed.takes_algorithm):
+        return costed.times
     costs = Costs(on.device, on.cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
     durations_s = [*costed.task_s]
     sent_bytes = _change_durations(costed, durations_s, costs, None)

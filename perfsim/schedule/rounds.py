@@ -316,11 +316,10 @@ def _fuse(
         limit_bytes=limit_bytes,
         backward_s=profile.backward_s,
         message_bytes=partial(method.message_bytes, iteration=iteration),
-        all_reduce_s=costs.all_reduce_s,
+        by_size=costs.by_size,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
-        collectives_s=costs.collectives_s,
         count_ranks=lambda: context.ranks,
     )
     return list(fuse(profile.in_ready_order(), asked))

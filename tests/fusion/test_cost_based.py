@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def end_s(buckets: Sequence[Bucket], ctx: FusionContext) -> float:
     now_s = 0.0
     for bucket in buckets:
         size_bytes = sum(map(ctx.message_bytes, bucket.gradients))
-        now_s = max(now_s, bucket.ready_s) + ctx.all_reduce_s(size_bytes)
+        now_s = max(now_s, bucket.ready_s) + ctx.by_size("all_reduce")(size_bytes)
     return now_s
 
 
@@ -51,7 +52,7 @@ def test_dear_is_tuned_to_the_groups_that_pay(latency_s: float, groups: int) -> 
     def collective_s(collective: str, size_bytes: float) -> float:
         return latency_s + 0.01 * size_bytes / 2**20
 
-    ctx = replace(context(gradients), forward_s=[1.0] * 4, collectives_s=of_each_size(collective_s))
+    ctx = replace(context(gradients), forward_s=[1.0] * 4, by_size=of_each(collective_s))
     assert len(fusion.load_policy("dear_tuned").fuse(gradients, ctx)) == groups
 
 
@@ -169,17 +170,16 @@ def decoupled(
         None,
         backward_s,
         lambda gradient: gradient.size_bytes,
-        lambda size: size,
+        of_each(price),
         forward_s=forward_s,
-        collectives_s=of_each_size(price),
     )
 
 
-def of_each_size(
+def of_each(
     price: Callable[[str, float], float],
-) -> Callable[[str, Sequence[float]], list[float]]:
-    """Return what prices many sizes of a collective, each by itself."""
-    return lambda collective, sizes: [price(collective, size) for size in sizes]
+) -> Callable[[str], Callable[[float], float]]:
+    """Return what tells of each collective how its price follows from the size."""
+    return lambda collective: partial(price, collective)
 
 
 def test_what_dear_s_search_reckons_by_hand() -> None:
@@ -244,6 +244,6 @@ def test_dear_s_groups_stay_below_the_limit() -> None:
     assert dear_groups(layers, sizes, 0.0) == layers
 
 
-def test_a_context_by_itself_has_one_rank_and_free_messages() -> None:
-    plain = FusionContext(None, 1.0, lambda one: 0.0, lambda size: 0.0)
-    assert (plain.count_ranks(), plain.collectives_s("all_gather", [8.0])) == (1, [0.0])
+def test_a_context_by_itself_has_one_rank_and_no_negotiation() -> None:
+    plain = FusionContext(None, 1.0, lambda one: 0.0, lambda collective: float)
+    assert (plain.count_ranks(), plain.negotiation_s(8)) == (1, 0.0)

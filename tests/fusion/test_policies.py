@@ -33,7 +33,7 @@ def made(
         limit_bytes,
         backward_s,
         lambda one: one.size_bytes,
-        all_reduce_s,
+        lambda collective: all_reduce_s,
         options,
         negotiation_s,
         count_ranks=lambda: ranks,

@@ -148,7 +148,7 @@ def test_a_bucket_closes_with_the_tensor_that_reaches_the_limit(
     ranks: int, limit_bytes: float | None, sizes: list[int], found: list[int]
 ) -> None:
     tensors = [gradient(size * 10**6, name=str(place)) for place, size in enumerate(sizes)]
-    asked = FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda size: size)
+    asked = FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda _: float)
     buckets = fusion.load_policy("megatron").fuse(
         tensors, replace(asked, count_ranks=lambda: ranks)
     )

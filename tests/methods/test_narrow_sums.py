@@ -118,7 +118,7 @@ def test_buckets_fill_by_the_bytes_that_are_sent() -> None:
     method = load_method("fp8_gradients", {})
     shapes: list[int | tuple[int, ...]] = [(2, 5), 5, (2, 5), (2, 5), (2, 5)]
     gradients = [gradient(shape) for shape in shapes]
-    context = FusionContext(20.0, 0.0, lambda one: method.message_bytes(one, 0), lambda size: size)
+    context = FusionContext(20.0, 0.0, lambda one: method.message_bytes(one, 0), lambda _: float)
     policy = fusion.load_policy(method.default_fusion())
     found = policy.fuse(gradients, context)
     assert [len(one.gradients) for one in found] == [2, 2, 1]

@@ -17,6 +17,7 @@ from perfsim.planning.sweep import Sweep, SweepRows
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCENARIO_FIELDS, SCHEDULE_FIELDS, make_scenario, with_checked
+from perfsim.schedule.costs import times_by
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import JobCache, Session
 from support.what_ships import shipped
@@ -235,6 +236,19 @@ def test_rows_that_differ_in_algorithm_and_protocol_price_the_same_tasks(
     found = rows.columns(range(len(grid)))
     assert (made.count("topk"), made.count("mgwfbp")) == (1, 6)
     assert len({columns[0] for columns in found.values()}) > 4
+
+
+def test_rounds_without_an_all_reduce_take_as_long_by_any_algorithm(session: Session) -> None:
+    """Top-k gathers; DGC all-reduces its vectors besides, by the algorithm that is asked for."""
+    for method, takes in (("topk", False), ("dgc", True)):
+        setup = resolve(make_scenario({**BASE, "method": method}), session)
+        (costed,) = build_rounds(setup, JobCache(), timing_only=True)
+        assert costed.takes_algorithm is takes
+        asked = times_by(costed, "ring", "auto"), times_by(costed, "ring", "ll")
+        assert (asked[0].durations_s is costed.times.durations_s) is not takes
+        assert asked[1].durations_s != asked[0].durations_s, "a protocol is of everything sent"
+        same = times_by(costed, "auto", "auto")
+        assert same.durations_s is costed.times.durations_s
 
 
 def test_a_file_that_changed_is_read_anew_by_the_next_chunk(tmp_path: Path) -> None:

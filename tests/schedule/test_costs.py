@@ -49,19 +49,20 @@ def test_the_algorithms_differ_here() -> None:
     assert ring_s != pytest.approx(levels_s, rel=0.01)
 
 
-def test_many_sizes_cost_what_each_costs_by_itself() -> None:
+def test_the_function_of_a_size_tells_what_each_costs() -> None:
     """Also beside other traffic, which no formula of a route tells."""
     sizes = [0.0, 1e3, 65536.0, 1e6, 1e9]
     for cluster in (two_nodes(), replace(two_nodes(), background=0.3)):
         costs = Costs(hand_device(), cluster)
         for collective in ("all_reduce", "reduce_scatter", "all_gather"):
             each = [cluster.cost(collective, size).seconds for size in sizes]
-            assert costs.collectives_s(collective, sizes) == each
-        together = costs.collectives_s("all_reduce", sizes)
-        assert [costs.all_reduce_s(size) for size in sizes] == together
+            assert [*map(costs.by_size(collective), sizes)] == each
     # What the user asks for is of all-reduces among all ranks.
-    ring = Costs(hand_device(), two_nodes(), "ring")
-    assert ring.collectives_s("all_reduce", sizes) == [*map(ring.all_reduce_s, sizes)]
+    ring, cluster = Costs(hand_device(), two_nodes(), "ring"), two_nodes()
+    ring_s = [cluster.cost("all_reduce", size, "ring").seconds for size in sizes]
+    assert [*map(ring.by_size("all_reduce"), sizes)] == ring_s
+    inside_s = [cluster.of("node", "all_reduce", size).seconds for size in sizes]
+    assert [*map(ring.by_size("all_reduce", "node"), sizes)] == inside_s
 
 
 def test_what_is_told_is_what_is_charged() -> None:

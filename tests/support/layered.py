@@ -81,4 +81,4 @@ def start_ms(found: CostedGraph, name: str) -> float:
 
 def context(limit_bytes: float | None) -> FusionContext:
     """Return a context of a limit, a backward pass of 1 s and a second a byte."""
-    return FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda size: size)
+    return FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda _: float)

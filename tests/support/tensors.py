@@ -33,7 +33,7 @@ def context(
         limit_bytes,
         backward_s,
         lambda gradient: shrink * gradient.size_bytes,
-        all_reduce_s,
+        lambda collective: all_reduce_s,
         options,
     )
 

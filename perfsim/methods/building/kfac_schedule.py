@@ -146,7 +146,7 @@ def messages(
         limit_bytes=None,
         backward_s=max(ready_s),
         message_bytes=lambda tensor: tensor.size_bytes,
-        all_reduce_s=lambda size: world.collective_s("all_reduce", size, "all"),
+        by_size=lambda collective: lambda size: world.collective_s(collective, size, "all"),
     )
     tensors = [
         Gradient(factor.name, (factor.values,), moment_s, 0)

@@ -59,7 +59,7 @@ def test_the_next_cycle_waits_for_the_negotiation() -> None:
         None,
         1e-2,
         lambda one: one.size_bytes,
-        lambda size: 0.0,
+        lambda _: float,
         {"hook": "1s"},
         negotiation_s=lambda tensors: 3e-3 * tensors,
     )
