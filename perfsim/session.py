@@ -55,9 +55,9 @@ MAX_COSTS = 100_000
 """Costs that a device or a cluster remembers, some 50 MB; then it forgets them all."""
 
 MAX_TASKS = 80_000
-MAX_ROUNDS = 64
-"""Jobs and tasks of graphs that a `JobCache` keeps, some 60 MB, and of how many rounds. The oldest
-make room."""
+MAX_ROUNDS = 256
+"""Jobs and tasks of graphs that a `JobCache` keeps, some 150 MB, and of how many rounds: those of a
+comparison of all methods twice, as it is asked again with another number. The oldest make room."""
 
 MAX_KEPT = 512
 """Things that a session keeps besides, of which a cluster with its costs is the largest; then it

@@ -15,16 +15,17 @@ from perfsim import prediction
 from perfsim import session as sessions
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel import Kernel, elementwise
-from perfsim.compute.profile import Gradient
+from perfsim.compute.profile import Gradient, Profile
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_names
-from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.network.network_file import load_network
+from perfsim.planning.compare import compare
 from perfsim.prediction import predict
 from perfsim.resolve import resolve, with_gpu
 from perfsim.scenario import Scenario, make_scenario
@@ -122,6 +123,24 @@ def test_one_graph_is_issued_for_clusters_of_all_shapes(monkeypatch: pytest.Monk
     for shape in ({"gpus": 8}, {"gpus": 16}, {"gpus": 32, "net": "1Gbit/s,50us"}):
         build_rounds(resolve(make_scenario(SMALL | {"method": "dgc"} | shape), SHIPPED), jobs)
     assert len(issued) == 1
+
+
+def test_a_comparison_that_is_asked_again_issues_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, issued = Session(), []
+
+    def counted(profile: Profile, method: Method, *args: Any, **more: Any) -> CostedGraph:
+        issued.append(type(method).__name__)
+        return issue(profile, method, *args, **more)
+
+    monkeypatch.setattr(rounds, "issue", counted)
+    asked = make_scenario({"model": "resnet50", "gpus": 64, "net": "10gbe"})
+    first = compare(asked, catalog=session)
+    assert len(set(issued)) > 60
+    issued.clear()
+    again = compare(asked, catalog=session)
+    assert issued == [] and again.to_dict() == first.to_dict()
+    compare(asked.model_copy(update={"net": "1gbe"}), catalog=session)
+    assert 0 < len(issued) < 30, "those whose buckets or jobs follow from what messages take"
 
 
 def test_a_graph_is_priced_once_for_each_place_that_is_asked_for_again() -> None:

@@ -64,15 +64,15 @@ def test_frames_arrive_in_order_each_after_its_time_on_the_line(carried: list[Ca
 
 
 def test_the_other_direction_has_a_line_of_its_own(carried: list[Carried]) -> None:
-    # Were both directions one line, the answer would stand behind 100 ms of frames.
-    link = Carried(1e5, 0.0)
+    # Were both directions one line, the answer would stand behind a second of frames.
+    link = Carried(1e4, 0.0)
     carried.append(link)
     for _ in range(10):
         link.here.send(bytes(1000))
     link.there.send(b"answer")
     begun_s = time.monotonic()
     assert link.here.recv(100) == b"answer"
-    assert time.monotonic() - begun_s < 0.1
+    assert time.monotonic() - begun_s < 0.5
 
 
 def test_a_link_loses_the_share_that_is_asked_for(carried: list[Carried]) -> None:

@@ -1,4 +1,4 @@
-"""One warm ``predict()``: the same question again, and one with another number each time.
+"""One warm ``predict()`` or ``compare()``: the same question again, and with another number.
 
 Nothing is kept of a whole answer: what repeats are files, jobs and the order of tasks.
 """
@@ -11,8 +11,10 @@ from statistics import median
 from typing import Any
 
 from perfsim.data.catalog import Catalog
+from perfsim.planning.compare import compare
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from scripts.benchmarks.row import Row, cpu_s, least_cpu_s
 
 TIMES = 25
@@ -41,11 +43,15 @@ def _numbers(fields: dict[str, Any], place: int) -> dict[str, dict[str, Any]]:
     """Return the scenario with one number that no other question has."""
     varied = {
         "GPU's own time": {"single_gpu": f"{300 + place}ms"},
-        "network's rate": {"net": f"{5 + place / 100:.2f}Gbit/s,20us"},
+        "network's rate": _rate(place),
     }
     if fields.get("method") != "spd_kfac":
         varied["bucket size"] = {"bucket": f"{20 + place / 10:.1f}MB"}
     return {what: fields | one for what, one in varied.items()}
+
+
+def _rate(place: int) -> dict[str, Any]:
+    return {"net": f"{5 + place / 100:.2f}Gbit/s,20us"}
 
 
 def rows() -> Iterator[Row]:
@@ -64,3 +70,18 @@ def rows() -> Iterator[Row]:
         for what, times_ms in taken.items():
             note = f"median {median(times_ms):.2f}"
             yield Row(f"    another {what} each time", min(times_ms), "ms", limit_ms, note=note)
+    for name in ("resnet50", "bert-large"):
+        yield from _comparisons({"model": name, "gpus": 64, "net": "10gbe"})
+
+
+def _comparisons(fields: dict[str, Any]) -> Iterator[Row]:
+    """Yield milliseconds of a comparison of all methods: the same again, on other networks."""
+    again, session = make_scenario(fields), Session()
+    first_ms = 1e3 * cpu_s(lambda: compare(again, catalog=session))
+    same_ms = 1e3 * min(cpu_s(lambda: compare(again, catalog=session)) for _ in range(3))
+    note = f"{first_ms:.0f} ms the first time"
+    yield Row(f"compare() {fields['model']}: the same again", same_ms, "ms", note=note)
+    asked = [make_scenario(fields | _rate(place)) for place in range(3)]
+    times_ms = [1e3 * cpu_s(partial(compare, one, catalog=session)) for one in asked]
+    note = f"median {median(times_ms):.0f}"
+    yield Row("    another network's rate each time", min(times_ms), "ms", note=note)
