@@ -598,10 +598,15 @@ class Session(Catalog):
             self._start()
 
 
+_OF_NETWORKS = frozenset({"platform", "gpu", "baseline", "split", "group"})
+"""What follows from networks: platforms, the GPU that one has, baselines on them, models divided
+among their ranks and the groups of these."""
+
+
 class SessionWithNetworks(Session):
     """A view of a session in which some networks are given.
 
-    It keeps the platforms that it makes to itself. All else is the session's, its jobs too.
+    It keeps to itself what follows from networks. All else is the session's, its jobs too.
 
     Parameters
     ----------
@@ -626,11 +631,8 @@ class SessionWithNetworks(Session):
         self._kept = {}
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return a network that is given, what the view has of its own, or what the session has.
-
-        Its own are platforms, the GPU that one has, and baselines on them.
-        """
-        if key[0] in ("platform", "gpu", "baseline"):
+        """Return a network that is given, what the view has of its own, or what the session has."""
+        if key[0] in _OF_NETWORKS:
             return super().once(key, make)
         if key[0] == "network":
             _, field, name = key

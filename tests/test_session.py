@@ -547,6 +547,47 @@ def test_a_view_has_the_gpu_of_its_own_network() -> None:
     assert found == ["a100-40gb", "v100", "a100-40gb", "v100"]
 
 
+@pytest.mark.parametrize("degrees", [{"tp": 4}, {"pp": 2, "accumulate": 4}, {"tp": 2, "pp": 2}])
+def test_a_view_divides_models_on_its_own_network(degrees: dict[str, int]) -> None:
+    """What groups of ranks send is priced on the network that is given, whoever asked before."""
+    fields = {"model": "gpt2", "gpus": 16, "gpus_per_node": 4, "gpu": "a100", "net": "10gbe"}
+    asked, session = make_scenario(fields | {"batch": 4} | degrees), Session()
+    nets = {net: load_network(net, session, "net") for net in ("10gbe", "1gbe")}
+    alone_s = {
+        net: predict(asked.model_copy(update={"net": net}), Session()).iteration_s for net in nets
+    }
+    assert alone_s["1gbe"] > alone_s["10gbe"]
+    for net in ("1gbe", "10gbe", "1gbe"):
+        given = nets[net]
+        view = SessionWithNetworks(
+            session, lambda field, name, given=given: given if field == "net" else None
+        )
+        assert predict(asked, view).iteration_s == alone_s[net]
+    assert predict(asked, session).iteration_s == alone_s["10gbe"]
+
+
+NODES: dict[str, Any] = {"gpus": 16, "node": "dgx-a100", "batch": 4}
+ORDERS: dict[str, tuple[dict[str, Any], ...]] = {
+    "widths": ({"method": "topk"}, {"reduce_dtype": "bf16"}, {"method": "dgc"}),
+    "protocols": tuple(NODES | {"tp": 2, "protocol": name} for name in ("simple", "ll")),
+    "algorithms": tuple(NODES | {"tp": 2, "algorithm": name} for name in ("tree", "ring")),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_what_was_asked_before_changes_no_answer(name: str) -> None:
+    base: dict[str, Any] = {"model": "gpt2", "gpus": 8}
+    asked = [make_scenario(base | more) for more in ORDERS[name]]
+    alone = [predict(one, Session()) for one in asked]
+    assert len({one.iteration_s for one in alone}) == len(asked)
+    for order in (asked, asked[::-1]):
+        session = Session()
+        found = {id(one): predict(one, session) for one in order}
+        for one, expected in zip(asked, alone, strict=True):
+            assert found[id(one)].iteration_s == expected.iteration_s
+            assert found[id(one)].baseline_s == expected.baseline_s
+
+
 def test_a_view_with_other_networks_leaves_out_what_its_session_does() -> None:
     session = Session(None, {"someone"}, {"zhuangwang93"})
     view = SessionWithNetworks(session, lambda field, name: None)

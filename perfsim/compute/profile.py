@@ -128,7 +128,9 @@ class Gradient:
 
     def sent_in(self, value_bytes: float) -> Gradient:
         """Return the same gradient in values of another width [bytes]."""
-        return self._with(value_bytes=value_bytes)
+        made = self._with(value_bytes=value_bytes)
+        made.__dict__.pop("size_bytes", None)  # known of the other width
+        return made
 
     def _with(self, **changed: float) -> Gradient:
         """Return the gradient with some fields changed, and its number of values as it is known."""

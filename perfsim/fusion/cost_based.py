@@ -219,7 +219,10 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     dear/tuner.py; README.md: 25 MB without tuning.
     """
     sizes_bytes = tuple(map(context.message_bytes, gradients))
-    tried, asked_bytes = _groups_to_try(
+    # None is kept for times that stand for many at once, as `Profile` keeps none.
+    plain = isinstance(context.backward_s, float | int)
+    to_try = _groups_to_try if plain else _groups_to_try.__wrapped__
+    tried, asked_bytes = to_try(
         tuple([gradient.layer for gradient in gradients]),
         tuple([gradient.ready_s for gradient in gradients]),
         sizes_bytes,

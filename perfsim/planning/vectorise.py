@@ -70,7 +70,7 @@ class BranchTrace:
     """
 
     def __init__(self, count: int, shown: int = 0) -> None:
-        self.shown = shown
+        self.shown, self.closed = shown, False
         self._agree = np.ones(count, bool)
         self._keys: list[BatchedFloat] = []
 
@@ -86,6 +86,10 @@ class BranchTrace:
         """Record a number that was a key of a set or table, which may also have the key 0."""
         self.note((number.values == 0.0) == (number.at == 0.0))
         self._keys.append(number)
+
+    def close(self) -> None:
+        """End the pass: what is left of its numbers, as keys of a cache, equals nothing anymore."""
+        self.closed = True
 
     def agreed(self) -> Any:
         """Return for which scenarios the pass holds: keys must differ there as they do here."""
@@ -112,7 +116,13 @@ def _comparison(operation: _Operation) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
         if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
-        at, values = (other.at, other.values) if isinstance(other, BatchedFloat) else (other, other)
+        at, values, trace = other, other, self.trace
+        if isinstance(other, BatchedFloat):
+            at, values, trace = other.at, other.values, other.trace
+        if trace is not self.trace or trace.closed:
+            if operation not in (operator.eq, operator.ne):
+                raise NotVectorisableError("numbers of two passes are compared")
+            return operation is operator.ne  # one of them is a key that a cache has kept
         answer = operation(self.at, at)
         self.trace.note(operation(self.values, values) == answer)
         return np.bool_(answer)
@@ -258,11 +268,11 @@ class VectorisedRows:
             PerfsimError,
         ):
             return None, None
+        finally:
+            trace.close()
         return agreed, columns
 
     def _figures(self, fields: dict[str, Any], tables: dict[str, Any]) -> list[Any]:
-        if "single_gpu" in tables:
-            fields["single_gpu"] = None
         scenario = make_scenario(fields)
         if "overlap_slowdown" in tables and not scenario.overlap:
             raise NotVectorisableError("a slowdown needs overlap")
@@ -272,20 +282,27 @@ class VectorisedRows:
             if name in tables
         }
         session = SessionWithNetworks(self.session, lambda *asked: networks.get(asked))
-        setup = resolve(scenario, session)
-        return _evaluated(_with(setup, tables))
+        own = scenario.single_gpu if "single_gpu" in tables else None
+        asked = scenario if own is None else scenario.model_copy(update={"single_gpu": None})
+        setup = resolve(asked, session)
+        if own is not None:
+            setup = _pinned(setup, own, *tables["single_gpu"])
+        if "overlap_slowdown" in tables:
+            (slowdown,) = tables["overlap_slowdown"]
+            setup = _asked(setup, overlap_slowdown=slowdown)
+        return _evaluated(setup)
 
 
-def _with(setup: Setup, tables: dict[str, Any]) -> Setup:
-    """Return the setup with many values of its own iteration and slowdown."""
-    if "single_gpu" in tables:
-        (seconds,) = tables["single_gpu"]
-        setup = replace(setup, transferred=pin_iteration(setup.transferred, seconds))
-    if "overlap_slowdown" in tables:
-        (slowdown,) = tables["overlap_slowdown"]
-        changed = setup.scenario.model_copy(update={"overlap_slowdown": slowdown})
-        setup = replace(setup, scenario=changed)
-    return setup
+def _pinned(setup: Setup, shown: str, seconds: Any) -> Setup:
+    """Return the setup with many times of its own on one GPU, of which one is shown."""
+    if setup.split is not None:
+        raise NotVectorisableError("a model is divided by its layers' times")
+    transferred = pin_iteration(setup.transferred, seconds)
+    return replace(_asked(setup, single_gpu=shown), transferred=transferred, ssgd=None)
+
+
+def _asked(setup: Setup, **fields: Any) -> Setup:
+    return replace(setup, scenario=setup.scenario.model_copy(update=fields))
 
 
 def _evaluated(setup: Setup) -> list[Any]:

@@ -64,7 +64,8 @@ class PipelineAnswer:
 
 def pipeline_answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
     """Lay out the micro-batches of an iteration over the stages of a setup; kept with the split."""
-    key = setup.scenario.accumulate, setup.node_load, setup.scenario.straggler
+    asked = setup.scenario
+    key = asked.accumulate, setup.node_load, asked.straggler, asked.algorithm, asked.protocol
     if key not in split.answers:
         split.answers[key] = _answer(setup, split)
     found: PipelineAnswer = split.answers[key]

@@ -50,6 +50,13 @@ def test_low_rank_methods_see_first_axis_by_the_rest(
     assert Gradient("g", shape, 0.0, 0).matrix == matrix
 
 
+def test_another_width_is_another_size_whatever_was_asked_before() -> None:
+    wide = Gradient("g", (3, 4), 0.0, 0)
+    assert (wide.size_bytes, wide.elements) == (48.0, 12)
+    assert wide.sent_in(2.0).size_bytes == 24.0
+    assert wide.at(1.0, layer=2).size_bytes == 48.0
+
+
 def test_columns_may_stand_in_another_order_and_others_beside_them(read: Read) -> None:
     lines = ROWS.splitlines()
     turned = "\n".join(",".join([*reversed(line.split(",")), "note"]) for line in lines)

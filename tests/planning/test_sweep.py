@@ -143,7 +143,13 @@ def test_rows_taken_together_are_those_taken_one_by_one(
 
 
 @pytest.mark.parametrize(
-    "vary", [{"net": "1Gbit/s..100Gbit/s:log9,20us"}, {"single_gpu": "100ms..1s:log9"}]
+    "vary",
+    [
+        {"oversubscription": "1,2", "net": "1Gbit/s..100Gbit/s:log9,20us"},
+        {"single_gpu": "100ms..1s:log9"},
+        {"net": "10gbe,1gbe", "single_gpu": "100ms..1s:log9"},
+    ],
+    ids="-".join,
 )
 @pytest.mark.parametrize(
     "more",
@@ -154,17 +160,23 @@ def test_rows_taken_together_are_those_taken_one_by_one(
         {"method": "p3"},
         {"method": "asc_wfbp"},
         {"background": 0.2},
+        {"method": "dear"},
+        {"model": "gpt2", "batch": 4},
+        {"model": "gpt2", "batch": 4, "tp": 2},
+        {"model": "gpt2", "batch": 4, "pp": 2, "accumulate": 4},
     ],
     ids=lambda more: "-".join(map(str, more.values())),
 )
 def test_rows_of_numbers_are_predictions_whatever_a_run_takes(
     more: dict[str, Any], vary: dict[str, Any]
 ) -> None:
-    """Slow GPUs, ranks that vary, priorities and shared links take more than one pass."""
+    """Slow GPUs, ranks that vary, priorities and shared links take more than one pass.
+
+    Divided models are divided by the times of their layers, and groups of ranks are on the network.
+    """
     grid, found = rows(BASE | {"net": "10gbe"} | more, vary)
-    session = Session()
     for index in range(0, len(grid), 2):
-        want = predict(make_scenario(grid.fields(index)), session)
+        want = predict(make_scenario(grid.fields(index)), Session())
         assert found[index][:3] == (want.iteration_s, want.samples_per_s, want.scaling_efficiency)
 
 

@@ -72,7 +72,7 @@ def word(rank: int, **more: Any) -> dict[str, Any]:
 class Wire:
     """One rank of a library whose calls take what a law says; ranks are threads that meet."""
 
-    library, version, device, forced_algorithm = "gloo", "1", "cpu", ""
+    library, version, device = "gloo", "1", "cpu"
     software = "PyTorch 2"
 
     def __init__(self, rank: int, law: Callable[[str, int], float], shared: dict[str, Any]) -> None:
@@ -84,6 +84,11 @@ class Wire:
     def collectives(self) -> tuple[str, ...]:
         """Return two."""
         return ("all_reduce", "send_recv")
+
+    def held(self, collective: str) -> tuple[str, str]:
+        """Return what the test says."""
+        held: tuple[str, str] = self._shared.get("held", {}).get(collective, ("", ""))
+        return held
 
     def gather(self, told: Any) -> list[Any]:
         """As every wire."""

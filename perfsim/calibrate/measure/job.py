@@ -88,21 +88,22 @@ class Backend(Protocol):
     """A library that carries collectives between the ranks of this job.
 
     ``library`` is nccl, gloo or mpi, ``version`` what the library says of itself, ``software`` what
-    drives it ("PyTorch 2.13.0"), ``device`` what
-    holds the buffers ("NVIDIA H200", "cpu"). ``forced_algorithm`` is the all_reduce algorithm that
-    the user forced, "" for none.
+    drives it ("PyTorch 2.13.0"), ``device`` what holds the buffers ("NVIDIA H200", "cpu").
     """
 
     library: str
     version: str
     software: str
     device: str
-    forced_algorithm: str
     rank: int
     ranks: list[dict[str, Any]]
 
     def collectives(self) -> tuple[str, ...]:
         """Return the collectives that the library itself offers."""
+        ...
+
+    def held(self, collective: str) -> tuple[str, str]:
+        """Return the algorithm and protocol that the user holds a collective to, "" for none."""
         ...
 
     def gather(self, word: Any) -> list[Any]:

@@ -18,16 +18,19 @@ __all__ = ["MpiWire"]
 
 INTERFACE_VARIABLE = "OMPI_MCA_btl_tcp_if_include"
 ALGORITHM_VARIABLE = "OMPI_MCA_coll_tuned_allreduce_algorithm"
+DYNAMIC_VARIABLE = "OMPI_MCA_coll_tuned_use_dynamic_rules"
+_TRUE_WORDS = ("1", "t", "true", "y", "yes", "enabled")
 FORCED_ALGORITHMS = {
-    "1": "linear",
-    "2": "nonoverlapping",
-    "3": "doubling",
-    "4": "ring",
-    "5": "segmented_ring",
-    "6": "halving_doubling",
+    ("1", "basic_linear"): "linear",
+    ("2", "nonoverlapping"): "nonoverlapping",
+    ("3", "recursive_doubling"): "doubling",
+    ("4", "ring"): "ring",
+    ("5", "segmented_ring"): "segmented_ring",
+    ("6", "rabenseifner"): "halving_doubling",
 }
-"""What the variable forces, as `ompi_info --param coll tuned --level 5` lists it (Open MPI 4.1);
-recursive doubling and Rabenseifner under perfsim's names."""
+"""What the variable forces by number or word, where dynamic rules are on, as `ompi_info --param
+coll tuned --level 5` lists it (Open MPI 4.1); recursive doubling and Rabenseifner under perfsim's
+names."""
 _FLOAT_BYTES = 4
 
 
@@ -59,7 +62,6 @@ class MpiWire:
         self.library, self.rank, self.device = "mpi", self._world.Get_rank(), "cpu"
         self.version = MPI.Get_library_version().split(",")[0].strip()
         self.software = f"mpi4py {mpi4py.__version__}"
-        self.forced_algorithm = FORCED_ALGORITHMS.get(os.environ.get(ALGORITHM_VARIABLE, "0"), "")
         self._groups: dict[tuple[int, ...], Any] = {}
         self._waited_s = process_waited_s()
         self.ranks = self.gather(identity(self, os.environ.get(INTERFACE_VARIABLE, ""), local_rank))
@@ -69,6 +71,14 @@ class MpiWire:
         """Return all seven."""
         usual = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
         return (*usual, "all_to_all", "send_recv")
+
+    def held(self, collective: str) -> tuple[str, str]:
+        """Return what Open MPI's variables hold all_reduce to; no other is read."""
+        dynamic = os.environ.get(DYNAMIC_VARIABLE, "").lower() in _TRUE_WORDS
+        if collective != "all_reduce" or not dynamic:
+            return "", ""
+        asked = os.environ.get(ALGORITHM_VARIABLE, "").lower()
+        return next((name for words, name in FORCED_ALGORITHMS.items() if asked in words), ""), ""
 
     def gather(self, word: Any) -> list[Any]:
         """Return every rank's word, in order of ranks."""

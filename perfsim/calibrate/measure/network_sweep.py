@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -176,6 +177,11 @@ class SweepPoint:
         """As `NetworkPoint.key`."""
         group = self.group
         return self.collective, group.nodes, group.gpus_per_node, self.size_bytes
+
+    @property
+    def curve(self) -> tuple[RankGroup, str]:
+        """Whose curve it is on, and of which collective."""
+        return self.group, self.collective
 
 
 def measure_network(
@@ -433,8 +439,10 @@ def run_sweep(
                     looks = [one for one in looks if one > count]
         in_order = [measured[index] for index in range(len(curve))]
         _measure_doubtful_again(wire, curve, in_order, rule, journal)
-    for reference in references[:-1]:
-        _look_again(wire, reference, rule, "at the end of the sweep", journal, last=True)
+    for reference in references:
+        # Of the last curve there was a look just now, by all ranks that are in it.
+        if reference.point.curve != points[-1].curve:
+            _look_again(wire, reference, rule, "at the end of the sweep", journal, last=True)
     wire.wait_for_all()
 
 
@@ -552,7 +560,7 @@ def _note_run(journal: NetworkJournal, request: NetworkRequest) -> None:
 
 def _by_curve(points: Sequence[SweepPoint]) -> Iterator[list[SweepPoint]]:
     """Yield the points of one collective and group after the other."""
-    for _, curve in groupby(points, lambda point: (point.group, point.collective)):
+    for _, curve in groupby(points, attrgetter("curve")):
         yield list(curve)
 
 
@@ -690,7 +698,8 @@ def measured_curves(
             "measured",
             f"perfsim calibrate network, {today()}",
             spread=_median_spread(curve),
-            algorithm=wire.forced_algorithm if collective == "all_reduce" else "",
+            algorithm=wire.held(collective)[0],
+            protocol=wire.held(collective)[1],
             library=wire.library,
             version=wire.version,
             gpu=wire.device,

@@ -355,7 +355,7 @@ def _setting(wire: Backend) -> dict[str, Any]:
         "version": wire.version,
         "software": first["software"],
         "device": wire.device,
-        "forced algorithm": wire.forced_algorithm,
+        "forced algorithm": wire.held("all_reduce")[0],
         **{
             what: [rank[what] for rank in ranks]
             for what in ("host", "interface", "speed", "processor", "variables")

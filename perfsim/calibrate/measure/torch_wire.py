@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.formats.nccl_tests import held_word
 from perfsim.calibrate.measure.device import process_waited_s
 from perfsim.calibrate.measure.job import MAX_ROUND_TRIPS, MIN_ROUND_TRIPS, RankGroup
 from perfsim.calibrate.measure.launch import Launch
@@ -41,6 +42,7 @@ BLOCK_COLLECTIVES = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 ALIGNED_COLLECTIVES = frozenset({"broadcast", "reduce", "send_recv"})
 """In these a rank may run ahead of the others: each repeat starts from a barrier."""
 
+HELD_VARIABLES = ("NCCL_ALGO", "NCCL_PROTO")
 INTERFACE_VARIABLES = {"nccl": "NCCL_SOCKET_IFNAME", "gloo": "GLOO_SOCKET_IFNAME"}
 MEETING_S = 60.0
 """Ranks of a job start within this of each other. No source: chosen."""
@@ -89,7 +91,7 @@ class TorchWire:
             ) from None
         self._torch, self._dist, self._launch = torch, dist, launch
         self.library = backend or ("nccl" if torch.cuda.is_available() else "gloo")
-        self.rank, self.forced_algorithm = launch.rank, ""
+        self.rank = launch.rank
         self._gpu = self.library == "nccl"
         self.software = f"PyTorch {torch.__version__}"
         self.device, self.version, wrong = "cpu", self.software, None
@@ -161,6 +163,13 @@ class TorchWire:
         """Return all seven; of gloo without reduce_scatter, which PyTorch builds of all-reduces."""
         usual = ("all_reduce", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv")
         return (*usual, "reduce_scatter") if self._gpu else usual
+
+    def held(self, collective: str) -> tuple[str, str]:
+        """Return what NCCL_ALGO and NCCL_PROTO hold a collective to; gloo cannot be held."""
+        if not self._gpu:
+            return "", ""
+        algorithm, protocol = (os.environ.get(name, "") for name in HELD_VARIABLES)
+        return held_word(algorithm, collective), held_word(protocol, collective)
 
     def gather(self, word: Any) -> list[Any]:
         """Return every rank's word, in order of ranks."""

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.measure.job import RankGroup
+from perfsim.calibrate.measure.job import RankGroup, rank_groups
 from perfsim.calibrate.measure.journals import NetworkJournal
 from perfsim.calibrate.measure.network_sweep import (
     NetworkRequest,
@@ -122,6 +122,23 @@ def test_ranks_outside_a_group_wait_for_it_and_measure_nothing() -> None:
     assert [one.joined for one in three] == [[(0, 1), (0, 1, 2)]] * 3
     assert {call[1] for call in three[2].calls} == {(0, 1, 2)}
     assert three[0].calls == three[1].calls
+
+
+@pytest.mark.parametrize(
+    "collectives", [("send_recv",), ("all_reduce",), ("all_reduce", "send_recv")]
+)
+@pytest.mark.parametrize("hosts", ["ab", "aabb", "aabbcc", "aaaabbbb"])
+def test_ranks_of_a_group_call_the_same_in_the_same_order(
+    hosts: str, collectives: tuple[str, ...]
+) -> None:
+    """Else one would wait for a call that the others do not make: the last looks too."""
+    all_of = wires(len(hosts))
+    points = list(points_to_measure(collectives, rank_groups(list(hosts)), (1024, 4096)))
+    rule = SweepRule(budget_s=100.0)
+    at_once(*(lambda one=one: run_sweep(one, points, rule, None, quiet) for one in all_of))
+    for group in {one.group.ranks for one in points}:
+        called = [[call for call in all_of[rank].calls if call[1] == group] for rank in group]
+        assert called[0] and called == [called[0]] * len(group)
 
 
 # From ranks to a file
@@ -360,12 +377,13 @@ def test_where_it_is_to_go_is_checked_by_rank_0_before_anything_is_measured(
     assert not all_of[0].calls
 
 
-def test_a_forced_algorithm_stands_on_all_reduce_alone() -> None:
+def test_what_a_collective_is_held_to_stands_on_its_own_curve() -> None:
     wire = wires(2)[0]
-    wire.forced_algorithm = "ring"
+    wire._shared["held"] = {"all_reduce": ("ring", "ll")}
     points = [point(2048, 2e-3), point(1024, 1e-3), point(1024, 1e-4, collective="send_recv")]
     reduced, sent = measured_curves(points, wire, "eth0")
-    assert (reduced.algorithm, sent.algorithm) == ("ring", "")
+    assert (reduced.algorithm, reduced.protocol) == ("ring", "ll")
+    assert (sent.algorithm, sent.protocol) == ("", "")
     assert reduced.size_bytes == (1024.0, 2048.0) and reduced.seconds == (1e-3, 2e-3)
     assert reduced.kind == "measured" and reduced.spread is None  # one repeat tells no spread
 
