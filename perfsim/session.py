@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
-from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
+from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
@@ -566,7 +566,7 @@ class Session(Catalog):
         self.jobs = JobCache()
         looked = [
             Path("profiles"),
-            *(folder / kind for folder in self.folders for kind in FILE_SUFFIXES),
+            *(folder / kind for folder in self.folders for kind in {*FILE_SUFFIXES, *RECORDS}),
         ]
         self._stamps = {str(path): stamp(str(path)) for path in looked}
 

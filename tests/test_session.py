@@ -310,6 +310,16 @@ def test_another_search_path_has_a_session_of_its_own(
     assert default_session() is not own
 
 
+@pytest.mark.parametrize("kind", ["learning", "methods", "measurements"])
+def test_records_that_are_added_to_a_named_folder_are_seen(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "networks").mkdir()
+    session = Session(tmp_path)
+    assert not session.outdated()
+    (tmp_path / kind).mkdir()
+    (tmp_path / kind / "evidence.csv").write_text("")
+    assert session.outdated()
+
+
 def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_TASKS", 6)
     cache, recorded, made = JobCache(), RecordedCosts(MethodContext(8)), []

@@ -1,6 +1,6 @@
 """Fit the curves of one cluster and write its two files: the network and its measured curves.
 
-Either both files are written or none; what could not be read back is not written.
+Both are made first and read back; then each is put in place whole.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def network_command(
     request = network_sweep.NetworkRequest(
         out=out,
         backend=backend,
-        collectives=tuple(filter(None, (collectives or "").split(","))),
+        collectives=_names(collectives),
         most_bytes=int(parse_bytes(most, "max_size")),
         budget_s=None if budget is None else parse_seconds(budget, "budget"),
         tolerance=parse_fraction(tolerance, "tolerance"),
@@ -255,7 +255,7 @@ def kernels_command(
         kernel_s=parse_seconds(kernel_budget, "kernel_budget"),
         budget_s=None if budget is None else parse_seconds(budget, "budget"),
     )
-    chosen = tuple(filter(None, (names or "").split(",")))
+    chosen = _names(names)
     request = KernelRequest(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
     with progress("points", every=_KERNEL_POINTS_A_LINE) as show:
         made = calibrate_kernels(request, show)
@@ -303,3 +303,15 @@ def _beside(device: str | None, json: bool) -> None:
 
 def _flops(rate: float) -> str:
     return f"{rate / 1e12:.4g} TFLOP/s"
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Return the names of a list with commas, each once.
+
+    Examples
+    --------
+    >>> _names("all_reduce, all_gather,all_reduce,"), _names(None)
+    (('all_reduce', 'all_gather'), ())
+    """
+    parts = (part.strip() for part in (text or "").split(","))
+    return tuple(dict.fromkeys(filter(None, parts)))

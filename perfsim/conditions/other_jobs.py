@@ -39,7 +39,8 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     except RequestError as error:
         raise type(error)("beside", error.why, value=name, nearest=error.nearest) from None
     fields = read_fields(path)
-    own = fields.get("net", Scenario.model_fields["net"].default)
+    default = Scenario.model_fields["net"].default
+    own = fields.get("net") or fields.get("node") or default
     for field in ("beside", "jitter"):
         if fields.get(field):
             raise RequestError(

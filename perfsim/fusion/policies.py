@@ -152,8 +152,8 @@ def fuse_as_megatron(gradients: Sequence[Gradient], context: FusionContext) -> l
     """Fill Megatron-LM's buckets in ready order: closed with the tensor that reaches the limit.
 
     The limit is the larger of 4e7 values and 1e6 a rank, so that the message of a ring's step stays
-    long; `bucket` gives it in bytes of fp32. Megatron-LM has buckets only where gradients are
-    reduced beside the backward pass; else all are one (the policy whole).
+    long; `bucket` is not used. Megatron-LM has buckets only where gradients are reduced beside the
+    backward pass; else all are one (the policy whole).
 
     References
     ----------
@@ -161,8 +161,6 @@ def fuse_as_megatron(gradients: Sequence[Gradient], context: FusionContext) -> l
     (bucket_size) and param_and_grad_buffer.py.
     """
     limit = 4.0 * max(MEGATRON_BUCKET, MEGATRON_RANK * context.count_ranks())
-    if context.limit_bytes is not None:
-        limit = context.limit_bytes
     return fill_up(gradients, lambda gradient: 4.0 * gradient.elements, limit)
 
 

@@ -114,8 +114,6 @@ def groups_per_nic(group: Group, gpus_per_node: int) -> int:
 class Cluster:
     """GPUs on nodes, the link between nodes, the one inside them, and what collectives cost there.
 
-    Costs are kept, and so are the clusters of parts (groups of the ranks) and of more servers.
-
     Parameters
     ----------
     gpus : P, all GPUs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
-from perfsim.data.catalog import FILE_SUFFIXES, Catalog, read_elsewhere
+from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, read_elsewhere
 from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
@@ -148,18 +148,26 @@ class Sweep:
         files = [
             [path.name, path.stat().st_size, path.stat().st_mtime_ns]
             for folder in Catalog(self.profiles).folders
-            for kind in FILE_SUFFIXES
+            for kind in sorted({*FILE_SUFFIXES, *RECORDS})
             for path in sorted((folder / kind).glob("*"))
         ]
-        varied = (value for axis in self.grid.axes for value in axis.values)
-        named = [*self.grid.base.values(), *varied]
+        varied = [value for axis in self.grid.axes for value in axis.values]
         files += [
-            [value, *(stamp(value) or ())]
-            for value in named
-            if isinstance(value, str) and Path(value).suffix in _FILE_ENDINGS
+            [text, *(stamp(text) or ())]
+            for text in _texts([*self.grid.base.values(), *varied])
+            if Path(text).suffix in _FILE_ENDINGS
         ]
         text = json.dumps([question, files], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts among some values and in their lists."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _texts(value)
 
 
 class SweepRows:

@@ -2,7 +2,7 @@
 
 A journal lies where anyone may have written into it. A row that a prediction cannot have made is
 refused, with what was found: another number of columns, a figure that is no number or out of its
-range, a row of another scenario.
+range, a refusal of another scenario.
 """
 
 from __future__ import annotations

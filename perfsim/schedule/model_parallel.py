@@ -256,13 +256,13 @@ def _passes(split: ModelSplit, answer: PipelineAnswer, stage: int, load: float) 
         beside,
         passes * computing_s,
         (*idle_sends, *(send._replace(counted=False) for send in between)),
-        tuple(_last(split, own, stage)),
+        tuple(_last(split, stage)),
         own.experts if split.layout.ep > 1 else frozenset(),
         split.layout.pp,
     )
 
 
-def _last(split: ModelSplit, own: Stage, stage: int) -> Iterator[Send]:
+def _last(split: ModelSplit, stage: int) -> Iterator[Send]:
     """Yield what a stage sends once an iteration before its update.
 
     Where embedding and output layer are one matrix on two stages, both gradients are added up. So

@@ -58,6 +58,14 @@ def test_the_other_job_is_on_the_network_of_this_one(tmp_path: Path) -> None:
     assert found.meeting.others[0].alone_s == pytest.approx(there, rel=1e-9)
 
 
+def test_a_job_of_a_node_type_is_told_off_its_nodes_network(tmp_path: Path) -> None:
+    lines = ['schema = "perfsim/scenario/1"', "[scenario]", 'model = "vgg16"', "gpus = 8"]
+    other = tmp_path / "other.toml"
+    other.write_text("\n".join([*lines, 'node = "dgx-a100"', ""]))
+    said = [note for note in ask(beside=str(other)).notes if "is put on the network" in note]
+    assert len(said) == 1 and said[0].endswith("in place of dgx-a100 in its file.")
+
+
 def test_another_job_is_held_in_the_iterations_that_it_runs_most_of(tmp_path: Path) -> None:
     fields = {"model": "resnet20-cifar", "method": "dct"}
     other = write(tmp_path, **fields)

@@ -301,3 +301,19 @@ def test_a_journal_that_is_no_file_is_refused(
     assert code([*BEGUN, "--vary", "gpus=8..16", "--out", str(out)]) == 3
     said = f"perfsim: {out}.journal: is a pipe, not a file\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_journal_knows_the_jobs_beside_its_own(tmp_path: Path) -> None:
+    """Also those of a list: a file that changed makes it a sweep of another question."""
+    other = tmp_path / "other.toml"
+    text = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "vgg16"\ngpus = 8\n'
+    other.write_text(text)
+    base = {"model": "resnet50", "gpus": 8, "net": "10gbe", "beside": [str(other)]}
+
+    def digest() -> str:
+        return Sweep(SweepGrid(base, axes_of({"method": "ssgd,dgc"}))).digest()
+
+    before = digest()
+    assert digest() == before
+    other.write_text(text.replace("8", "16"))
+    assert digest() != before

@@ -35,6 +35,7 @@ __all__ = [
     "check_points",
     "device_figures",
     "device_text",
+    "holds_points",
     "kernel_lines",
     "kernel_report",
     "noisy_points",
@@ -222,6 +223,15 @@ def other_rows(path: Path | None, measured: Collection[str]) -> str:
         if cells["kernel"] not in measured:
             table.writerow([cells[column] for column in KERNELS_COLUMNS])
     return text.getvalue()
+
+
+def holds_points(path: Path, points: Iterable[KernelPoint]) -> bool:
+    """Tell whether a file of kernels has a row for each of some points."""
+    names = path.name.removesuffix(KERNELS_SUFFIX), ANY_GPU
+    rows = read_table(path, KERNELS_SCHEMA, KERNELS_COLUMNS, names)
+    held = {tuple(cells[name] for name in ("kernel", "elements", "width")) for _, cells in rows}
+    wanted = {(point.kernel, str(point.elements), str(point.width)) for point in points}
+    return wanted <= held
 
 
 def check_points(text: str, gpu: str) -> None:

@@ -20,6 +20,7 @@ from perfsim.calibrate.measure.kernel_files import (
     check_points,
     device_figures,
     device_text,
+    holds_points,
     kernel_lines,
     noisy_points,
     other_rows,
@@ -29,13 +30,13 @@ from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, settl
 from perfsim.compute.device import KERNELS_SUFFIX, Device, read_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import today, write_text
-from perfsim.errors import PerfsimError, RequestError
+from perfsim.errors import PerfsimError, RequestError, StoppedError
 from perfsim.units import format_seconds
 
 __all__ = [
+    "DeviceFailedError",
     "KernelRequest",
     "MeasuredKernels",
-    "StoppedError",
     "TimingRule",
     "calibrate_kernels",
     "run_benches",
@@ -58,8 +59,8 @@ No source: chosen."""
 _DEVICE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
-class StoppedError(PerfsimError):
-    """The user stopped a run, or the device failed."""
+class DeviceFailedError(PerfsimError):
+    """The device failed in the middle of a run; the sentence says what is kept of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,8 @@ def calibrate_kernels(request: KernelRequest, report_progress: ReportProgress) -
     ------
     RequestError
         If the request cannot be met, or a file cannot be written.
-    StoppedError
-        If the user stops it or the device fails: what was measured is kept.
+    StoppedError, DeviceFailedError
+        If the user stops it, or the device fails: what was measured is kept.
     """
     device = KernelDevice(request.device)
     catalog = Catalog(request.out if (request.out / "devices").is_dir() else None)
@@ -179,18 +180,23 @@ def calibrate_kernels(request: KernelRequest, report_progress: ReportProgress) -
         most = request.most or MAX_INPUT_ELEMENTS[device.device]
         cut = run_benches(benches, device, most, request.rule, journal, report_progress)
     except (KeyboardInterrupt, RuntimeError) as error:
-        why = "stopped" if isinstance(error, KeyboardInterrupt) else f"the device failed ({error})"
-        raise StoppedError(
+        stopped = isinstance(error, KeyboardInterrupt)
+        why = "stopped" if stopped else f"the device failed ({error})"
+        raise (StoppedError if stopped else DeviceFailedError)(
             f"calibrate kernels: {why.splitlines()[0]}; {len(journal.points)} points are kept in"
             f" {journal.path}, and the same command goes on from there."
         ) from None
-    if not journal.points:
-        journal.remove()
-        why = f": {journal.stops[0].why}" if journal.stops else " in the time given"
+    # An interrupted run may have left points of other kernels.
+    names = {bench.name for bench in benches}
+    if not any(point.kernel in names for point in journal.points):
+        if not journal.points:
+            journal.remove()
+        stops = [stop.why for stop in journal.stops if stop.kernel in names]
+        why = f": {stops[0]}" if stops else " in the time given"
         why = f"no kernel could be measured{why}."
         raise RequestError("", why, source="calibrate kernels")
     written = _write(request, device, catalog, name, benches, journal, cut)
-    if not cut:
+    if not cut and holds_points(written.points, journal.points):
         journal.remove()
     return written
 
@@ -386,7 +392,8 @@ def _write(
         "left out": "; ".join([*stopped, *(f"{kernel}: no time left" for kernel in cut)]),
     }
     before = path if path.is_file() else catalog.beside("devices", name, KERNELS_SUFFIX)
-    kept = other_rows(before, {point.kernel for point in journal.points})
+    measured = {bench.name for bench in benches} & {point.kernel for point in journal.points}
+    kept = other_rows(before, measured)
     text = points_text(benches, journal, about) + kept
     check_points(text, name)
     figures = device_figures(journal)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from perfsim.calibrate.measure.job import Backend
 from perfsim.calibrate.measure.journals import NetworkJournal
 from perfsim.calibrate.measure.launch import Launch
-from perfsim.errors import PerfsimError
+from perfsim.errors import PerfsimError, StoppedError
 
 __all__ = ["BEAT_S", "SILENT_S", "BrokenOffError", "RankWatch", "guard_sweep", "silent_ranks"]
 
@@ -59,8 +59,8 @@ def guard_sweep(
 
     Raises
     ------
-    BrokenOffError
-        If a collective breaks or a signal comes: one sentence that says what was kept.
+    BrokenOffError, StoppedError
+        If a collective breaks or a signal comes; Ctrl-C: one sentence that says what was kept.
     """
 
     def kept() -> str:
@@ -72,8 +72,9 @@ def guard_sweep(
         )
 
     def stop(number: int, _: FrameType | None) -> None:
+        broken = StoppedError if number == signal.SIGINT else BrokenOffError
         name = signal.Signals(number).name
-        raise BrokenOffError(f"calibrate network: stopped by {name};{kept()}")
+        raise broken(f"calibrate network: stopped by {name};{kept()}")
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     store = wire.store()

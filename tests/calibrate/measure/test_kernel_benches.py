@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perfsim.calibrate.measure.kernel_benches import Size
+from perfsim.calibrate.measure.kernel_benches import Bench, Size
 from perfsim.cli.main import code
 from perfsim.compute.device import load_device, read_kernels
 from perfsim.compute.kernel import Kernel
@@ -109,6 +111,42 @@ def test_points_that_are_there_are_not_lost(
     assert calibrate(tmp_path, "--max", "2000", "--kernels", "topk_new", "--force") == 0
     points = read_kernels(tmp_path / "devices" / "here.kernels.csv")
     assert set(points) == {"topk_new", "fp16_cast"}
+
+
+@pytest.mark.torch
+def test_points_that_a_run_without_time_left_are_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where the next run measures others: what the journal has stays there or in the file."""
+    pytest.importorskip("torch")
+    from perfsim.calibrate.measure import kernel_runs
+
+    run_benches = kernel_runs.run_benches
+
+    def out_of_time(benches: Sequence[Bench], *more: Any) -> list[str]:
+        run_benches(benches[:1], *more)
+        return [one.name for one in benches[1:]]
+
+    def cut_short(*more: str) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(kernel_runs, "run_benches", out_of_time)
+            return calibrate(tmp_path, *more)
+
+    both = ("--max", "2000", "--kernels", "fp16_cast,fp16_uncast")
+    assert cut_short(*both) == 0
+    assert "out of time: fp16_uncast" in capsys.readouterr().out
+    file, journal = (tmp_path / "devices" / f"here.kernels.{end}" for end in ("csv", "jsonl"))
+    assert set(read_kernels(file)) == {"fp16_cast"} and journal.exists()
+    assert calibrate(tmp_path, "--max", "2000", "--kernels", "stream_copy", "--force") == 0
+    assert set(read_kernels(file)) == {"fp16_cast", "stream_copy"} and not journal.exists()
+    # What a run that was stopped has not written yet stays in its journal.
+    assert cut_short(*both, "--force") == 0
+    file.unlink()
+    assert calibrate(tmp_path, "--max", "2000", "--kernels", "stream_copy") == 0
+    assert set(read_kernels(file)) == {"stream_copy"} and journal.exists()
+    assert calibrate(tmp_path, *both) == 0
+    assert set(read_kernels(file)) == {"fp16_cast", "fp16_uncast", "stream_copy"}
+    assert not journal.exists()
 
 
 @pytest.mark.torch
