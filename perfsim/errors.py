@@ -119,9 +119,7 @@ class RequestError(PerfsimError):
     def within(self, source: str) -> RequestError:
         """Return the same error with the name of the file or job that holds the field."""
         where = ": ".join(part for part in (source, self.source) if part)
-        return type(self)(
-            self.field, self.why, value=self.value, nearest=self.nearest, source=where
-        )
+        return self._with(source=where)
 
     def or_else(self, ways: str) -> RequestError:
         """Return the same error with what else may be given.
@@ -131,10 +129,13 @@ class RequestError(PerfsimError):
         >>> print(RequestError("gpu", "no 'x'.").or_else("describe yours."))
         gpu: no 'x'; or describe yours.
         """
-        why = f"{self.why.removesuffix('.')}; or {ways}"
-        return type(self)(
-            self.field, why, value=self.value, nearest=self.nearest, source=self.source
-        )
+        return self._with(why=f"{self.why.removesuffix('.')}; or {ways}")
+
+    def _with(self, **changed: str) -> RequestError:
+        """Return an error of the same kind with all that this one knows, some of it changed."""
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__.update(self.__dict__, **changed)
+        return made
 
 
 class MissingFileError(RequestError):

@@ -226,8 +226,8 @@ Units (a bare number is refused where one is needed):
 \b
 Exit codes:
   0  done
-  1  anything else: output cannot be written, internal error
-  2  the request is wrong; one sentence says what is allowed
+  1  anything else: what is printed cannot be written, internal error
+  2  the request is wrong, or a file cannot be written; one sentence says why
   3  a file is missing or damaged
   4  `validate` found a group of errors outside its limit
   130  stopped by Ctrl-C

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
-from perfsim.cli.output import print_answer
+from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.scenario_flags import field_flags
 from perfsim.errors import PerfsimError, RequestError
 
@@ -71,6 +71,7 @@ def init_command(
 
     if out.exists() and not force:
         raise RequestError("out", f"{str(out)!r} is there already; `force` replaces it.")
+    Outputs(out=out).check()
     machine, asked = look_around(Catalog(profiles)), _on_terminal() and not yes
     if asked:
         given = given | _told_of_trace(files or [], given)

@@ -18,7 +18,9 @@ from typer.main import get_command
 
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
+from perfsim.cli.output import arguments_known
 from perfsim.data.catalog import own_files_noted
+from perfsim.data.files import noting
 from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 from perfsim.report.plain import plain_output
 
@@ -123,7 +125,14 @@ def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     line = _Line(sys.argv[1:] if arguments is None else arguments)
     brief = brief_help("-h" in line.arguments)
-    with spelling(line.spell), brief, plain_output(line.plain), own_files_noted() as own:
+    with (
+        noting({}),
+        arguments_known(line.arguments),
+        spelling(line.spell),
+        brief,
+        plain_output(line.plain),
+        own_files_noted() as own,
+    ):
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "it is closed")

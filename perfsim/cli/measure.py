@@ -287,6 +287,7 @@ def _print_kernels(made: MeasuredKernels) -> None:
     if made.missing:
         lacks = ", ".join(made.missing)
         typer.echo(f"no device file written: {lacks} must be measured too")
+        return  # no prediction can be on this device yet
     folder = made.points.parent.parent
     typer.echo()
     typer.echo(escaped(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ..."))

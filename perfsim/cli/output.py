@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,36 @@ if TYPE_CHECKING:
     from perfsim.calibrate.write_network import MadeNetwork
     from perfsim.data.catalog import OwnFiles
 
-__all__ = ["Content", "Outputs", "print_answer", "print_network", "tell_own_files", "tell_written"]
+__all__ = [
+    "Content",
+    "Outputs",
+    "arguments_known",
+    "print_answer",
+    "print_network",
+    "tell_own_files",
+    "tell_written",
+]
 
 Content = Callable[[], str | bytes]
 """Makes the content of a file."""
+
+_ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("_ARGUMENTS", default=())
+
+
+@contextmanager
+def arguments_known(arguments: Sequence[str]) -> Iterator[None]:
+    """Let outputs know what the command line names: no file that is read is replaced."""
+    token = _ARGUMENTS.set(arguments)
+    try:
+        yield
+    finally:
+        _ARGUMENTS.reset(token)
+
+
+def _named() -> list[Path]:
+    """Return what the arguments of the command line name, as paths."""
+    values = [one.partition("=")[2] if one.startswith("--") else one for one in _ARGUMENTS.get()]
+    return [Path(value) for value in values if value and "\0" not in value]
 
 
 def print_answer(
@@ -27,8 +54,10 @@ def print_answer(
     """Write a result to ``out`` if that is given, then print it as JSON or as ``show`` does."""
     found = result() if json or out is not None else {}
     if out is not None:
+        from perfsim.data.files import check_not_read
         from perfsim.report.terminal import write_json
 
+        check_not_read(out, "out")
         write_json(out, found)
         tell_written(out)
     if json:
@@ -67,13 +96,16 @@ class Outputs:
         Raises
         ------
         RequestError
-            If two flags name one file, a file could not be written, or Kaleido is missing where
-            it is needed.
+            If two flags name one file, a file could not be written or is read by the command, or
+            Kaleido is missing where it is needed.
         """
-        from perfsim.data.files import check_writable, target_of
+        from perfsim.data.files import being_read, check_writable, target_of
 
         for name, path in self.paths.items():
             check_writable(path, name)
+            named = [one for one in _named() if path.is_file() and one.is_file()]
+            if sum(target_of(one) == target_of(path) for one in named) > 1:
+                raise being_read(path, name)
         seen: dict[Path, str] = {}
         for name, path in self.paths.items():
             whole = target_of(path)
@@ -89,9 +121,11 @@ class Outputs:
 
     def write(self, **contents: Content) -> None:
         """Make the contents of the files that were asked for, then write them and say so."""
-        from perfsim.data.files import write_bytes
+        from perfsim.data.files import check_not_read, write_bytes
 
         made = {name: contents[name]() for name in self.paths if name in contents}
+        for name in made:
+            check_not_read(self.paths[name], name)
         for name, content in made.items():
             data = content.encode() if isinstance(content, str) else content
             write_bytes(self.paths[name], data, name)

@@ -11,7 +11,7 @@ from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, shown
 
 if TYPE_CHECKING:
     from perfsim.planning.capacity import Target
@@ -188,6 +188,9 @@ def _target(
     every, single = parse_epochs(epochs, epochs_of)
     amount, currency = parse_budget(budget) if budget else (None, "")
     limit_s = parse_seconds(deadline, "deadline", "24h") if deadline else None
+    if limit_s == 0.0:
+        why = f"{shown(deadline)} is not allowed: it must be above 0."
+        raise RequestError("deadline", why, value=deadline)
     power_w = parse_power(gpu_power) if gpu_power else None
     name = dataset.lower() if dataset.lower() in DATASETS else ""
     return Target(

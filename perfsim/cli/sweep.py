@@ -49,8 +49,9 @@ def sweep_command(
             metavar="FIELD=VALUES",
             help="A field of the scenario (gpus, net, method, bucket, options.density,"
             " fusion_options.NAME, ...) and its values: a list 8,16,64; 8..64 doubles; 8..64:8"
-            " adds 8; 1ms..1s:log5 and 1ms..1s:lin5 are five values; method=all. May be repeated:"
-            " every combination is a row, the last field fastest.",
+            " adds 8; 1ms..1s:log5 and 1ms..1s:lin5 are five values; method=all. Semicolons stand"
+            " between values with commas: site=8,8;8,8,16. May be repeated: every combination is a"
+            " row, the last field fastest.",
         ),
     ] = None,
     full: Annotated[
@@ -158,10 +159,12 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
 
 def _write(table: SweepTable, out: Path) -> None:
     """Write the rows, then remove the journal."""
+    from perfsim.data.files import check_not_read
     from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
     from perfsim.report.sweep_files import write_sweep
 
     try:
+        check_not_read(out, "out")
         write_sweep(table, out)
     except RequestError as error:
         kept = f"all rows are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"

@@ -22,8 +22,10 @@ from perfsim.errors import DataError, RequestError, nearest, shown
 __all__ = [
     "MAX_LINES",
     "Stamp",
+    "being_read",
     "cell",
     "check_lines",
+    "check_not_read",
     "check_writable",
     "decoded",
     "escaped",
@@ -92,6 +94,28 @@ def note(path: Path) -> None:
     for noted in _NOTED.get():
         if name not in noted:
             noted[name] = stamp(name)
+
+
+def check_not_read(path: Path, field: str) -> None:
+    """Refuse to replace a data file that was read since the first `noting` began.
+
+    Raises
+    ------
+    RequestError
+        If it is one.
+    """
+    noted = _NOTED.get()
+    if not noted or not path.exists():
+        return
+    target = target_of(path)
+    if any(target_of(Path(name)) == target for name in noted[0] if Path(name).exists()):
+        raise being_read(path, field)
+
+
+def being_read(path: Path, field: str) -> RequestError:
+    """Return the refusal of an output that is an input too."""
+    why = f"{str(path)!r} is read for this answer; name another file."
+    return RequestError(field, why, value=str(path))
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -432,10 +456,12 @@ def near_file(path: Path, suffixes: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> near_file(Path("a file that nobody has.csv"), (".none",))
-    ''
+    >>> near_file(Path("a file that nobody has.csv"), (".none",)), near_file(Path("/"), (".csv",))
+    ('', ': it is a folder')
     """
     try:
+        if path.is_dir():
+            return ": it is a folder"
         if not path.parent.is_dir():
             return f", nor a folder {shown(str(path.parent))}"
         with os.scandir(path.parent) as entries:

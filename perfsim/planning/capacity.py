@@ -709,6 +709,10 @@ def _span(seconds: float) -> str:
     return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / 60.0:.4g} min"
 
 
+_MAX_SAMPLES = 1e18
+"""Samples or tokens of a data set at most, far more than anyone has."""
+
+
 def parse_samples(text: str, tokens: int | None = None) -> int:
     """Return the samples of a data set: a name, or a number with its unit.
 
@@ -729,13 +733,13 @@ def parse_samples(text: str, tokens: int | None = None) -> int:
     if text.lower() in DATASETS:
         return DATASETS[text.lower()][0]
     match = _SAMPLES.fullmatch(text)
-    if match is None or float(match[1]) < 1:
+    if match is None or not 1 <= float(match[1]) <= _MAX_SAMPLES:
         near = nearest(text, DATASETS)
         hint = f"; did you mean {near!r}?" if near else ";"
         raise RequestError(
             "dataset",
             f"no {shown(text)}{hint} allowed: {', '.join(DATASETS)}, or a number of"
-            " samples such as '1281167samples', or of tokens such as '3e9tokens'.",
+            " samples such as '1281167samples', or of tokens such as '3e9tokens', 1 to 1e18.",
         )
     if match[2] == "samples":
         return int(float(match[1]))

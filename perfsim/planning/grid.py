@@ -39,7 +39,8 @@ _MAX_SPREAD = 100_000
 """Values between two ends: decimals are slow to raise to a power."""
 
 _LINK_FIELDS = ("net", "intra_net")
-_LIST_FIELDS = ("placement",)
+_LIST_FIELDS = ("placement", "site", "stage_layers", "wan")
+"""Fields of which one value is itself a list with commas: semicolons stand between values."""
 _RANGE_EXAMPLES = {
     "net": "1Gbit/s..100Gbit/s",
     "intra_net": "4GB/s..32GB/s",
@@ -205,11 +206,13 @@ def _axis(name: str, given: Any, source: str) -> Axis:
     listed = given if isinstance(given, list | tuple) else [given]
     values: list[GridValue] = []
     for value in listed:
-        if isinstance(value, str):
+        if isinstance(value, str) and name == "wan" and listed is given:
+            values.append(value)  # semicolons stand between its sites
+        elif isinstance(value, str):
             values += _named(name, value)
         elif isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
             values.append(value)
-        elif name == "placement" and isinstance(value, list | tuple):
+        elif name in _LIST_FIELDS and isinstance(value, list | tuple):
             values.append(",".join(map(str, value)))
         else:
             raise RequestError(
@@ -242,8 +245,8 @@ def _whole(name: str) -> bool | None:
 def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     """Return the values that ``text`` lists for a field, each as a user would write it.
 
-    Parts are separated by commas, or by semicolons where a value itself has commas (placement).
-    In a network, a latency belongs to the rate before it.
+    Parts are separated by commas, or by semicolons where a value itself has commas (placement,
+    site, several types of GPU). In a network, a latency belongs to the rate before it.
 
     Parameters
     ----------
@@ -260,10 +263,13 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     ['8', '16', '32', '48']
     >>> values_of("net", "1gbe,1Gbit/s..100Gbit/s:log3,50us")
     ['1gbe', '1Gbit/s,50us', '10Gbit/s,50us', '100Gbit/s,50us']
-    >>> values_of("placement", "3,5;4,4")
-    ['3,5', '4,4']
+    >>> values_of("placement", "3,5;4,4"), values_of("gpu", "v100,a100")
+    (['3,5', '4,4'], ['v100', 'a100'])
+    >>> values_of("gpu", "v100:8,p100:8;v100:16,p100:16")
+    ['v100:8,p100:8', 'v100:16,p100:16']
     """
-    separator = ";" if ";" in text or field in _LIST_FIELDS else ","
+    several = field in _LIST_FIELDS or (field == "gpu" and ":" in text)
+    separator = ";" if ";" in text or several else ","
     parts = [part.strip() for part in text.split(separator)]
     if not all(parts):
         raise RequestError(f"vary.{field}", f"{shown(text)} has an empty value.")
@@ -271,7 +277,7 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
         parts = _links(parts)
     values: list[str] = []
     for part in parts:
-        if field in _LIST_FIELDS:
+        if several:
             values.append(part)
         elif field in _LINK_FIELDS and "," in part:
             rate, latency = part.split(",", 1)

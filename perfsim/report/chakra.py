@@ -72,6 +72,8 @@ def chakra_of(prediction: Prediction) -> dict[str, Any]:
     >>> [node["name"] for node in trace["nodes"]][:2], trace["nodes"][0]["type"]
     (['forward 0', 'backward 0.0'], 'COMP_NODE')
     """
+    if prediction.parallel is not None:
+        raise _refused(prediction, "runs on a divided model, whose groups of ranks are not written")
     rounds = [_Round(prediction, timeline) for timeline in prediction.timelines]
     times = [int(count) for count in prediction.counts]
     if times != list(prediction.counts):

@@ -14,6 +14,52 @@ from perfsim.data.catalog import shipped
 from support.commands import MAIN, answer, run
 from support.paths import TESTS
 
+READ = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet20-cifar"\ngpus = 8\n'
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict w.toml --out w.toml",
+        "predict w.toml --html=w.toml",
+        "predict w.toml --trace ./w.toml",
+        "predict --model resnet20-cifar --gpus 8 --beside w.toml --out w.toml",
+        "predict other.toml --out w.toml",
+        "compare w.toml --methods ssgd,dgc --csv w.toml",
+        "sweep w.toml --vary gpus=8,16 --html w.toml",
+        "sweep other.toml --vary gpus=8,16 --html w.toml",
+        "sweep --model own.csv --vary gpus=8,16 --out own.csv",
+        "init config.json --yes --gpus 8 --out config.json --force",
+    ],
+)
+def test_what_is_read_is_not_replaced(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 99}'
+    own = (shipped() / "models" / "alexnet.v100.fp32.b256.csv").read_text("utf-8")
+    texts = {"w.toml": READ, "other.toml": f'{READ}beside = ["w.toml"]\n', "config.json": config}
+    texts["own.csv"] = own
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    left, out, err = run(command, capsys)
+    assert (left, out) == (2, "")
+    assert " is read for this answer; name another file." in err
+    assert {name: Path(name).read_text() for name in texts} == texts
+
+
+def test_a_file_of_an_earlier_answer_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.toml").write_text(READ)
+    for _ in range(2):
+        left, _, err = run("predict w.toml --out a.json", capsys)
+        assert (left, err) == (0, "wrote a.json\n")
+
 
 def test_options_of_a_scenario_are_for_its_own_method(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -237,6 +237,8 @@ def test_the_command_plans_with_prices(tmp_path: Path) -> None:
         ["--gpu-power", "0W"],
         ["--deadline", "1min"],
         ["--deadline", "24"],
+        ["--deadline", "0h"],
+        ["--dataset", "1e400samples"],
         ["--counts", "64..8"],
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import given
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.planning.explain import critical_path, exposed
+from perfsim.planning.explain import critical_path, explain, exposed, one_run
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
@@ -101,6 +102,21 @@ def test_every_path_is_whole_and_every_exposed_instant_has_an_owner(graph: TaskG
 def catalog() -> Catalog:
     """Return the shipped files."""
     return SHIPPED
+
+
+@pytest.mark.parametrize("name", ["ssgd", "dgc", "mgwfbp", "localsgd", "dear", "fsdp"])
+@pytest.mark.parametrize("more", [{}, {"straggler": ["1:1.5"]}], ids=["", "straggler"])
+def test_paths_where_ranks_vary_are_those_of_one_draw(name: str, more: dict[str, Any]) -> None:
+    """Of the draw nearest to the mean, as `explain` shows it."""
+    fields = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe", "method": name}
+    found = explain(make_scenario(fields | {"jitter": "5%"} | more), catalog())
+    resolved = resolve(make_scenario(fields | {"jitter": "5%"} | more), catalog())
+    for plan, path in zip(build_rounds(resolved), found.paths, strict=True):
+        timeline = run(plan)
+        assert timeline.shape
+        check_path(one_run(timeline))
+        assert path.iterations == plan.graph.iterations, "one period"
+        assert sum(path.by_kind().values()) == pytest.approx(timeline.mean_period_s, rel=0.05)
 
 
 @pytest.mark.parametrize("name", method_names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given as drawn
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.planning.grid import Axis, SweepGrid, axes_of, expand, parse_vary, values_of
+from perfsim.scenario import Scenario
 from perfsim.units import parse_bytes, parse_rate
 
 
@@ -57,6 +59,35 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
         "2Gbit/s,2us",
     ]
     assert values_of("net", "../mine.toml") == ["../mine.toml"]
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "values"),
+    [
+        ("site", "8,8", ["8,8"]),
+        ("site", "8,8;8,8,16", ["8,8", "8,8,16"]),
+        ("wan", "1Gbit/s,4ms", ["1Gbit/s,4ms"]),
+        ("stage_layers", "8,8,8,8;7,9,9,7", ["8,8,8,8", "7,9,9,7"]),
+        ("gpu", "v100:8,p100:8", ["v100:8,p100:8"]),
+        ("gpu", "v100,p100", ["v100", "p100"]),
+    ],
+)
+def test_a_value_with_commas_is_not_taken_apart(field: str, text: str, values: list[str]) -> None:
+    assert values_of(field, text) == values
+    assert axes_of({field: text})[0].values == axes_of({field: values})[0].values == tuple(values)
+
+
+def test_lists_of_numbers_are_values_of_fields_that_are_lists() -> None:
+    assert axes_of({"site": [[8, 8], [8, 16]]})[0].values == ("8,8", "8,16")
+    assert axes_of({"wan": ["1Gbit/s,4ms;2Gbit/s,4ms"]})[0].values == ("1Gbit/s,4ms;2Gbit/s,4ms",)
+    lists = {
+        name
+        for name, one in Scenario.model_fields.items()
+        if tuple[int, ...] in (one.annotation, *get_args(one.annotation))
+    }
+    assert lists == {"placement", "site", "stage_layers"}
+    for name in lists:
+        assert values_of(name, "1,2") == ["1,2"]
 
 
 @pytest.mark.parametrize(

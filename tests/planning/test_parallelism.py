@@ -301,6 +301,10 @@ def test_the_screen_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (f"{COMMAND} --over bucket", "'parallelism' is searched by itself"),
         ("tune --model resnet50 --gpus 16 --by time", "--by is for --over parallelism"),
+        (
+            "tune --model llama3-70b --gpus 4 --gpu v100 --over parallelism",
+            "nothing fits into memory",
+        ),
         ("tune --model resnet50 --gpus 16 --over paralelism", "did you mean 'parallelism'?"),
     ],
 )

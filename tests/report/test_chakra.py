@@ -120,6 +120,21 @@ def test_what_the_schema_has_no_word_for_is_said_and_not_written(
     assert (captured.out, path.exists()) == ("", False)
 
 
+@pytest.mark.parametrize(
+    "more",
+    ["llama3-8b --tp 2", "llama3-8b --pp 2 --accumulate 2", "qwen3-30b-a3b --ep 8"],
+)
+def test_a_divided_model_is_refused_in_a_sentence(
+    more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.json"
+    command = f"predict --gpus 16 --node dgx-h100 --model {more} --chakra {path}"
+    assert code(command.split()) == 2
+    told = capsys.readouterr().err
+    assert "--chakra: " in told and "divided model" in told and told.count("\n") == 1
+    assert not path.exists()
+
+
 def test_the_command_writes_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.json"
     assert code(["predict", "--model", "resnet18", "--gpus", "8", "--chakra", str(path)]) == 0
