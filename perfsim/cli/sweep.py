@@ -57,7 +57,9 @@ def sweep_command(
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Also interval, breakdown, bottleneck and speedup over ssgd (slower)."
+            "--full",
+            help="Also interval, breakdown, bottleneck, speedup over ssgd, memory and whether it"
+            " fits (slower).",
         ),
     ] = False,
     fresh: Annotated[
@@ -138,13 +140,22 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
     """Predict the rows; an interrupted run says how to go on."""
     from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
 
-    count = len(sweep.grid)
+    count, done = len(sweep.grid), 0
+
+    def tell(now: int) -> None:
+        nonlocal done
+        done = now
+        show(done, count)
+
     try:
         with progress("rows") as show:
-            table = resumed(sweep, engine, out, lambda done: show(done, count), fresh=fresh)
+            table = resumed(sweep, engine, out, tell, fresh=fresh)
     except KeyboardInterrupt:
         if out is None:
             raise StoppedError("stopped; with --out, the rows so far would be kept.") from None
+        if not done:
+            finished(out)
+            raise StoppedError("stopped before the first rows were there.") from None
         kept = (
             f"the rows so far are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -75,6 +75,9 @@ _MAX_VECTOR_CHUNK = 16384
 MAX_SINGLE_CHUNK = 256
 """Rows of a chunk where each is predicted by itself: about half a second's work."""
 
+MAX_WHOLE_CHUNK = 32
+"""The same of objects and of whole predictions, which take longer."""
+
 _MAX_ROWS_READ = 10_000
 """Rows of a table up to which its one line names the shortest iteration."""
 
@@ -137,7 +140,8 @@ class Sweep:
             not (self.full or self.objects)
             and VectorisedRows(self.grid, Session(self.profiles)).any
         )
-        size, count = _MAX_VECTOR_CHUNK if together else MAX_SINGLE_CHUNK, len(self.grid)
+        alone = MAX_WHOLE_CHUNK if self.full or self.objects else MAX_SINGLE_CHUNK
+        size, count = _MAX_VECTOR_CHUNK if together else alone, len(self.grid)
         return [(first, min(first + size, count)) for first in range(start, count, size)]
 
     def digest(self) -> str:
@@ -326,6 +330,15 @@ class SweepTable(Displayed):
                 yield SweepResult(values, reason=line[-1])
             else:
                 yield SweepResult(values, **{name: line[place] for name, place in figures.items()})
+
+    def memory(self, row: int) -> tuple[float, bool]:
+        """Return the bytes that one GPU holds in a row, and whether it has the memory.
+
+        The row is predicted whole, and has a prediction.
+        """
+        (made,) = SweepRows(replace(self.sweep, full=True)).objects([row])
+        held_bytes, fits = flat_row(made, ("memory_bytes", "fits"))
+        return float(held_bytes or 0.0), bool(fits)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row by column."""

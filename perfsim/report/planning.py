@@ -573,19 +573,21 @@ def _bits(bytes_per_s: float) -> str:
 
 @dataclass
 class _Best:
-    """How many rows there are, and the first of those with the best figures."""
+    """How many rows there are, and the first of those with the best figures, with their places."""
 
     rows: int = 0
     shortest: SweepResult | None = None
     most: SweepResult | None = None
+    shortest_at: int = 0
+    most_at: int = 0
 
-    def take(self, row: SweepResult) -> None:
-        """Count a row, and keep it if its figures are better."""
+    def take(self, row: SweepResult, place: int) -> None:
+        """Count a row, and keep it and its place if its figures are better."""
         self.rows += 1
         if self.shortest is None or row.iteration_s < self.shortest.iteration_s:
-            self.shortest = row
+            self.shortest, self.shortest_at = row, place
         if self.most is None or row.samples_per_s > self.most.samples_per_s:
-            self.most = row
+            self.most, self.most_at = row, place
 
 
 def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
@@ -600,11 +602,11 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
             print_lines([f"... {len(table) - _MAX_ROWS:,} rows more; `out` FILE has all."])
     reasons: Counter[str] = Counter()
     fitting, others = _Best(), _Best()
-    for result in table.results():  # one at a time: there may be millions
+    for place, result in enumerate(table.results()):  # one at a time: there may be millions
         if result.reason:
             reasons[result.reason] += 1
         else:
-            (fitting if result.fits else others).take(result)
+            (fitting if result.fits else others).take(result, place)
     if reasons:
         print_lines(["", "Without a prediction"])
         print_lines(
@@ -625,8 +627,21 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
             *([f"{unfit}{', left out below' if fitting.rows else ''}."] if large else []),
             f"Shortest iteration: {format_seconds(fastest.iteration_s)} with {fastest.words}.",
             f"Most samples a second: {rate_words(most.samples_per_s)} with {most.words}.",
+            *([] if table.sweep.full else _too_large(table, best)),
         ]
     )
+
+
+def _too_large(table: SweepTable, best: _Best) -> Iterator[str]:
+    """Yield which of the best rows do not fit into memory, where no row was held against it."""
+    named = {best.shortest_at: best.shortest, best.most_at: best.most}
+    for place, result in named.items():
+        held_bytes, fits = table.memory(place)
+        if result is not None and not fits:
+            yield (
+                f"! {result.words} needs {format_bytes(held_bytes, 3)} of memory, more than the GPU"
+                " has; `full` marks every row that does not fit."
+            )
 
 
 def sweep_cells(result: SweepResult, *, full: bool) -> dict[str, str]:

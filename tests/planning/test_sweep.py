@@ -232,6 +232,18 @@ def test_full_rows_are_whole_predictions() -> None:
     assert sum(row[f"{part}_s"] for part in want.breakdown_s) == pytest.approx(want.iteration_s)
 
 
+def test_advice_of_rows_that_were_not_held_against_memory_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = {"model": "llama3-8b", "gpu": "h100", "gpus": 8, "seq": 2048, "recompute": "full"}
+    print_sweep(sweep(base | {"method": "ssgd"}, {"batch": "1,2,4"}))
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("! batch ") == 2 and "! batch 1 needs " in said and "! batch 4 needs " in said
+    assert "more than the GPU has; full marks every row" in said
+    print_sweep(sweep(base | {"method": "fsdp"}, {"batch": "1,2"}))
+    assert "! " not in capsys.readouterr().out
+
+
 def test_rows_that_do_not_fit_are_marked_and_not_advised(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -125,7 +125,8 @@ def stopped(
     """Stop a sweep after its first chunk; return its command, its journal and the lines of that."""
     out = folder / ("rows.jsonl" if "objects" in more else "rows.csv")
     asked = [*BEGUN, "--vary", vary, "--out", str(out), *(one for one in more if one != "objects")]
-    monkeypatch.setattr("perfsim.planning.sweep.MAX_SINGLE_CHUNK", 4)
+    for name in ("MAX_SINGLE_CHUNK", "MAX_WHOLE_CHUNK"):
+        monkeypatch.setattr(f"perfsim.planning.sweep.{name}", 4)
     monkeypatch.setattr("perfsim.planning.sweep._MAX_VECTOR_CHUNK", 4)
     whole = SweepRows.chunk
 
@@ -301,6 +302,28 @@ def test_a_journal_that_is_no_file_is_refused(
     assert code([*BEGUN, "--vary", "gpus=8..16", "--out", str(out)]) == 3
     said = f"perfsim: {out}.journal: is a pipe, not a file\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_sweep_that_is_stopped_before_its_first_rows_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SweepRows, "chunk", stop)
+    asked = ["sweep", "--model", "resnet50", "--vary", "gpus=8,16"]
+    assert code([*asked, "--out", str(tmp_path / "x.csv")]) == 130
+    assert capsys.readouterr().err == "perfsim: stopped before the first rows were there.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chunks_of_whole_predictions_are_short() -> None:
+    grid = SweepGrid({"model": "resnet50"}, axes_of({"gpus": "1..100:1"}))
+    sizes = [
+        max(stop - start for start, stop in Sweep(grid, full=full, objects=objects).chunks())
+        for full, objects in ((False, False), (True, False), (False, True))
+    ]
+    assert sizes == [100, 32, 32]
 
 
 def test_a_journal_knows_the_jobs_beside_its_own(tmp_path: Path) -> None:
