@@ -118,6 +118,9 @@ def plan_command(
     target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power, tokens)
     catalog = Session(asked.profiles)
     given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
+    for several, one in _VARIED_BY:
+        if given[several] is not None and asked.flags.get(one) is not None:
+            raise RequestError(several, f"`{one}` is given too; give one of the two.")
     if counts is None and asked.flags.get("gpus") is None:
         given["counts"] = _DEFAULT_COUNTS
     scenarios = _scenarios(asked, given)

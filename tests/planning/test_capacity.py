@@ -240,6 +240,10 @@ def test_the_command_plans_with_prices(tmp_path: Path) -> None:
         ["--deadline", "0h"],
         ["--dataset", "1e400samples"],
         ["--counts", "64..8"],
+        ["--counts", "8", "--gpus", "16"],
+        ["--nets", "10gbe", "--net", "1gbe"],
+        ["--methods", "ssgd,dgc", "--method", "topk"],
+        ["--gpu-types", "v100", "--gpu", "a100"],
     ],
 )
 def test_wrong_requests_are_one_sentence(
