@@ -14,6 +14,7 @@ from perfsim.network.network_file import noticed_by_kind
 from perfsim.note import warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
+from perfsim.scenario import Scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
@@ -181,6 +182,14 @@ def _network_notes(setup: Setup) -> list[str]:
     return notes
 
 
+_OF_DIVIDED = {
+    **dict.fromkeys(("stage_layers", "schedule", "virtual_stages"), "pp"),
+    "tp_overlap": "tp",
+    "dispatcher": "ep",
+}
+"""Fields that say how a model is divided, and the degree without which it is not divided so."""
+
+
 def _asked_notes(setup: Setup) -> list[str]:
     """Say what a field needs that no file states, and where one has no effect."""
     cluster, scenario = setup.cluster, setup.scenario
@@ -195,6 +204,10 @@ def _asked_notes(setup: Setup) -> list[str]:
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
         notes.append(warning("`oversubscription` has no effect: all GPUs stand on one node."))
+    for name, degree in _OF_DIVIDED.items():
+        asked = getattr(scenario, name) != Scenario.model_fields[name].default
+        if asked and getattr(scenario, degree) == 1:
+            notes.append(warning(f"`{name}` has no effect without `{degree}`."))
     return notes
 
 

@@ -51,6 +51,24 @@ def test_degrees_of_one_change_nothing() -> None:
     assert same.parallel is None
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "degree"),
+    [
+        ("stage_layers", (6, 6), "pp"),
+        ("schedule", "gpipe", "pp"),
+        ("virtual_stages", 2, "pp"),
+        ("tp_overlap", True, "tp"),
+        ("dispatcher", "deepep", "ep"),
+    ],
+)
+def test_what_says_nothing_without_a_degree_is_told(field: str, value: Any, degree: str) -> None:
+    plain: dict[str, Any] = {"model": "gpt2", "gpus": 8, "gpu": "a100", "net": "10gbe"}
+    without, found = predict(Scenario(**plain)), predict(Scenario(**plain, **{field: value}))
+    assert found.iteration_s == without.iteration_s
+    words = f"`{field}` has no effect without `{degree}`."
+    assert [note for note in found.notes if words in note] and words not in " ".join(without.notes)
+
+
 def test_bytes_of_tensor_parallelism_with_sequences() -> None:
     """10 (t-1)/t M a layer and micro-batch; embedding two of these messages, output layer three."""
     alone = ask(tp=8, gpus=8, accumulate=MICRO_BATCHES)
