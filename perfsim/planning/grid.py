@@ -206,8 +206,8 @@ def _axis(name: str, given: Any, source: str) -> Axis:
     listed = given if isinstance(given, list | tuple) else [given]
     values: list[GridValue] = []
     for value in listed:
-        if isinstance(value, str) and name == "wan" and listed is given:
-            values.append(value)  # semicolons stand between its sites
+        if isinstance(value, str) and listed is given and _is_whole(name, value):
+            values.append(value)
         elif isinstance(value, str):
             values += _named(name, value)
         elif isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
@@ -221,6 +221,11 @@ def _axis(name: str, given: Any, source: str) -> Axis:
     if not values:
         raise RequestError(f"vary.{name}", "has no value.", source=source)
     return Axis(name, tuple(dict.fromkeys(values)))
+
+
+def _is_whole(name: str, text: str) -> bool:
+    """Tell whether a text of a list is one value: links of sites, or several types of GPU."""
+    return name == "wan" or (name == "gpu" and ":" in text)
 
 
 def _named(name: str, text: str) -> list[str]:
@@ -246,7 +251,7 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     """Return the values that ``text`` lists for a field, each as a user would write it.
 
     Parts are separated by commas, or by semicolons where a value itself has commas (placement,
-    site, several types of GPU). In a network, a latency belongs to the rate before it.
+    site). In a network, a latency belongs to the rate before it.
 
     Parameters
     ----------
@@ -263,12 +268,10 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     ['8', '16', '32', '48']
     >>> values_of("net", "1gbe,1Gbit/s..100Gbit/s:log3,50us")
     ['1gbe', '1Gbit/s,50us', '10Gbit/s,50us', '100Gbit/s,50us']
-    >>> values_of("placement", "3,5;4,4"), values_of("gpu", "v100,a100")
-    (['3,5', '4,4'], ['v100', 'a100'])
-    >>> values_of("gpu", "v100:8,p100:8;v100:16,p100:16")
-    ['v100:8,p100:8', 'v100:16,p100:16']
+    >>> values_of("placement", "3,5;4,4"), values_of("gpu", "v100:8+p100:8,v100:16")
+    (['3,5', '4,4'], ['v100:8+p100:8', 'v100:16'])
     """
-    several = field in _LIST_FIELDS or (field == "gpu" and ":" in text)
+    several = field in _LIST_FIELDS
     separator = ";" if ";" in text or several else ","
     parts = [part.strip() for part in text.split(separator)]
     if not all(parts):

@@ -301,14 +301,6 @@ def test_megatron_closes_at_40_million_values_or_a_million_a_rank() -> None:
     assert names(made("megatron", million20, ranks=41)) == ["012", "3"]
 
 
-def test_megatron_takes_the_limit_that_it_is_given() -> None:
-    """24 bytes are six values: two of three reach them, in 16 bits as well, however many ranks."""
-    assert names(made("megatron", tensors(*range(4), elements=3), 24.0, ranks=9)) == ["01", "23"]
-    assert names(made("megatron", tensors(*range(4), elements=3), 24.1, ranks=9)) == ["012", "3"]
-    halves = [Gradient(name, (3,), 0.0, 0, value_bytes=2.0) for name in "abcd"]
-    assert names(made("megatron", halves, 24.0)) == ["ab", "cd"]
-
-
 def test_hybrid_zero_holds_512_mebi_values() -> None:
     """Two of 2^28 fill 2^29 exactly; of one more each goes alone. 16 bits fill it no later."""
     assert names(made("hybrid_zero", tensors(0.0, 1.0, 2.0, elements=2**28))) == ["01", "2"]
