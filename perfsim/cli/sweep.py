@@ -141,6 +141,8 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
     from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
 
     count, done = len(sweep.grid), 0
+    journal = None if out is None else out.with_name(f"{out.name}{JOURNAL_SUFFIX}")
+    begun = journal is not None and journal.exists()
 
     def tell(now: int) -> None:
         nonlocal done
@@ -153,12 +155,10 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
     except KeyboardInterrupt:
         if out is None:
             raise StoppedError("stopped; with --out, the rows so far would be kept.") from None
-        if not done:
+        if not (done or begun):
             finished(out)
             raise StoppedError("stopped before the first rows were there.") from None
-        kept = (
-            f"the rows so far are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
-        )
+        kept = f"the rows so far are in {journal}, and the same command goes on from there"
         raise StoppedError(f"stopped; {kept}.") from None
     refused = table.refusal_error()
     if refused is not None:

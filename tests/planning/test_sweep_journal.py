@@ -307,7 +307,7 @@ def test_a_journal_that_is_no_file_is_refused(
 def test_a_sweep_that_is_stopped_before_its_first_rows_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SweepRows, "chunk", stop)
@@ -315,6 +315,12 @@ def test_a_sweep_that_is_stopped_before_its_first_rows_leaves_nothing(
     assert code([*asked, "--out", str(tmp_path / "x.csv")]) == 130
     assert capsys.readouterr().err == "perfsim: stopped before the first rows were there.\n"
     assert list(tmp_path.iterdir()) == []
+    # A journal that was there stays, even where it was not read yet.
+    (tmp_path / "x.csv.journal").write_text("of an earlier run")
+    monkeypatch.setattr("perfsim.planning.sweep.resumed", stop)
+    assert code([*asked, "--out", str(tmp_path / "x.csv")]) == 130
+    assert "the rows so far are in" in capsys.readouterr().err
+    assert (tmp_path / "x.csv.journal").exists()
 
 
 def test_chunks_of_whole_predictions_are_short() -> None:
