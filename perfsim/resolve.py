@@ -985,14 +985,29 @@ _FITTED_ON_FULL_NODES = ("transformer", "tuned")
 _RESOLVED_KEYS = frozenset(ResolvedScenario._fields)
 
 
+class ModelOnGpus(NamedTuple):
+    """A model on the GPUs of a cluster, as a method's code computes it.
+
+    Parameters
+    ----------
+    device, transferred : the GPU, and the profile on it; of several types the slowest
+    parts : the GPUs of each type, where there are several
+    split : how the model is divided; None where every rank has all of it
+    """
+
+    device: Device
+    transferred: TransferredProfile
+    parts: tuple[GpuGroup, ...] = ()
+    split: ModelSplit | None = None
+
+
 @dataclass
 class Setup:
     """Everything that a prediction is made of, loaded and checked.
 
-    ``transferred`` is the profile on the GPU; ``beside`` are the other jobs on the network;
-    ``parts`` are the GPUs of each type where there are several; ``split`` is how the model is
-    divided, None where every rank has all of it. ``ssgd`` is the profile as S-SGD's code computes
-    it, where the method's code does otherwise.
+    ``beside`` are the other jobs on the network. ``device``, ``transferred``, ``parts`` and
+    ``split`` are those of `ModelOnGpus`. ``ssgd`` is the model as S-SGD's code computes it, where
+    the method's code does otherwise.
     """
 
     scenario: Scenario
@@ -1009,7 +1024,7 @@ class Setup:
     beside: tuple[Setup, ...] = ()
     parts: tuple[GpuGroup, ...] = ()
     split: ModelSplit | None = None
-    ssgd: TransferredProfile | None = None
+    ssgd: ModelOnGpus | None = None
 
     @property
     def first_bucket_bytes(self) -> float | None:
@@ -1226,22 +1241,11 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    autocast = autocasts(scenario, method)
-    profile, transferred, noted = computation(scenario, device, catalog, autocast=autocast)
-    parts: tuple[GpuGroup, ...] = ()
-    if len(types) > 1:
-        parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
-        slowest = max(parts, key=lambda part: part.alone_s)
-        device, transferred = slowest.device, slowest.transferred
-    ssgd, divided = None, _is_divided(scenario)
-    if scenario.single_gpu:
-        batch = transferred.profile.batch
-        transferred = pin_iteration(
-            transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
-        )
-    elif transferred.autocast is False and scenario.autocast is None and not (parts or divided):
-        ssgd = computation(scenario, device, catalog, autocast=True)[1]
-    split = _split(scenario, method, transferred, device, cluster, catalog)
+    profile, placed, noted = _placed(scenario, method, device, types, cluster, catalog)
+    ssgd, usual = None, load_method("ssgd", {})
+    if _computes_otherwise(scenario, method, placed, usual):
+        ssgd = _placed(scenario, usual, device, types, cluster, catalog)[1]
+    device, transferred, parts, split = placed
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += _unused_network(named_net, scenario, cluster, intra_network)
@@ -1317,15 +1321,20 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
 
 
 def _autocast_notes(
-    scenario: Scenario, transferred: TransferredProfile, ssgd: TransferredProfile | None
+    scenario: Scenario, transferred: TransferredProfile, ssgd: ModelOnGpus | None
 ) -> list[str]:
-    """Say how mixed precision is reached, where that makes a difference and was not asked for."""
-    if transferred.autocast is None or scenario.autocast is not None:
+    """Say how mixed precision is reached, where that makes a difference and was not asked for.
+
+    A time that is given holds for either way.
+    """
+    if transferred.autocast is None or scenario.autocast is not None or scenario.single_gpu:
         return []
     if transferred.autocast:
         why = "mixed precision casts the values of an fp32 model at each operation"
         return [assumption(f"`autocast`: {why}, as with DDP.", "`autocast`")]
-    return [] if ssgd is None else [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
+    if ssgd is None or not ssgd.transferred.autocast:
+        return []
+    return [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
 
 
 IN_16_BITS = "in 16 bits throughout"
@@ -1368,21 +1377,48 @@ def _unused_network(
     ]
 
 
-def _split(
+def _placed(
     scenario: Scenario,
     method: Method,
-    transferred: TransferredProfile,
     device: Device,
+    types: Sequence[tuple[str, int]],
     cluster: Cluster,
     catalog: Catalog,
-) -> ModelSplit | None:
-    """Return how the model is divided; None where it is not, and the module is not read."""
-    if not _is_divided(scenario):
-        return None
-    from perfsim.model_parallel import model_split
+) -> tuple[Profile, ModelOnGpus, list[str]]:
+    """Return the model's own profile, the model on the GPUs as a method computes it, and notes."""
+    autocast = autocasts(scenario, method)
+    profile, transferred, noted = computation(scenario, device, catalog, autocast=autocast)
+    parts: tuple[GpuGroup, ...] = ()
+    if len(types) > 1:
+        parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
+        slowest = max(parts, key=lambda part: part.alone_s)
+        device, transferred = slowest.device, slowest.transferred
+    if scenario.single_gpu:
+        batch = transferred.profile.batch
+        transferred = pin_iteration(
+            transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
+        )
+    split = None
+    if _is_divided(scenario):
+        from perfsim.model_parallel import model_split
 
-    adds = scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
-    return model_split(scenario, transferred, device, cluster, catalog, adds=adds)
+        adds = _adds_micro_batches(scenario, method)
+        split = model_split(scenario, transferred, device, cluster, catalog, adds=adds)
+    return profile, ModelOnGpus(device, transferred, parts, split), noted
+
+
+def _computes_otherwise(
+    scenario: Scenario, method: Method, placed: ModelOnGpus, usual: Method
+) -> bool:
+    """Tell whether a method's code computes the model in another way than the usual one's."""
+    if placed.split is not None:
+        return _adds_micro_batches(scenario, method) != _adds_micro_batches(scenario, usual)
+    return placed.transferred.autocast is False and scenario.autocast is None
+
+
+def _adds_micro_batches(scenario: Scenario, method: Method) -> bool:
+    """Tell whether a rank adds up the gradients of micro-batches before it sends them."""
+    return scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
 
 
 def kernel_era(scenario: Scenario) -> str:

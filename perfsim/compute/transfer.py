@@ -213,7 +213,7 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
     """Scale a profile to an iteration that the user measured on one GPU [s].
 
     The optimizer's time stays; forward, backward and the host share the rest. The software is still
-    that of the profile. Whether it casts makes no difference to a time that is given.
+    that of the profile, and casts as it does.
     """
     quantity = Quantity(seconds, "s", "measured", "given with the scenario (single_gpu)")
     profile = transferred.profile
@@ -224,6 +224,7 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
         transferred.era,
+        transferred.autocast,
     )
 
 

@@ -297,8 +297,10 @@ def _pinned(setup: Setup, shown: str, seconds: Any) -> Setup:
     """Return the setup with many times of its own on one GPU, of which one is shown."""
     if setup.split is not None:
         raise NotVectorisableError("a model is divided by its layers' times")
-    transferred = pin_iteration(setup.transferred, seconds)
-    return replace(_asked(setup, single_gpu=shown), transferred=transferred, ssgd=None)
+    transferred, ssgd = pin_iteration(setup.transferred, seconds), setup.ssgd
+    if ssgd is not None:
+        ssgd = ssgd._replace(transferred=pin_iteration(ssgd.transferred, seconds))
+    return replace(_asked(setup, single_gpu=shown), transferred=transferred, ssgd=ssgd)
 
 
 def _asked(setup: Setup, **fields: Any) -> Setup:

@@ -557,7 +557,7 @@ class _RoundBuilder:
         """Issue the rest of the update; it waits for the jobs that nothing else waits for."""
         count, delay = len(self.jobs), self.method.delay() if self.overlap else 0
         rest = 1.0 - sum(job.updates for job in self.jobs[index])
-        behind, at = divmod(index - delay, count)
+        behind, at = divmod(index - delay * self.steps, count)
         awaited = [job for job in self.jobs[at] if job.holds is None]
         for job in awaited:
             self.wait_for(at, job, -behind)
@@ -571,8 +571,10 @@ class _RoundBuilder:
         for at, jobs in enumerate(self.jobs):
             for job in jobs:
                 if job.holds and job.holds.phase == "update":
-                    behind, here = divmod(at + job.holds.later, count)
-                    if here == index:
+                    # Whole iterations: each has its update in the last of its micro-batches.
+                    iteration = at // self.steps + job.holds.later
+                    behind, here = divmod(iteration, count // self.steps)
+                    if here == index // self.steps:
                         self.wait_for(at, job, behind)
 
     def pass_over(

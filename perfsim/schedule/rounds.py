@@ -73,8 +73,8 @@ def baseline_rounds(
     ``cache`` and ``timing_only`` are those of `build_rounds`.
     """
     usual = {"algorithm": AUTO, "protocol": AUTO}
-    scenario, transferred = setup.scenario.model_copy(update=usual), setup.ssgd
-    setup = replace(setup, scenario=scenario, transferred=transferred or setup.transferred)
+    model = {} if setup.ssgd is None else setup.ssgd._asdict()
+    setup = replace(setup, scenario=setup.scenario.model_copy(update=usual), **model)
     return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache, timing_only)
 
 

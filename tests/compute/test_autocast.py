@@ -303,6 +303,9 @@ def answer(**fields: Any) -> Prediction:
         ),
         ("fsdp", {"tp": 2}),
         ("zero", {"tp": 2}),
+        ("fsdp", {"tp": 2, "accumulate": 4}),
+        ("fsdp", {"gpu": "a100:4,a100-40gb:4", "gpus_per_node": 4}),
+        ("zero", {"single_gpu": "90ms", "net": "10gbe"}),
     ],
 )
 def test_the_baseline_is_what_ssgd_takes_when_it_is_asked(
@@ -319,7 +322,14 @@ def test_a_method_that_computes_in_16_bits_says_that_ssgd_does_not() -> None:
         "fsdp: computed in 16 bits, S-SGD beside it by autocast; set `autocast` either way to"
         " compare alike"
     )
-    for fields in ({"autocast": False}, {"autocast": True}, {"tp": 2}, {"precision": "fp32"}):
+    quiet: tuple[dict[str, Any], ...] = (
+        {"autocast": False},
+        {"autocast": True},
+        {"tp": 2, "accumulate": 2},
+        {"precision": "fp32"},
+        {"single_gpu": "90ms"},
+    )
+    for fields in quiet:
         assert not any(IN_16_BITS in note for note in answer(method="fsdp", **fields).notes)
     assumed = [note for note in answer().notes if note.startswith("`autocast`")]
     assert len(assumed) == 1 and not answer(autocast=True).notes[0].startswith("`autocast`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -302,6 +303,14 @@ def test_gpus_of_two_types_scale_to_their_mean_rate() -> None:
 def test_more_micro_batches_never_train_fewer_samples(method: str, net: str) -> None:
     rates = [ask(method=method, net=net, accumulate=count).samples_per_s for count in (1, 2, 8, 64)]
     assert rates == sorted(rates)
+
+
+def test_a_result_that_is_used_iterations_later_is_waited_for_in_whole_iterations() -> None:
+    fields = {"model": "resnet18", "net": "1gbe", "method": "streaming_diloco"}
+    times = [ask(**fields, accumulate=count).iteration_s for count in (1, 2, 3, 4, 5, 6)]
+    # A micro-batch adds its passes, and less of them where they hide what else would be waited for.
+    added = [after - before for before, after in pairwise(times)]
+    assert added[0] > 0 and all(after >= before * (1 - 1e-9) for before, after in pairwise(added))
 
 
 @pytest.mark.parametrize("method", ["ssgd", "zero", "dgc"])
