@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -153,12 +153,14 @@ def outer_state(setup: Setup) -> OuterState | None:
     return OuterState(tuple(kept)) if kept else None
 
 
-def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = None) -> MemoryUse:
+def memory_use(
+    setup: Setup, gathered_bytes: Sequence[float] = (), batch: int | None = None
+) -> MemoryUse:
     """Return what one GPU holds.
 
     Parameters
     ----------
-    gathered_bytes : messages of other ranks that are held until they are decoded
+    gathered_bytes : messages of other ranks that are held until they are decoded, by stage
     batch : samples of a micro-batch; None for the setup's own
     """
     if setup.split is not None:
@@ -179,7 +181,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
     parts = {"parameters": state.parameters, "gradients": state.gradients}
     parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
     parts |= {"copies": state.copies, "method": method}
-    parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
+    parts |= {"messages": sum(gathered_bytes) + state.messages, "step": 0.0}
     if defined:
         _add_activations(parts, setup, precision, state, batch or setup.profile.batch)
     tensors = sum(parts.values())
@@ -190,7 +192,7 @@ def memory_use(setup: Setup, gathered_bytes: float = 0.0, batch: int | None = No
 
 
 def stage_memory(
-    setup: Setup, gathered_bytes: float = 0.0, batch: int | None = None
+    setup: Setup, gathered_bytes: Sequence[float] = (), batch: int | None = None
 ) -> tuple[int, MemoryUse]:
     """Return the stage of a divided model that needs the most memory, and what a GPU holds there.
 
@@ -209,7 +211,12 @@ def stage_memory(
         if part.content not in fullest or held[stage] > held[fullest[part.content]]:
             fullest[part.content] = stage
     uses = {
-        stage: _stage_use(setup, stage, gathered_bytes, batch or setup.profile.batch)
+        stage: _stage_use(
+            setup,
+            stage,
+            gathered_bytes[stage] if gathered_bytes else 0.0,
+            batch or setup.profile.batch,
+        )
         for stage in sorted(fullest.values())
     }
     worst = max(uses, key=lambda stage: uses[stage].total)
@@ -443,7 +450,7 @@ def _state(
     return state._replace(gradients=state.gradients + whole)
 
 
-def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
+def fitting_batch(setup: Setup, gathered_bytes: Sequence[float] = ()) -> int | None:
     """Return the largest micro-batch that fits, 0 if none does; None where it is not known."""
     if not matches_definition(setup.profile):
         return None
@@ -451,7 +458,10 @@ def fitting_batch(setup: Setup, gathered_bytes: float = 0.0) -> int | None:
 
 
 def memory_note(
-    setup: Setup, use: MemoryUse, gathered_bytes: float = 0.0, catalog: Catalog | None = None
+    setup: Setup,
+    use: MemoryUse,
+    gathered_bytes: Sequence[float] = (),
+    catalog: Catalog | None = None,
 ) -> str:
     """Say that a model does not fit, and the least change that would; "" where it fits.
 

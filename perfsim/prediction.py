@@ -31,7 +31,7 @@ from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
-from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
+from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline, stage_rounds
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, default_session, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
@@ -579,11 +579,30 @@ def memory_of(setup: Setup, rounds: Sequence[CostedGraph]) -> dict[str, float]:
     return memory_use(setup, gathered_bytes(setup, rounds)).parts
 
 
-def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> float:
-    """Return the bytes that a compressing method gathers from all ranks before it decodes them."""
+def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> tuple[float, ...]:
+    """Return the bytes that a compressing method gathers from all ranks before it decodes them.
+
+    They are those of each stage of a pipeline, and nothing of a method that gathers none.
+
+    Parameters
+    ----------
+    rounds : of the setup, or of its stage that ends last
+    """
     if setup.method.family not in _DECODED or not setup.method.holds_gathers:
-        return 0.0
-    return max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
+        return ()
+    split = setup.split
+    if split is None or split.layout.pp == 1:
+        return (_most_gathered(rounds),)
+    found: dict[tuple[int, ...], float] = {}
+    for stage, part in enumerate(split.parts.stages):
+        if part.content not in found:
+            found[part.content] = _most_gathered(stage_rounds(setup, split, stage))
+    return tuple(found[part.content] for part in split.parts.stages)
+
+
+def _most_gathered(rounds: Sequence[CostedGraph]) -> float:
+    """Return the most bytes that are gathered in a micro-batch."""
+    return max(costed.gathered_bytes / max(1, costed.gathering) for costed in rounds)
 
 
 def _compute_terms(setup: Setup) -> list[Term]:

@@ -132,7 +132,8 @@ def test_the_largest_batch_fits_and_one_more_does_not(fields: dict[str, Any]) ->
     assert memory_use(setup(**fields | {"batch": found})).fits
     assert not memory_use(setup(**fields | {"batch": found + 1})).fits
     assert (
-        memory_note(setup(**fields | {"batch": found}), memory_use(setup(**fields), 0, found)) == ""
+        memory_note(setup(**fields | {"batch": found}), memory_use(setup(**fields), (), found))
+        == ""
     )
 
 

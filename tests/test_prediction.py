@@ -200,6 +200,26 @@ def test_gathered_messages_take_memory_until_they_are_decoded() -> None:
     assert ask(method="eightbit", gpus=1).memory_bytes["messages"] == 0
 
 
+@pytest.mark.parametrize(
+    ("fields", "elements", "ranks"),
+    [
+        ({}, 124_439_808, 32),
+        ({"accumulate": 4, "exchange_each": True}, 124_439_808, 32),
+        # Half of each matrix; the first of four stages has the embedding.
+        ({"tp": 2, "accumulate": 8}, 62_641_920, 16),
+        ({"pp": 4, "accumulate": 8}, 60_647_424, 8),
+        ({"pp": 4, "accumulate": 64}, 60_647_424, 8),
+    ],
+)
+def test_gathered_messages_are_those_of_one_exchange_of_the_method(
+    fields: dict[str, Any], elements: int, ranks: int
+) -> None:
+    usual = {"model": "gpt2", "gpu": "a100", "net": "ib100", "method": "topk", "batch": 4}
+    found = ask(**(usual | {"gpus": 32} | fields))
+    # Of a thousand values one is sent, with its index, by each rank.
+    assert found.memory_bytes["messages"] == pytest.approx(ranks * elements * 0.008, rel=1e-2)
+
+
 def test_what_does_not_fit_is_said() -> None:
     notes = ask(model="bert-large", method="eightbit", gpus=1024).notes
     assert any(note.startswith("It does not fit into memory: ") for note in notes)

@@ -635,8 +635,8 @@ def _least_s(setup: Setup) -> float:
     return pipeline_answer(setup, setup.split).run.total_s
 
 
-def _told(setup: Setup, catalog: Catalog) -> tuple[float, float]:
-    """Return an iteration [s], and what a compressing method gathers from all ranks in it [B]."""
+def _told(setup: Setup, catalog: Catalog) -> tuple[float, tuple[float, ...]]:
+    """Return an iteration [s], and what a compressing method gathers in each stage [B]."""
     if _repeats(setup):
         few = [_ran(_shortened(setup, count, catalog), catalog) for count in _FEW]
         before_s, each_s = (later[0] - earlier[0] for earlier, later in pairwise(few))
@@ -646,7 +646,7 @@ def _told(setup: Setup, catalog: Catalog) -> tuple[float, float]:
     return _ran(setup, catalog)
 
 
-def _ran(setup: Setup, catalog: Catalog) -> tuple[float, float]:
+def _ran(setup: Setup, catalog: Catalog) -> tuple[float, tuple[float, ...]]:
     rounds = build_rounds(setup, job_cache(catalog), timing_only=True)
     return steady_s(rounds), gathered_bytes(setup, rounds)
 

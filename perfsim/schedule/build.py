@@ -391,7 +391,7 @@ class _RoundBuilder:
         first, last = index % self.steps == 0, (index + 1) % self.steps == 0
         if first:
             self.costed.begins.append(len(self.graph.tasks))
-        self.moments = []
+        self.moments, gathered_bytes = [], self.costed.gathered_bytes
         if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
         if first:
@@ -414,6 +414,7 @@ class _RoundBuilder:
             for job in jobs:
                 if job.holds is None:
                     self.wait_for(index, job)
+        self.costed.gathering += self.costed.gathered_bytes > gathered_bytes
         left = [progress.name for progress in order if progress.stages]
         if left:
             raise ValueError(f"jobs that wait for each other or for nothing: {', '.join(left)}")

@@ -13,6 +13,7 @@ from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
 from perfsim.network.cluster import Cluster
 from perfsim.quantity import Grade, Term
+from perfsim.schedule.stage_passes import AXIS_WORDS
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import LinkUse
@@ -132,7 +133,8 @@ class CostedGraph:
     graph : the tasks
     charges : what each task's duration is made of
     sent_bytes, calls : what a GPU sends in the round, and in how many collectives
-    gathered_bytes : what all-gathers bring to a GPU
+    gathered_bytes : what all-gathers of the method bring to a GPU
+    gathering : how many micro-batches they are in
     count : how many times the round is run in the period, its weight
     order : the order in which streams take their tasks
     begins : the first task of each iteration
@@ -152,6 +154,7 @@ class CostedGraph:
     sent_bytes: float = 0.0
     calls: float = 0
     gathered_bytes: float = 0.0
+    gathering: int = 0
     count: float = 1.0
     order: Literal["issue", "priority"] = "issue"
     begins: list[int] = field(default_factory=list)
@@ -246,7 +249,7 @@ class CostedGraph:
         if send.counted:
             self.sent_bytes += sent_bytes
             self.calls += send.repeats
-            if send.collective == "all_gather":
+            if send.collective == "all_gather" and send.group not in AXIS_WORDS:
                 self.gathered_bytes += send.size_bytes * send.repeats
 
     def note(self, question: Hashable, size: float, terms: tuple[Term, ...]) -> None:

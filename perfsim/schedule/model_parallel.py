@@ -118,18 +118,10 @@ def slowest_stage(
     ----------
     schedule : builds the rounds of a stage, given its ``profile``, ``stage`` and ``axes``
     """
-    answer = pipeline_answer(setup, split)
     best: tuple[float, list[CostedGraph]] | None = None
-    loads = _loads(setup, split)
-    candidates = _candidates(answer.run)
+    candidates = _candidates(pipeline_answer(setup, split).run)
     for stage in candidates:
-        more: dict[str, Any] = {
-            "profile_key": (*setup.profile_key, split.key, stage, loads[stage]),
-            "profile": split.parts.stages[stage].profile.slowed(loads[stage]),
-            "stage": _passes(split, answer, stage, loads[stage]),
-            "axes": split.axes,
-        }
-        rounds = schedule(**more)
+        rounds = schedule(**of_stage(setup, split, stage))
         if len(candidates) == 1:
             return rounds
         seconds = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
@@ -137,6 +129,17 @@ def slowest_stage(
             best = seconds, rounds
     assert best is not None
     return best[1]
+
+
+def of_stage(setup: Setup, split: ModelSplit, stage: int) -> dict[str, Any]:
+    """Return what a schedule takes to build the rounds of a stage (see `slowest_stage`)."""
+    load = _loads(setup, split)[stage]
+    return {
+        "profile_key": (*setup.profile_key, split.key, stage, load),
+        "profile": split.parts.stages[stage].profile.slowed(load),
+        "stage": _passes(split, pipeline_answer(setup, split), stage, load),
+        "axes": split.axes,
+    }
 
 
 def _candidates(found: PipelineRun) -> list[int]:

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
     from perfsim.compute.device import Device
     from perfsim.compute.profile import Profile
     from perfsim.conditions.spec import Conditions
+    from perfsim.model_parallel import ModelSplit
     from perfsim.network.cluster import Cluster
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
 
-__all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule"]
+__all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule", "stage_rounds"]
 
 Scheduler = Callable[..., "list[CostedGraph]"]
 """Builds the rounds of a setup with a fusion policy; takes ``cache``, ``shared`` and ``joins``."""
@@ -62,6 +63,14 @@ def build_rounds(
     """
     scheduler: Scheduler = partial(_schedule_method, rounds=rounds) if rounds else _schedule_method
     return _build(setup, scheduler, setup.policy.fuse, cache, timing_only)
+
+
+def stage_rounds(setup: Setup, split: ModelSplit, stage: int) -> list[CostedGraph]:
+    """Build the rounds of a stage of a divided model, whose ranks do not differ."""
+    from perfsim.schedule.model_parallel import of_stage
+
+    one = of_stage(setup, split, stage)
+    return _schedule_method(setup, setup.policy.fuse, conditions=None, timing_only=True, **one)
 
 
 def baseline_rounds(
