@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from math import ceil, copysign, exp2, log, log1p, log2
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -15,6 +15,8 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Group
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Link
+from perfsim.network.node_network import DerivedCollectives, node_network
+from perfsim.network.node_type import Nics
 from perfsim.network.route import Route
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
@@ -31,6 +33,7 @@ __all__ = [
     "bandwidth_break_even",
     "crossings",
     "gpu_break_even",
+    "on_scaled_network",
     "scaled_network",
     "scaled_rate",
 ]
@@ -102,7 +105,7 @@ class BreakEven:
     low, high : the ends of the range that was searched
     curve : (factor or GPUs, times) on the grid
     crossings : where the faster of the two changes, from low to high
-    rate : the network's rate that a factor multiplies [B/s]
+    rate : the network's rate that a factor multiplies (`scaled_rate`) [B/s]
     why_not : why nothing was searched, else ""
     """
 
@@ -124,11 +127,10 @@ class BreakEven:
 def bandwidth_break_even(setup: Setup, jobs: JobCache | None = None) -> BreakEven:
     """Find the break-even over the rate of the network, with all else as asked.
 
-    The link between nodes is scaled for the method and S-SGD alike (see ``scaled_network``);
-    fusion and the library choose anew. ``jobs`` are those known already.
+    The network is scaled for the method and S-SGD alike (see `on_scaled_network`); fusion and the
+    library choose anew. ``jobs`` are those known already.
     """
-    cluster = setup.cluster
-    if cluster.gpus == 1:
+    if setup.cluster.gpus == 1:
         return BreakEven("bandwidth", why_not="one GPU uses no network")
     if setup.beside:
         return BreakEven("bandwidth", why_not=_OTHER_JOBS)
@@ -137,14 +139,14 @@ def bandwidth_break_even(setup: Setup, jobs: JobCache | None = None) -> BreakEve
 
     @cache
     def times_at(factor: float) -> TimePair | None:
-        return _pair(replace(setup, cluster=scaled_network(cluster, factor)), jobs)
+        return _pair(on_scaled_network(setup, factor), jobs)
 
     scale = Scale(
         lambda low, high: log2(log(high / low) / log1p(_CROSSING_WIDTH)),
         lambda low, high, share: low * (high / low) ** share,
     )
     result = _along(_RATE_FACTORS, times_at, scale)
-    return replace(result, over="bandwidth", rate=scaled_rate(cluster))
+    return replace(result, over="bandwidth", rate=scaled_rate(setup))
 
 
 def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None) -> BreakEven:
@@ -326,7 +328,7 @@ class _Scaled(Cluster):
         assert self.plain is not None
         if servers == self.servers:
             return self
-        return scaled_network(self.plain.served(servers), self.factor)
+        return scaled_network(self.plain.served(servers), self.factor, self.inter)
 
     def in_one_place(self) -> Cluster:
         """Return the cluster with all nodes at one site, whose links keep their rate."""
@@ -341,12 +343,7 @@ class _Scaled(Cluster):
     def cluster_of(self, group: Group) -> Cluster:
         """Return one group of the ranks as a cluster of its own."""
         assert self.plain is not None
-        part = self.plain.cluster_of(group)
-        # Groups inside a node use the node's links, which keep their rate; so do those of a site.
-        inside = part.nodes == 1 and self.nodes > 1
-        if self.wide is not None:
-            inside = part.wide is None
-        return part if inside else scaled_network(part, self.factor)
+        return _scaled_part(self.plain.cluster_of(group), self, self.factor, self.inter)
 
     def cost(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -386,11 +383,76 @@ class _RememberingScaled(RememberingCluster, _Scaled):
         return _Scaled.in_one_place(self)
 
 
-def scaled_network(cluster: Cluster, factor: float) -> Cluster:
-    """Return the cluster with the rate of its network multiplied by ``factor``.
+def on_scaled_network(setup: Setup, factor: float) -> Setup:
+    """Return a setup with the rate of its network multiplied by ``factor``.
 
-    The network is the link between nodes; if all GPUs are in one node, the link inside it; where
-    there are sites, the links of these.
+    The network is what joins its places: the links of sites, without sites the link between nodes,
+    and on one node the links inside it. All else keeps its rate. Groups of a divided model that
+    send over the network are scaled too, and their pipelines laid out anew. Of a node type the NICs
+    are scaled, so that their link and collectives are derived anew, as ``nic`` does. Other jobs
+    (``beside``) keep their network. No session keeps anything of it.
+
+    Examples
+    --------
+    >>> from perfsim.scenario import Scenario
+    >>> from perfsim.session import default_session
+    >>> def asked(**fields):
+    ...     scenario = Scenario(model="resnet50", gpus=16, node="dgx-1", **fields)
+    ...     return resolve(scenario, default_session())
+    >>> slow, same = on_scaled_network(asked(), 0.01), asked(nic="1Gbit/s")
+    >>> slow.cluster.seconds("all_reduce", 1e8) == same.cluster.seconds("all_reduce", 1e8)
+    True
+    """
+    cluster, network, inter, split = setup.cluster, setup.network, None, setup.split
+    node, nics = network.node_type, _scaled_nics(setup)
+    if node is not None and nics is not None:
+        nics = nics._replace(rate=nics.rate * factor)
+        network = node_network(node._replace(nics=nics))
+        inter = network.links["inter"]
+    if split is not None:
+        scaled = partial(_scaled_part, whole=cluster, factor=factor, inter=inter)
+        axes = {axis: scaled(part) for axis, part in split.axes.items()}
+        split = replace(split, data=scaled(split.data), axes=axes, answers={})
+    cluster = scaled_network(cluster, factor, inter)
+    return replace(setup, network=network, cluster=cluster, split=split)
+
+
+def scaled_rate(setup: Setup) -> float | None:
+    """Return the rate that `on_scaled_network` multiplies [B/s]; None if there is no link.
+
+    It is that of the slowest site's link, of a node type's NIC by its data sheet, of the link
+    between nodes, or of the link inside the only node.
+    """
+    cluster, nics = setup.cluster, _scaled_nics(setup)
+    if cluster.wide is not None:
+        return cluster.wide.slowest_rate
+    if nics is not None:
+        return nics.rate
+    link = cluster.inter if cluster.nodes > 1 else cluster.intra
+    return None if link is None else link.rate.value
+
+
+def _scaled_nics(setup: Setup) -> Nics | None:
+    """Return the NICs that are the network of a setup; None where something else is."""
+    cluster, node = setup.cluster, setup.network.node_type
+    if node is None or cluster.nodes == 1 or cluster.wide is not None:
+        return None
+    return node.nics
+
+
+def _scaled_part(part: Cluster, whole: Cluster, factor: float, inter: Link | None) -> Cluster:
+    """Return a group of a cluster's ranks with its network scaled, as it is where it uses none."""
+    inside = part.nodes == 1 and whole.nodes > 1
+    if whole.wide is not None:
+        inside = part.wide is None
+    return part if inside else scaled_network(part, factor, inter)
+
+
+def scaled_network(cluster: Cluster, factor: float, inter: Link | None = None) -> Cluster:
+    """Return a cluster with the rate of its network multiplied by ``factor``.
+
+    ``inter`` is the link between nodes at that rate; None: the cluster's, scaled. Where a setup is
+    known, `on_scaled_network` scales all of it.
 
     Examples
     --------
@@ -401,26 +463,26 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
     ...  for factor in (0.5, 1.0, 2.0)]
     [9.0, 7.5, 6.75]
     """
-    kept = {
-        one.name: getattr(cluster, one.name)
-        for one in fields(cluster)
-        if one.name not in ("plain", "factor")
-    }
+    kept = {one.name: getattr(cluster, one.name) for one in fields(Cluster)}
     if cluster.wide is not None:
         kept["wide"] = cluster.wide.faster(factor)
     elif cluster.nodes > 1:
-        kept["inter"] = _faster(cluster.inter, factor)
+        kept["inter"] = inter or _faster(cluster.inter, factor)
+        kept["derived"] = _faster_nodes(cluster.derived, "nic_rate", factor)
     else:
         kept["intra"] = _faster(cluster.intra, factor)
+        kept["derived"] = _faster_nodes(cluster.derived, "inside_rate", factor)
     return _RememberingScaled(**kept, plain=cluster, factor=factor)
 
 
-def scaled_rate(cluster: Cluster) -> float | None:
-    """Return the rate that ``scaled_network`` multiplies [B/s]; None if there is no link."""
-    if cluster.wide is not None:
-        return cluster.wide.slowest_rate
-    link = cluster.inter if cluster.nodes > 1 else cluster.intra
-    return None if link is None else link.rate.value
+def _faster_nodes(
+    derived: DerivedCollectives | None, what: Literal["nic_rate", "inside_rate"], factor: float
+) -> DerivedCollectives | None:
+    if derived is None:
+        return None
+    facts = derived.facts
+    rate = {what: getattr(facts, what) * factor}
+    return derived._replace(facts=facts._replace(**rate))
 
 
 def _faster(link: Link | None, factor: float) -> Link | None:

@@ -22,7 +22,7 @@ from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Compute, Round, Send
 from perfsim.methods.learning import LEARNING_FILE, Evidence, read_evidence, summaries
-from perfsim.planning.break_even import scaled_network, scaled_rate
+from perfsim.planning.break_even import on_scaled_network, scaled_rate
 from perfsim.resolve import Setup
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
@@ -159,7 +159,7 @@ class RateBreakEven:
     limit : that share of the iterations between exchanges
     link : which link that is: "between sites", where there are none "between nodes", and where
         there is one node only "inside the node"
-    rate : its own rate [B/s]
+    rate : its own rate (`perfsim.planning.break_even.scaled_rate`) [B/s]
     low, high : the range that was searched, as factors of that rate
     factor : where in the range it is reached; None where nowhere, ``low`` where everywhere
     predictions : how many were made to find it
@@ -643,7 +643,7 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
     """Return the rate of the network from which on exposed exchanges add at most a share.
 
     The links between sites are scaled, without sites those between nodes, and on one node those
-    inside it (see `perfsim.planning.break_even.scaled_network`); the library chooses anew.
+    inside it (see `perfsim.planning.break_even.on_scaled_network`); the library chooses anew.
 
     Parameters
     ----------
@@ -654,16 +654,15 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
     def reaches(factor: float) -> bool:
         nonlocal tried
         tried += 1
-        there = replace(setup, cluster=scaled_network(cluster, factor))
-        return period_time(there, jobs).added <= limit
+        return period_time(on_scaled_network(setup, factor), jobs).added <= limit
 
     low, high = 1.0 / _RATE_FACTOR, _RATE_FACTOR
     link = "between nodes" if cluster.nodes > 1 else "inside the node"
     link = link if cluster.wide is None else "between sites"
     if not reaches(high):
-        return RateBreakEven(limit, link, scaled_rate(cluster), low, high, None, tried)
+        return RateBreakEven(limit, link, scaled_rate(setup), low, high, None, tried)
     if reaches(low):
-        return RateBreakEven(limit, link, scaled_rate(cluster), low, high, low, tried)
+        return RateBreakEven(limit, link, scaled_rate(setup), low, high, low, tried)
     below, above = low, high
     while above > below * (1.0 + _RATE_WIDTH):
         middle = (below * above) ** 0.5
@@ -671,7 +670,7 @@ def rate_within(setup: Setup, limit: float) -> RateBreakEven:
             above = middle
         else:
             below = middle
-    return RateBreakEven(limit, link, scaled_rate(cluster), low, high, above, tried)
+    return RateBreakEven(limit, link, scaled_rate(setup), low, high, above, tried)
 
 
 def exchange_cost(setup: Setup, iteration_s: float, baseline_s: float) -> ExchangeCost | None:

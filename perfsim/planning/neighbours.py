@@ -227,24 +227,28 @@ def _places(
     if not mapped:
         return [], ["No break-even map: it would take too long for these methods."]
     side = min(map_side(mapped), len(several) + 2)
-    latency_s = own.ring.at(0.0)
-    held = {
-        "gpu": resolved.scenario.gpu,
-        "intra_net": resolved.resolved_scenario().intra_net,
-        "placement": None,
-    }
-    library = resolved.cluster.library
+    held: dict[str, Any] = {"gpu": resolved.scenario.gpu, "placement": None, "gpus_per_node": each}
+    network, field, latency, own_rate = resolved.network, "net", "", own.rate.value
+    if network.node_type is not None and network.node_type.nics is not None:
+        field, own_rate = "nic", network.node_type.nics.rate
+        note = f"The map's rates are those of a NIC of {network.name} by its data sheet"
+    else:
+        latency_s = own.ring.at(0.0)
+        latency = f",{latency_s:.6g}s"
+        held["intra_net"] = resolved.resolved_scenario().intra_net
+        held["library"] = resolved.cluster.library
+        note = (
+            "Measured curves are not used in the map, whose link between nodes has the latency of"
+            f" {network.name} ({latency_s * 1e6:.3g} us a hop)"
+        )
     cells = []
-    for rate in bandwidths(own.rate.value, side):
-        link = {"net": f"{rate * 8:g}bit/s,{latency_s:.6g}s", "library": library}
+    for rate in bandwidths(own_rate, side):
         for gpus in counts_around(several, scenario.gpus, side):
-            changes = {**held, **link, "gpus": gpus, "gpus_per_node": each}
+            changes = {**held, field: f"{rate * 8:g}bit/s{latency}", "gpus": gpus}
             cells.append((gpus, rate, scenario.model_copy(update=changes)))
-    notes = [
-        f"The map's link between nodes has the latency of {resolved.network.name}"
-        f" ({latency_s * 1e6:.3g} us a hop) and one NIC a node; measured curves are not used."
-    ]
-    return cells, notes
+    count = resolve(cells[0][2], catalog).network.nics_per_node
+    nics = "one NIC" if count == 1 else f"{count} NICs"
+    return cells, [f"{note}; each node has {nics}."]
 
 
 @dataclass

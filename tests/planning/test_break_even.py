@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.planning import break_even as breakeven
-from perfsim.planning.break_even import Scale, crossings, scaled_network
+from perfsim.planning.break_even import (
+    Scale,
+    crossings,
+    on_scaled_network,
+    scaled_network,
+    scaled_rate,
+)
 from perfsim.prediction import predict
 from perfsim.report.planning import break_even_words
 from perfsim.resolve import Setup, resolve
@@ -91,6 +97,78 @@ def test_at_the_bandwidth_found_predictions_are_equal() -> None:
     assert there.iteration_s == pytest.approx(one.times[0], rel=1e-9)
     for factor, (method_s, ssgd_s) in found.curve:
         assert (method_s < ssgd_s) == (factor < one.at)
+
+
+GPT = {"model": "gpt2", "gpu": "h100", "batch": 1}
+PIPELINE = GPT | {"tp": 4, "pp": 2, "accumulate": 4}
+WIRE = ("net", RATE, ",50us")
+SITES = {"gpus": 16, "site": "8,8"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "rate"),
+    [
+        ({"model": "resnet50"}, WIRE),
+        ({"model": "resnet50", "node": "dgx-1"}, ("nic", 100.0, "")),
+        ({"model": "resnet50", "node": "eth-1g"}, ("nic", 1.0, "")),
+        ({"model": "resnet50", "node": "p3dn"}, ("nic", 100.0, "")),  # EFA changes with its rate
+        ({"model": "resnet50", "node": "dgx-1", "intra_net": "pcie3"}, ("nic", 100.0, "")),
+        (PIPELINE, WIRE),
+        (PIPELINE | {"node": "dgx-h100"}, ("nic", 400.0, "")),
+        (GPT | SITES | {"node": "dgx-h100", "tp": 2}, ("wan", 1.0, ",20ms")),
+    ],
+)
+def test_over_bandwidth_times_are_those_that_are_predicted_there(
+    fields: dict[str, Any], rate: tuple[str, float, str]
+) -> None:
+    field, gbit_per_s, latency = rate
+
+    def at(factor: float) -> Setup:
+        link = {field: f"{gbit_per_s * factor!r}Gbit/s{latency}"}
+        return resolve(make_scenario({"gpus": 32, "method": "topk"} | fields | link), SHIPPED)
+
+    setup = at(1.0)
+    found = breakeven.bandwidth_break_even(setup, SHIPPED.jobs)
+    assert found.rate == pytest.approx(gbit_per_s * 1e9 / 8)
+    assert found.curve[0][1][1] > 2 * found.curve[-1][1][1]  # S-SGD at the ends of the range
+    for factor, times in (found.curve[2], found.curve[10], found.curve[13]):
+        there = predict(at(factor).scenario, SHIPPED)
+        assert times == pytest.approx((there.iteration_s, there.baseline_s), rel=1e-9)
+
+
+def test_groups_of_a_divided_model_on_a_measured_network_are_scaled_where_they_use_it() -> None:
+    setup = resolve(
+        make_scenario(GPT | {"gpus": 32, "net": "coreweave-h100-ib", "tp": 4, "method": "topk"}),
+        SHIPPED,
+    )
+    assert setup.split is not None and setup.cluster.known is not None
+    there = predict(setup.scenario, SHIPPED)
+    found = breakeven.bandwidth_break_even(setup)
+    assert found.curve[10][1] == pytest.approx((there.iteration_s, there.baseline_s), rel=1e-9)
+    assert found.curve[6][1][1] > 1.5 * found.curve[10][1][1]  # at a sixteenth of the rate
+    faster = on_scaled_network(setup, 4.0)
+    assert faster.split is not None and faster.split.axes["tp"] is setup.split.axes["tp"]
+    assert faster.split.answers is not setup.split.answers
+
+
+def test_between_sites_the_links_inside_a_site_keep_their_rate() -> None:
+    fields = SITES | {"node": "dgx-h100", "wan": "1Gbit/s,20ms", "tp": 2}
+    setup = resolve(make_scenario(GPT | fields), SHIPPED)
+    faster = on_scaled_network(setup, 4.0)
+    assert scaled_rate(setup) == 125e6 and scaled_rate(faster) == 5e8
+    assert faster.cluster.inter == setup.cluster.inter
+    assert faster.cluster.derived == setup.cluster.derived
+
+
+def test_on_one_node_its_own_links_are_scaled() -> None:
+    setup = resolve(
+        make_scenario({"model": "resnet50", "gpus": 8, "node": "dgx-h100", "method": "topk"}),
+        SHIPPED,
+    )
+    derived = on_scaled_network(setup, 0.5).cluster.derived
+    assert derived is not None and derived.facts.inside_rate == 225e9
+    (one,) = breakeven.bandwidth_break_even(setup).crossings
+    assert 0.001 < one.at < 0.1
 
 
 def test_around_the_number_of_gpus_found_predictions_change_places() -> None:

@@ -19,6 +19,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import LOCAL_ITERATION, MethodContext, Round
 from perfsim.planning import exchange_interval as apart
+from perfsim.planning.break_even import on_scaled_network
 from perfsim.planning.exchange_interval import ExchangeCost
 from perfsim.planning.explain import explain
 from perfsim.planning.tune import TunedValue, tune
@@ -230,15 +231,23 @@ def test_fragments_and_delay_limit_which_intervals_there_are() -> None:
 
 @pytest.mark.parametrize("method", ["diloco", "streaming_diloco", "localsgd"])
 def test_at_the_rate_found_as_much_is_added_as_asked(method: str) -> None:
-    from perfsim.planning.break_even import scaled_network
-
     setup = asked(method=method)
     found = apart.rate_within(setup, 0.1)
     assert found.factor is not None and found.low < found.factor < found.high
     for factor, within in ((found.factor, True), (found.factor * 0.999, False)):
-        there = replace(setup, cluster=scaled_network(setup.cluster, factor))
+        there = on_scaled_network(setup, factor)
         assert (apart.period_time(there).added <= 0.1) is within
     assert found.predictions <= 21
+
+
+def test_the_rate_found_for_a_node_type_is_that_of_its_nic() -> None:
+    fields = {"model": "resnet50", "gpus": 64, "node": "eth-1g", "method": "localsgd"}
+    fields |= {"options": {"interval": 32}}
+    found = apart.rate_within(resolve(make_scenario(fields), SHIPPED), 0.1)
+    assert found.factor is not None and found.rate == 125e6
+    for factor, within in ((found.factor, True), (found.factor * 0.999, False)):
+        there = make_scenario(fields | {"nic": f"{8 * found.rate * factor!r}bit/s"})
+        assert (apart.period_time(resolve(there, SHIPPED)).added <= 0.1) is within
 
 
 def test_rates_that_are_all_enough_or_none_are_said_so() -> None:

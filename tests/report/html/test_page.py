@@ -172,6 +172,17 @@ def test_cells_of_the_map_are_won_by_the_least_time(near: ReportContext) -> None
     assert times_s == sorted(times_s, reverse=True)
 
 
+def test_the_map_of_a_node_type_changes_the_rate_of_its_nics() -> None:
+    fields = {"model": "resnet18", "gpus": 16, "node": "eth-1g", "method": "topk"}
+    prediction = predict(make_scenario(fields), SHIPPED)
+    near = report_context(make_scenario(fields), prediction, SHIPPED, ["topk"])
+    (own,) = (one for one in near.cells if (one.gpus, one.rate_bytes_per_s) == (16, 125e6))
+    assert own.ranking.predictions["topk"].iteration_s == prediction.iteration_s
+    assert any(
+        "a NIC of eth-1g by its data sheet; each node has one NIC" in one for one in near.notes
+    )
+
+
 def test_bars_of_what_would_help_are_the_worth(
     figures: dict[str, Figure], prediction: Prediction
 ) -> None:
