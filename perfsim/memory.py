@@ -200,11 +200,11 @@ def stage_memory(
     ----------
     gathered_bytes, batch : as for `memory_use`
     """
-    from perfsim.schedule.model_parallel import pipeline_answer
+    from perfsim.schedule.model_parallel import laid_out_pipeline
 
     split = setup.split
     assert split is not None
-    held = pipeline_answer(setup, split).run.in_flight
+    held = laid_out_pipeline(setup, split).run.in_flight
     # Of stages that have the same layers, the one that holds most micro-batches needs most.
     fullest: dict[tuple[int, ...], int] = {}
     for stage, part in enumerate(split.parts.stages):
@@ -228,7 +228,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
 
     Each communicator beside the first has buffers of its own.
     """
-    from perfsim.schedule.model_parallel import pipeline_answer
+    from perfsim.schedule.model_parallel import laid_out_pipeline
 
     split = setup.split
     assert split is not None
@@ -242,7 +242,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
     one = _stage_activations(setup, split, stage, precision)
     one = Activations(*(batch * part for part in one))
-    held = pipeline_answer(setup, split).run.in_flight[stage]
+    held = laid_out_pipeline(setup, split).run.in_flight[stage]
     _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
     tensors = sum(parts.values())
     groups = 1 + len(split.axes)
@@ -279,8 +279,8 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
         *((group.gpus, group.nodes, group.gpus_per_node) for group in groups),
         *(part.content, setup.profile.precision, scenario.reduce_dtype, setup.device.software),
     )
-    known = split.parts.divided.answers
-    if key not in known:
+
+    def asked() -> _StageMethod:
         costs = stage_costs(setup, split)
         world = costs.context(part.profile)
         shares = among = method.kept_share(world)
@@ -288,9 +288,9 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
             among = method.kept_share(replace(costs, cluster=groups[1]).context(part.profile))
         alone = split.data.gpus == 1 or method.shards_parameters
         held_bytes = 0.0 if alone else method.memory_in(world)
-        known[key] = _StageMethod(_kept(setup, world), shares, among, held_bytes)
-    found: _StageMethod = known[key]
-    return found
+        return _StageMethod(_kept(setup, world), shares, among, held_bytes)
+
+    return split.of_layers.once(key, asked)
 
 
 def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: str) -> Activations:
@@ -300,23 +300,22 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
     recompute: Recompute = "none"  # a stage without blocks has nothing to compute again
     if any(layer.kind == "attention" for layer in part.layers):
         recompute = cast("Recompute", setup.scenario.recompute)
-    known = split.parts.divided.answers
-    key = "activations", part.content, precision, era, recompute, gathered
-    if key not in known:
-        known[key] = activation_bytes(
+
+    def counted() -> Activations:
+        head = any(layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers)
+        return activation_bytes(
             part.layers,
             1,
             precision,
             execution_of(era),
             recompute,
             gathered=gathered,
-            loss=any(
-                layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers
-            ),
+            loss=head,
             whole=part.whole,
         )
-    found: Activations = known[key]
-    return found
+
+    key = "activations", part.content, precision, era, recompute, gathered
+    return split.of_layers.once(key, counted)
 
 
 def _stage_state(
@@ -332,10 +331,9 @@ def _stage_state(
     )
     sharding = Sharding(parameters, gradients, optimizer)
     if setup.method.gathers_units():
-        known, key = split.parts.divided.answers, ("units", part.content)
-        if key not in known:
-            known[key] = fsdp_sharding(part.layers, 1, whole=part.whole)
-        units: Sharding = known[key]
+        units = split.of_layers.once(
+            ("units", part.content), lambda: fsdp_sharding(part.layers, 1, whole=part.whole)
+        )
         root = units.root + kept.gathered * (total - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)

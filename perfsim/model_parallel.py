@@ -30,7 +30,7 @@ from perfsim.network.layout import (
 )
 from perfsim.scenario import values_read_by
 from perfsim.schedule.stage_passes import AXIS_WORDS, BUBBLE
-from perfsim.session import RememberingCluster
+from perfsim.session import Answers, RememberingCluster
 from perfsim.simulate.task import COMPUTE
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ class ModelSplit:
     whole_bytes : by stage, gradients that tensor-parallel ranks add up at the end [B]
     divides_tokens : whether tensor-parallel ranks divide the tokens of what they do not divide
         otherwise (sequence parallelism)
-    answers : pipelines that were laid out, by what they depend on
+    of_layers : what was worked out about its layers, shared by all splits that divide them alike
     key : what tells it from other divisions of the model
+    answers : what was worked out about it
     """
 
     layout: ParallelLayout
@@ -86,8 +87,9 @@ class ModelSplit:
     tied_bytes: float
     whole_bytes: tuple[float, ...]
     divides_tokens: bool = True
-    answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    of_layers: Answers = field(default_factory=Answers, compare=False, repr=False)
     key: tuple[Hashable, ...] = ()
+    answers: Answers = field(default_factory=Answers, init=False, compare=False, repr=False)
 
     def slow_stages(self, stragglers: Sequence[tuple[int, float]]) -> tuple[float, ...]:
         """Return how many times slower each stage computes, where it has a slow GPU.
@@ -222,7 +224,9 @@ def model_split(
 
     def made() -> ModelSplit:
         work = _rank_work(scenario, transferred, device, catalog, degrees, adds)
-        return _made(scenario, work, device, cluster, catalog, layout, chunks, key)
+        of_layers = "of layers", *_layers_read(scenario, transferred, degrees)
+        answers = catalog.once(of_layers, Answers)
+        return _made(scenario, work, answers, device, cluster, catalog, layout, chunks, key)
 
     return catalog.once(key, made)
 
@@ -230,6 +234,7 @@ def model_split(
 def _made(
     scenario: Scenario,
     work: RankWork,
+    of_layers: Answers,
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
@@ -273,6 +278,7 @@ def _made(
         _tied_bytes(parts.divided.whole, scenario),
         _whole_bytes(parts, scenario),
         divides_tokens=scenario.sequence_parallel,
+        of_layers=of_layers,
         key=key,
     )
 
@@ -295,20 +301,16 @@ def _rank_work(
     adds: bool,
 ) -> RankWork:
     """Return what a rank computes and sends; pipelines of any length share it."""
-    profile, era = transferred.profile, transferred.era
-    tokens = defined_tokens(profile)
-    autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
+    profile = transferred.profile
+    read = model, tokens, era, autocast, *_ = _layers_read(scenario, transferred, degrees)
 
     def divided() -> DividedLayers:
-        layers = build_model(profile.model, tokens)
-        return divide_layers(layers, degrees, era, autocast=autocast)
+        return divide_layers(build_model(model, tokens), degrees, era, autocast=autocast)
 
     def work() -> RankWork:
         return RankWork(
             profile,
-            catalog.once(
-                ("divided layers", profile.model, tokens, era, autocast, *degrees), divided
-            ),
+            catalog.once(("divided layers", *read), divided),
             kernel_rates(device, profile.precision, era, autocast=autocast),
             scenario.recompute,
             overlapped=scenario.tp_overlap,
@@ -322,6 +324,15 @@ def _rank_work(
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
     )
     return catalog.once(asked, work)
+
+
+def _layers_read(
+    scenario: Scenario, transferred: TransferredProfile, degrees: Degrees
+) -> tuple[Any, ...]:
+    """Return what the layers of a rank depend on: model, tokens, era, autocast, and degrees."""
+    profile = transferred.profile
+    autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
+    return profile.model, defined_tokens(profile), transferred.era, autocast, *degrees
 
 
 _WAITS = 0.6

@@ -397,9 +397,9 @@ def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | 
     if setup.split is None:
         return None
     from perfsim.model_parallel import parallel_summary
-    from perfsim.schedule.model_parallel import pipeline_answer
+    from perfsim.schedule.model_parallel import laid_out_pipeline
 
-    run = pipeline_answer(setup, setup.split).run if setup.split.layout.pp > 1 else None
+    run = laid_out_pipeline(setup, setup.split).run if setup.split.layout.pp > 1 else None
     return parallel_summary(setup.split, rounds, run)
 
 

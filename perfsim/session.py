@@ -34,11 +34,13 @@ from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.network.route import Route, SecondsBySize
 from perfsim.quantity import Cost, Timing
-from perfsim.schedule.costed_graph import CostedGraph, Work
-from perfsim.schedule.costs import Costs, reprice, work_of
+from perfsim.schedule.costed_graph import CostedGraph, TaskWork
+from perfsim.schedule.costs import Costs, reprice, task_work
+from perfsim.schedule.identity import ByIdentity, Identity
 from perfsim.schedule.job_structure import GraphOfJobs, structure_of
 
 __all__ = [
+    "Answers",
     "JobCache",
     "RecordedCosts",
     "RememberingCluster",
@@ -76,6 +78,27 @@ class _Memory(dict[K, T]):
             self.clear()
         self[question] = answer
         return answer
+
+
+class Answers:
+    """What was worked out about one thing, each question once.
+
+    Examples
+    --------
+    >>> answers = Answers()
+    >>> answers.once("how many", lambda: 3), answers.once("how many", lambda: 4)
+    (3, 3)
+    """
+
+    def __init__(self) -> None:
+        self._known = _Memory[Hashable, Any]()
+
+    def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
+        """Return the answer to a question, worked out where it was not asked before."""
+        if question not in self._known:
+            self._known.keep(question, work_out())
+        found: T = self._known[question]
+        return found
 
 
 class RememberingDevice(Device):
@@ -337,28 +360,26 @@ class WorksOfJobs:
 
     def __init__(self, jobs: list[list[Job]]) -> None:
         self.jobs = jobs
-        self._works: dict[int, Work] = {}  # by stage, which the jobs keep
-        self._seconds: dict[int, float] = {}  # by work
+        self._works = ByIdentity[TaskWork]()
+        self._seconds: dict[TaskWork, float] = {}
         self._on: tuple[Device, float] | None = None
 
-    def work(self, stage: JobStage) -> Work:
+    def work(self, stage: JobStage) -> TaskWork:
         """Return what a stage does."""
-        work = self._works.get(id(stage))
-        if work is None:
-            work = self._works[id(stage)] = work_of(stage)
-        return work
+        work = self._works.get(stage)
+        return work if work is not None else self._works.keep(stage, task_work(stage))
 
-    def kernels_s(self, costs: Costs) -> Callable[[Work], float]:
+    def kernels_s(self, costs: Costs) -> Callable[[TaskWork], float]:
         """Return what tells how long the kernels of a work take [s]."""
         on = costs.device, costs.kernel_factor
         if self._on is None or self._on[0] is not on[0] or self._on[1] != on[1]:
             self._on, self._seconds = on, {}
         known = self._seconds
 
-        def kernels_s(work: Work) -> float:
-            seconds = known.get(id(work))
+        def kernels_s(work: TaskWork) -> float:
+            seconds = known.get(work)
             if seconds is None:
-                seconds = known[id(work)] = costs.kernels_s(work)
+                seconds = known[work] = costs.kernels_s(work)
             return seconds
 
         return kernels_s
@@ -483,9 +504,10 @@ class JobCache:
         ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
         and updates take. ``durations_only`` is that of `perfsim.schedule.costs.reprice`.
         """
-        known = (*key, *(id(one) if one else 0 for one in jobs))  # the graph keeps them
+        # Iterations without jobs are alike.
+        known = (*key, *(Identity(one) if one else None for one in jobs))
         kept = self._graphs.get(known)
-        if kept is not None and _same_jobs(jobs, kept.jobs):
+        if kept is not None:
             priced = reprice(kept.graph, costs, durations_only=durations_only)
             # Kept priced for who asks again; a graph of times alone replaces no whole one.
             if not durations_only or kept.graph.durations_s is not None:

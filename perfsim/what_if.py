@@ -327,12 +327,9 @@ def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
     """Return the kernels that methods run in some rounds, on all types of GPU."""
     # Most tasks do the work of others, and kernels are slow to hash.
     works = {
-        id(work): work
-        for costed in _on_all_types(rounds)
-        for work in costed.work
-        if work and work.kernels
+        work for costed in _on_all_types(rounds) for work in costed.work if work and work.kernels
     }
-    return {kernel for work in works.values() for kernel, _ in work.kernels}
+    return {kernel for work in works for kernel, _ in work.kernels}
 
 
 def _in_era(

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
 from perfsim.compute.profile import Gradient, Layer, Profile, precision_bytes
@@ -186,7 +186,6 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
-    answers : what was worked out of some of these layers, by what it depends on
     """
 
     degrees: Degrees
@@ -201,7 +200,6 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
-    answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
 
 def divide_layers(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import count
 from math import ceil, copysign, exp2, log, log1p, log2
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -23,6 +23,9 @@ from perfsim.resolve import Setup, resolve
 from perfsim.schedule.rounds import baseline_rounds, build_rounds
 from perfsim.session import JobCache, RememberingCluster, job_cache
 from perfsim.what_if import steady_s
+
+if TYPE_CHECKING:
+    from perfsim.model_parallel import ModelSplit
 
 __all__ = [
     "MAX_GPUS_SEARCHED",
@@ -403,18 +406,27 @@ def on_scaled_network(setup: Setup, factor: float) -> Setup:
     >>> slow.cluster.seconds("all_reduce", 1e8) == same.cluster.seconds("all_reduce", 1e8)
     True
     """
-    cluster, network, inter, split = setup.cluster, setup.network, None, setup.split
+    cluster, network, inter = setup.cluster, setup.network, None
     node, nics = network.node_type, _scaled_nics(setup)
     if node is not None and nics is not None:
         nics = nics._replace(rate=nics.rate * factor)
         network = node_network(node._replace(nics=nics))
         inter = network.links["inter"]
-    if split is not None:
-        scaled = partial(_scaled_part, whole=cluster, factor=factor, inter=inter)
-        axes = {axis: scaled(part) for axis, part in split.axes.items()}
-        split = replace(split, data=scaled(split.data), axes=axes, answers={})
+    scaled = partial(_scaled_part, whole=cluster, factor=factor, inter=inter)
+    split, ssgd = _scaled_split(setup.split, scaled), setup.ssgd
+    if ssgd is not None:
+        ssgd = ssgd._replace(split=_scaled_split(ssgd.split, scaled))
     cluster = scaled_network(cluster, factor, inter)
-    return replace(setup, network=network, cluster=cluster, split=split)
+    return replace(setup, network=network, cluster=cluster, split=split, ssgd=ssgd)
+
+
+def _scaled_split(
+    split: ModelSplit | None, scaled: Callable[[Cluster], Cluster]
+) -> ModelSplit | None:
+    if split is None:
+        return None
+    axes = {axis: scaled(part) for axis, part in split.axes.items()}
+    return replace(split, data=scaled(split.data), axes=axes)
 
 
 def scaled_rate(setup: Setup) -> float | None:

@@ -164,7 +164,7 @@ class Prices:
         return max(matching, key=lambda one: bool(one.net), default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParetoChoice:
     """One cluster and method: how long the run takes, and its cost if there is a price.
 
@@ -280,8 +280,8 @@ class ClusterPlan(Displayed):
     @property
     def by_iteration_only(self) -> list[ParetoChoice]:
         """Those that stand apart, fastest first: nothing says how many epochs they need."""
-        known = {id(one) for one in self.known}
-        apart = (one for one in self.choices if id(one) not in known)
+        known = set(self.known)
+        apart = (one for one in self.choices if one not in known)
         return sorted(apart, key=lambda one: (one.seconds, one.spent))
 
     @property
@@ -360,8 +360,8 @@ class ClusterPlan(Displayed):
         Times are those of the whole run, to S-SGD's accuracy where ``iteration_time_only`` is
         false. ``cost_`` has the currency of the prices, and is left out where there are none.
         """
-        front = {id(one) for one in self.front}
-        return [_record(one, self.target, self.prices, id(one) in front) for one in self.choices]
+        front = set(self.front)
+        return [_record(one, self.target, self.prices, one in front) for one in self.choices]
 
     def plot(self, kind: Literal["front"] = "front") -> Figure:
         """Draw the time of each choice over its cost with Plotly: the Pareto front and the others.

@@ -54,7 +54,7 @@ from perfsim.prediction import PredictedIteration, gathered_bytes, predict_itera
 from perfsim.ranking import ReportMethod, median_errors
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.schedule.model_parallel import pipeline_answer
+from perfsim.schedule.model_parallel import laid_out_pipeline
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache
 from perfsim.units import format_bytes
@@ -620,7 +620,7 @@ class _Search:
         if setup.split is None:
             return _least_s(setup) / batch
         if asked.layout is None:
-            return float(pipeline_answer(setup, setup.split).run.busy_s.sum()) / batch
+            return float(laid_out_pipeline(setup, setup.split).run.busy_s.sum()) / batch
         # In another order of ranks, messages may go another way where there are stages.
         parts = setup.split.parts.stages
         computes_s = sum(sum(chunk[:2]) for part in parts for chunk in part.chunks)
@@ -632,7 +632,7 @@ def _least_s(setup: Setup) -> float:
     if setup.split is None:
         profile = setup.profile_in_node
         return setup.scenario.accumulate * (profile.forward_s + profile.backward_s)
-    return pipeline_answer(setup, setup.split).run.total_s
+    return laid_out_pipeline(setup, setup.split).run.total_s
 
 
 def _told(setup: Setup, catalog: Catalog) -> tuple[float, tuple[float, ...]]:

@@ -38,8 +38,9 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
-from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work, WorkCost
-from perfsim.schedule.costs import Costs, likeness, price, work_of
+from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, TaskWork, WorkCost
+from perfsim.schedule.costs import Costs, likeness, price, task_work
+from perfsim.schedule.identity import ByIdentity
 from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_backward
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
@@ -105,9 +106,9 @@ class _Tasks:
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
-        # By identity, which is quicker to look up; buckets of the same shapes have the same stages.
-        self._priced: dict[int, tuple[JobStage, Work, WorkCost]] = {}
-        self._alike: dict[Hashable, tuple[Work, WorkCost]] = {}
+        # Buckets of the same shapes have the same stages.
+        self._priced = ByIdentity[tuple[TaskWork, WorkCost]]()
+        self._alike: dict[Hashable, tuple[TaskWork, WorkCost]] = {}
 
     def add(
         self,
@@ -123,7 +124,7 @@ class _Tasks:
         meeting: SyncScope | None = None,
         size_bytes: float = 0.0,
         group: Group = "all",
-        work: Work | None = None,
+        work: TaskWork | None = None,
     ) -> int:
         """Add a task and return its index. One on the compute stream also waits for ``waits``."""
         index = len(self.charges)
@@ -193,18 +194,17 @@ class _Tasks:
             f"{kind} {name}", stage.stream, kind, cost.seconds, after, cost.charged, work=work
         )
 
-    def _price(self, stage: JobStage) -> tuple[Work, WorkCost]:
+    def _price(self, stage: JobStage) -> tuple[TaskWork, WorkCost]:
         """Return what a stage does and what that costs, the same for stages alike."""
-        known = self._priced.get(id(stage))
+        known = self._priced.get(stage)
         if known is not None:
-            return known[1:]
+            return known
         alike = likeness(stage)
         priced = self._alike.get(alike)
         if priced is None:
-            work = work_of(stage)
+            work = task_work(stage)
             priced = self._alike[alike] = work, price(work, self.costed, self.costs)
-        self._priced[id(stage)] = stage, *priced  # with the stage, so that its id stays its own
-        return priced
+        return self._priced.keep(stage, priced)
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
         """Link what waits for jobs that were issued later, and the round to the one before."""

@@ -27,7 +27,7 @@ __all__ = [
     "PricedOn",
     "RoundTimes",
     "TaskCost",
-    "Work",
+    "TaskWork",
     "WorkCost",
     "term_subject",
     "terms_of",
@@ -44,7 +44,7 @@ class KindsOfWork(NamedTuple):
     sent : the kind of each task that sends what counts for this rank
     """
 
-    works: list[Work]
+    works: list[TaskWork]
     tasks: list[list[int]]
     sent: list[int]
 
@@ -67,7 +67,8 @@ class TaskCost(NamedTuple):
     device: float = 1.0
 
 
-class Work(NamedTuple):
+@dataclass(eq=False, slots=True)
+class TaskWork:
     """What a task does of a method: a stage, and how often it runs each of its kernels."""
 
     stage: Send | Compute
@@ -163,7 +164,7 @@ class CostedGraph:
     crossings: dict[int, LinkUse] = field(default_factory=dict)
     beside: tuple[CostedGraph, ...] = ()
     mixed: Mixed | None = None
-    work: list[Work | None] = field(default_factory=list)
+    work: list[TaskWork | None] = field(default_factory=list)
     priced_on: PricedOn | None = None
     durations_s: list[float] | None = None
     fixed_jobs: bool = False
@@ -173,12 +174,12 @@ class CostedGraph:
     def kinds_of_work(self) -> KindsOfWork:
         """The works of the tasks that cost different things."""
         kinds = KindsOfWork([], [], [])
-        places: dict[int, int] = {}
+        places: dict[TaskWork, int] = {}
         alike: dict[Send, int] = {}
         for index, work in enumerate(self.work):
             if work is None:
                 continue
-            place = places.get(id(work))
+            place = places.get(work)
             if place is None:
                 place = len(kinds.works)
                 stage = work.stage
@@ -189,7 +190,7 @@ class CostedGraph:
                 if place == len(kinds.works):
                     kinds.works.append(work)
                     kinds.tasks.append([])
-                places[id(work)] = place
+                places[work] = place
             kinds.tasks[place].append(index)
             if isinstance(work.stage, Send) and work.stage.counted:
                 kinds.sent.append(place)
@@ -256,7 +257,7 @@ class CostedGraph:
         """Note the numbers behind a cost: what was priced, its size, and the terms."""
         self._terms[question] = size, terms
 
-    def note_kernels(self, work: Work, other: CostedGraph) -> None:
+    def note_kernels(self, work: TaskWork, other: CostedGraph) -> None:
         """Note the numbers behind the kernels of a task as another graph has them."""
         for kernel, _ in work.kernels:
             self._terms[kernel] = other._terms[kernel]

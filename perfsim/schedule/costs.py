@@ -23,7 +23,7 @@ from perfsim.schedule.costed_graph import (
     PricedOn,
     RoundTimes,
     TaskCost,
-    Work,
+    TaskWork,
     WorkCost,
 )
 from perfsim.schedule.sync_scope import sync_scope
@@ -34,8 +34,8 @@ __all__ = [
     "likeness",
     "price",
     "reprice",
+    "task_work",
     "times_by",
-    "work_of",
 ]
 
 
@@ -83,7 +83,7 @@ class Costs:
         seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
         return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
 
-    def kernels_s(self, work: Work) -> float:
+    def kernels_s(self, work: TaskWork) -> float:
         """Return what the kernels of a work take [s]."""
         factor, seconds_of = self.kernel_factor, self.device.seconds
         if factor == 1.0:
@@ -175,14 +175,14 @@ class Costs:
         )
 
 
-def work_of(stage: Send | Compute) -> Work:
+def task_work(stage: Send | Compute) -> TaskWork:
     """Return what a stage does, its kernels counted."""
     if not isinstance(stage, Compute):
-        return Work(stage, ())
+        return TaskWork(stage, ())
     kernels = stage.kernels
     if len(kernels) == 1:  # as most are, and counting takes a while
-        return Work(stage, ((kernels[0], 1),))
-    return Work(stage, tuple(count_kernels(kernels).items()))
+        return TaskWork(stage, ((kernels[0], 1),))
+    return TaskWork(stage, tuple(count_kernels(kernels).items()))
 
 
 def likeness(stage: JobStage) -> Hashable:
@@ -196,7 +196,7 @@ _SENT = TaskCost("network")
 """What a message is charged to where only its time is asked."""
 
 
-def price(work: Work, costed: CostedGraph, costs: Costs) -> WorkCost:
+def price(work: TaskWork, costed: CostedGraph, costs: Costs) -> WorkCost:
     """Price a stage, and note the numbers behind its cost in the graph."""
     stage = work.stage
     if isinstance(stage, Compute):
@@ -212,7 +212,7 @@ def price(work: Work, costed: CostedGraph, costs: Costs) -> WorkCost:
     return WorkCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
 
 
-def _price_kernels(work: Work, stage: Compute, costed: CostedGraph, costs: Costs) -> WorkCost:
+def _price_kernels(work: TaskWork, stage: Compute, costed: CostedGraph, costs: Costs) -> WorkCost:
     seconds = latency_s = spread_s = measured_s = 0.0
     for kernel, count in work.kernels:
         cost = costs.kernel(kernel)
@@ -235,7 +235,7 @@ def reprice(
     costs: Costs,
     *,
     durations_only: bool = False,
-    kernels_s: Callable[[Work], float] | None = None,
+    kernels_s: Callable[[TaskWork], float] | None = None,
 ) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
@@ -306,7 +306,7 @@ def _change_durations(
     costed: CostedGraph,
     durations_s: list[float],
     costs: Costs,
-    kernels_s: Callable[[Work], float] | None,
+    kernels_s: Callable[[TaskWork], float] | None,
 ) -> float:
     """Let tasks take what their work takes here, and return what a GPU sends [bytes].
 
@@ -333,7 +333,7 @@ def _change_durations(
 
 
 def _price_anew(
-    work: Work, costed: CostedGraph, new: CostedGraph, costs: Costs, same_kernels: bool
+    work: TaskWork, costed: CostedGraph, new: CostedGraph, costs: Costs, same_kernels: bool
 ) -> WorkCost | None:
     """Price a work of a graph for a new one; None: kernels that cost the same."""
     if same_kernels and isinstance(work.stage, Compute):

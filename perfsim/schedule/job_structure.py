@@ -11,8 +11,9 @@ from dataclasses import fields, replace
 from operator import attrgetter, itemgetter
 
 from perfsim.methods.base import Compute, Job, JobStage, Send
-from perfsim.schedule.costed_graph import CostedGraph, KindsOfWork, Work
-from perfsim.schedule.costs import likeness, work_of
+from perfsim.schedule.costed_graph import CostedGraph, KindsOfWork, TaskWork
+from perfsim.schedule.costs import likeness, task_work
+from perfsim.schedule.identity import ByIdentity
 
 __all__ = ["GraphOfJobs", "structure_of"]
 
@@ -29,13 +30,11 @@ _SEND = itemgetter(*[at for at, name in enumerate(Send._fields) if name not in _
 
 def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
     """Return all of some jobs, by iteration, that the order of their tasks depends on."""
-    known: dict[int, Hashable] = {}
+    known = ByIdentity[Hashable]()
 
     def of_stage(stage: JobStage) -> Hashable:
-        found = known.get(id(stage))
-        if found is None:
-            found = known[id(stage)] = _of_stage(stage)
-        return found
+        found = known.get(stage)
+        return found if found is not None else known.keep(stage, _of_stage(stage))
 
     return tuple(
         [
@@ -74,21 +73,21 @@ class GraphOfJobs:
     def __init__(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> None:
         self.costed = costed
         places: dict[Hashable, list[int]] = {}
-        by_stage: dict[int, list[int]] = {}
+        by_stage = ByIdentity[list[int]]()
         for place, stage in enumerate(_stages(jobs)):
-            alike = by_stage.get(id(stage))
+            alike = by_stage.get(stage)
             if alike is None:
                 # A graph has one work for all stages alike.
-                alike = by_stage[id(stage)] = places.setdefault(likeness(stage), [])
+                alike = by_stage.keep(stage, places.setdefault(likeness(stage), []))
             alike.append(place)
         self._alike = [some for some in places.values() if len(some) > 1]
-        by_work = {id(work): work for work in costed.work if work is not None}
-        number_of = {known: number for number, known in enumerate(by_work)}
-        self._works = [*by_work.values()]
+        self._works = [*dict.fromkeys(work for work in costed.work if work is not None)]
+        number_of = {work: number for number, work in enumerate(self._works)}
         # Where the stage of each work stands; None for what a pass of a divided model sends.
-        self._stages = [by_stage.get(id(work.stage), [None])[0] for work in self._works]
+        found = [by_stage.get(work.stage) for work in self._works]
+        self._stages = [None if alike is None else alike[0] for alike in found]
         # The work of each task, by number, and the tasks of each work.
-        self._numbers = [None if work is None else number_of[id(work)] for work in costed.work]
+        self._numbers = [None if work is None else number_of[work] for work in costed.work]
         self._tasks: list[list[int]] = [[] for _ in self._works]
         for task, number in enumerate(self._numbers):
             if number is not None:
@@ -102,7 +101,9 @@ class GraphOfJobs:
         self._sent = [number for number in self._sends if sends[number].counted]
 
     def with_jobs(
-        self, others: Sequence[Sequence[Job]], work_of_stage: Callable[[JobStage], Work] = work_of
+        self,
+        others: Sequence[Sequence[Job]],
+        work_of_stage: Callable[[JobStage], TaskWork] = task_work,
     ) -> CostedGraph | None:
         """Return the graph with the work of other jobs of the same structure, not priced yet.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perfsim.schedule.costed_graph import CostedGraph
     from perfsim.schedule.pipeline import PipelineRun, StageTimes
 
-__all__ = ["PipelineAnswer", "pipeline_answer", "rate_left", "slowest_stage", "stage_costs"]
+__all__ = ["LaidOutPipeline", "laid_out_pipeline", "rate_left", "slowest_stage", "stage_costs"]
 
 _BESIDE = "beside"
 """Stream of collectives of a divided model that run beside computation."""
@@ -44,7 +44,7 @@ class _Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PipelineAnswer:
+class LaidOutPipeline:
     """The micro-batches of an iteration laid out over the stages.
 
     ``chunks`` are, by stage and chunk, what they send. ``run_with`` lays the micro-batches out with
@@ -62,17 +62,14 @@ class PipelineAnswer:
         return self.run_with(0.0) if self.send_s else self.run
 
 
-def pipeline_answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
+def laid_out_pipeline(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     """Lay out the micro-batches of an iteration over the stages of a setup; kept with the split."""
     asked = setup.scenario
     key = asked.accumulate, setup.node_load, asked.straggler, asked.algorithm, asked.protocol
-    if key not in split.answers:
-        split.answers[key] = _answer(setup, split)
-    found: PipelineAnswer = split.answers[key]
-    return found
+    return split.answers.once(key, lambda: _answer(setup, split))
 
 
-def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
+def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     from perfsim.schedule.pipeline import pipeline_run  # it brings numpy, for divided models alone
 
     costs = stage_costs(setup, split)
@@ -93,7 +90,7 @@ def _answer(setup: Setup, split: ModelSplit) -> PipelineAnswer:
         send_s = costs.collective(Send("send_recv", split.boundary_bytes, group="pp")).seconds
     count = setup.scenario.accumulate
     run_with = partial(pipeline_run, split.schedule, times, count)
-    return PipelineAnswer(run_with(send_s), chunks, send_s, run_with)
+    return LaidOutPipeline(run_with(send_s), chunks, send_s, run_with)
 
 
 def _distinct(stages: Iterable[Stage]) -> set[tuple[tuple[LayerMessage, int], ...]]:
@@ -119,7 +116,7 @@ def slowest_stage(
     schedule : builds the rounds of a stage, given its ``profile``, ``stage`` and ``axes``
     """
     best: tuple[float, list[CostedGraph]] | None = None
-    candidates = _candidates(pipeline_answer(setup, split).run)
+    candidates = _candidates(laid_out_pipeline(setup, split).run)
     for stage in candidates:
         rounds = schedule(**of_stage(setup, split, stage))
         if len(candidates) == 1:
@@ -137,7 +134,7 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int) -> dict[str, Any]:
     return {
         "profile_key": (*setup.profile_key, split.key, stage, load),
         "profile": split.parts.stages[stage].profile.slowed(load),
-        "stage": _passes(split, pipeline_answer(setup, split), stage, load),
+        "stage": _passes(split, laid_out_pipeline(setup, split), stage, load),
         "axes": split.axes,
     }
 
@@ -230,7 +227,7 @@ def _times(chunk: tuple[float, float, float], sent: _Chunk, load: float) -> Stag
     )
 
 
-def _passes(split: ModelSplit, answer: PipelineAnswer, stage: int, load: float) -> StagePasses:
+def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float) -> StagePasses:
     """Return what a rank of a stage sends in its passes, and how long it waits for others.
 
     ``load`` is how many times as long it computes as on a GPU of its own.

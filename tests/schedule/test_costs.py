@@ -16,7 +16,7 @@ from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule.costs import Costs, likeness, work_of
+from perfsim.schedule.costs import Costs, likeness, task_work
 from perfsim.schedule.rounds import schedule
 from perfsim.session import RememberingDevice
 from support.builders import hand_device, profile
@@ -91,7 +91,7 @@ def test_a_kernel_is_asked_of_the_device_once() -> None:
     assert costs.kernel(kernel) is costs.kernel(kernel)
     # 8 MB at 1 TB/s and a launch of 10 us.
     assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
-    twice = work_of(Compute((kernel, kernel), "compress"))
+    twice = task_work(Compute((kernel, kernel), "compress"))
     assert twice.kernels == ((kernel, 2),)
     assert costs.kernels_s(twice) == 2 * costs.kernel(kernel).seconds
     slower = replace(costs, kernel_factor=1.5)

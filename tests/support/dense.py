@@ -16,6 +16,11 @@ MS = 1e-3
 SLOW = "1GB/s,1ms"
 
 
+def stages_and_kernels(made: CostedGraph) -> list[Any]:
+    """Return what each task does of a method, by value."""
+    return [work and (work.stage, work.kernels) for work in made.work]
+
+
 def planned(
     name: str,
     options: dict[str, Any] | None = None,

@@ -141,13 +141,13 @@ class ParameterOwner:
 
 def parameter_owners(model: Any) -> list[ParameterOwner]:
     """Return the modules that hold trained parameters, each parameter once, in definition order."""
-    seen: set[int] = set()
+    seen: set[Any] = set()  # a parameter is equal to itself alone
     owners = []
     for name, module in model.named_modules():
         own = []
         for short, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad and id(parameter) not in seen:
-                seen.add(id(parameter))
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
                 own.append((f"{name}.{short}" if name else short, parameter))
         if own:
             owners.append(ParameterOwner(name or "model", module, tuple(own)))

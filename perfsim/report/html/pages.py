@@ -450,16 +450,15 @@ def plan_page(plan: ClusterPlan) -> str:
 
 def _choices_table(plan: ClusterPlan) -> PageTable:
     """Return a row for each cluster and method: the front first, then others, fastest first."""
-    front = {id(one) for one in plan.front}
-    known = {id(one) for one in plan.known}
+    front, known = set(plan.front), set(plan.known)
 
     def standing(one: ParetoChoice) -> str:
-        if id(one) in front:
+        if one in front:
             return "on the Pareto front"
-        return "slower or dearer" if id(one) in known else "iteration time only"
+        return "slower or dearer" if one in known else "iteration time only"
 
     divided = any(one.divided for one in plan.choices)
-    order = sorted(plan.choices, key=lambda one: (id(one) not in front, one.seconds, one.spent))
+    order = sorted(plan.choices, key=lambda one: (one not in front, one.seconds, one.spent))
     return PageTable(
         "Choices",
         (

@@ -731,13 +731,11 @@ def tuned_figure(one: TunedValue) -> Figure:
 
 def plan_figure(plan: ClusterPlan) -> Figure:
     """Draw the time of a run over its cost: the Pareto front and the others; a row is a choice."""
-    front, known = plan.front, {id(one) for one in plan.known}
-    on_front = {id(one) for one in front}
+    front, known = plan.front, set(plan.known)
+    behind = known.difference(front)
     groups = {
         "Pareto front": front,
-        "slower or dearer": [
-            one for one in plan.choices if id(one) in known and id(one) not in on_front
-        ],
+        "slower or dearer": [one for one in plan.choices if one in behind],
         "by iteration time only": plan.by_iteration_only,
     }
     unit, target = plan.unit, plan.target

@@ -1,0 +1,61 @@
+"""Look up what is known of an object by the object itself, not by its value.
+
+Stages and jobs are values: hashing one takes longer than what is looked up, and the same one is
+asked about again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["ByIdentity", "Identity"]
+
+T = TypeVar("T")
+
+
+class ByIdentity(Generic[T]):
+    """Values by object. It holds the objects too, so that none is taken for another.
+
+    Examples
+    --------
+    >>> known, one = ByIdentity(), ["a list"]
+    >>> known.keep(one, 1), known.get(one), known.get(["a list"])
+    (1, 1, None)
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, T]] = {}
+
+    def get(self, one: object) -> T | None:
+        """Return the value of an object, if it has one."""
+        found = self._known.get(id(one))
+        return None if found is None else found[1]
+
+    def keep(self, one: object, value: T) -> T:
+        """Keep the value of an object, and return it."""
+        self._known[id(one)] = one, value
+        return value
+
+
+class Identity:
+    """An object as part of a key: equal to itself alone.
+
+    Examples
+    --------
+    >>> one = ["a list"]
+    >>> Identity(one) == Identity(one), Identity(one) == Identity(["a list"])
+    (True, False)
+    """
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: object) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        """Return a number that no other object has as long as this one is held."""
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other is of the same object."""
+        return isinstance(other, Identity) and self.of is other.of
