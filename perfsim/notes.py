@@ -11,6 +11,7 @@ from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.network.network_file import noticed_by_kind
+from perfsim.network.route import over_nics
 from perfsim.note import warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
@@ -174,7 +175,8 @@ def _network_notes(setup: Setup) -> list[str]:
             f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
             " measurement fixed it."
         )
-    if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
+    nics = cluster.nics_in_use
+    if inter and intra and intra.rate.value < nics * over_nics(inter, nics).rate.value:
         notes.append(
             f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"
             " the network and sets the pace of rings; `intra_net` changes it."

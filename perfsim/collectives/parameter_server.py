@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfsim.collectives import Hops, Parts, algorithm
 
-__all__ = ["pull_sharded", "push_sharded", "server_loads"]
+__all__ = ["pull_one_way", "pull_sharded", "push_one_way", "push_sharded", "server_loads"]
 
 
 def server_loads(hops: Hops, extra_servers: int = 0) -> tuple[float, float]:
@@ -46,8 +46,9 @@ def push_sharded(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts
     (g-1) alpha_intra + (g-1)/g n beta_intra inside the node, whose GPUs share out and add, then
     alpha_inter + (N-1)/N n beta_nic: a server on each node, with n/N. k servers on machines of
     their own take part of the load (`server_loads`); push and pull of different tensors then fill
-    both directions of every NIC for 2 N (N-1)/D n beta_nic, and a push takes half of it. k > N
-    gains nothing more. For the sums ((g-1)/g + (N-1)/N /g) n gamma.
+    both directions of every NIC for 2 N (N-1)/D n beta_nic, and a push takes half of it; one that
+    no pull of its size follows takes `push_one_way`. k > N gains nothing more. For the sums
+    ((g-1)/g + (N-1)/N /g) n gamma.
 
     Parameters
     ----------
@@ -67,7 +68,34 @@ def push_sharded(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts
     Jiang et al., A unified architecture for accelerating distributed DNN training in heterogeneous
     GPU/CPU clusters (BytePS), OSDI 2020, section 3; its code is bytedance/byteps.
     """
-    parts = pull_sharded(size_bytes, hops, extra_servers)
+    return _with_sums(pull_sharded(size_bytes, hops, extra_servers), size_bytes, hops)
+
+
+@algorithm(
+    "push",
+    "one_way",
+    automatic=False,
+    flows="all_to_all",
+    blocks=True,
+    sent_bytes=push_sent_bytes,
+)
+def push_one_way(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts:
+    """Price a push that no pull of its size goes beside: `pull_one_way` and the sums.
+
+    Examples
+    --------
+    >>> push_one_way(1e6, Hops.flat(4, 1e-5, 1e-9), 4).transfer_s  # each server receives n
+    0.001
+
+    References
+    ----------
+    Jiang et al., OSDI 2020, section 3: what each NIC carries.
+    """
+    return _with_sums(pull_one_way(size_bytes, hops, extra_servers), size_bytes, hops)
+
+
+def _with_sums(parts: Parts, size_bytes: float, hops: Hops) -> Parts:
+    """Return a push: what its messages take, and the sums."""
     nodes, inside = hops.nodes, hops.gpus_per_node
     sums = (inside - 1) / inside + (nodes - 1) / nodes / inside
     return Parts(parts.latency_s, parts.transfer_s + sums * size_bytes * hops.gamma_s_per_byte)
@@ -110,12 +138,46 @@ def pull_sharded(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts
     Jiang et al., A unified architecture for accelerating distributed DNN training in heterogeneous
     GPU/CPU clusters (BytePS), OSDI 2020, section 3; its code is bytedance/byteps.
     """
-    nodes, inside = hops.nodes, hops.gpus_per_node
+    nodes = hops.nodes
+    share = nodes * (nodes - 1) / _denominator(nodes, _extra_servers(hops, extra_servers))
+    return _fetched(size_bytes, hops, share)
+
+
+@algorithm(
+    "pull",
+    "one_way",
+    automatic=False,
+    flows="all_to_all",
+    blocks=True,
+    sent_bytes=pull_sent_bytes,
+)
+def pull_one_way(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts:
+    """Price a pull that no push of its size goes beside.
+
+    As `pull_sharded`, but the busiest NIC sets the time across nodes: a node receives what it does
+    not keep, and each of k servers on machines of their own sends its share to N nodes.
+
+    Examples
+    --------
+    >>> hops = Hops.flat(4, 1e-5, 1e-9)
+    >>> pull_one_way(1e6, hops, 4).transfer_s, pull_one_way(1e6, hops) == pull_sharded(1e6, hops)
+    (0.001, True)
+
+    References
+    ----------
+    Jiang et al., OSDI 2020, section 3: what each NIC carries.
+    """
+    on_node, on_own = server_loads(hops, extra_servers)
+    return _fetched(size_bytes, hops, max(1.0 - on_node, hops.nodes * on_own))
+
+
+def _fetched(size_bytes: float, hops: Hops, share: float) -> Parts:
+    """Return what a pull takes of which the busiest NIC carries a share of the message."""
+    inside = hops.gpus_per_node
     latency_s = (inside - 1) * hops.alpha_intra_s
     wires_s = (inside - 1) / inside * size_bytes * hops.beta_intra_s_per_byte
-    if nodes == 1:
+    if hops.nodes == 1:
         return Parts(latency_s, wires_s)
-    share = nodes * (nodes - 1) / _denominator(nodes, _extra_servers(hops, extra_servers))
     across_s = share * size_bytes * hops.beta_nic_s_per_byte
     return Parts(latency_s + hops.alpha_inter_s, wires_s + across_s)
 

@@ -14,8 +14,8 @@ GLOO_ALGORITHMS = {
     "reduce": ("ring_gather",),
     "all_to_all": ("pairwise",),
     "send_recv": ("direct",),
-    "push": ("sharded",),
-    "pull": ("sharded",),
+    "push": ("sharded", "one_way"),
+    "pull": ("sharded", "one_way"),
 }
 """The first is what gloo takes: gloo/allreduce.cc, ring unless asked for another, which PyTorch
 does not; gloo/allgather.cc, broadcast.cc, reduce.cc, alltoall.cc; reduce_scatter.h. Commit

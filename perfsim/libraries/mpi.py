@@ -14,8 +14,8 @@ MPI_ALGORITHMS = {
     "reduce": ("chain", "binomial"),
     "all_to_all": ("pairwise", "bruck"),
     "send_recv": ("direct",),
-    "push": ("sharded",),
-    "pull": ("sharded",),
+    "push": ("sharded", "one_way"),
+    "pull": ("sharded", "one_way"),
 }
 
 # Thresholds of ompi/mca/coll/tuned/coll_tuned_decision_fixed.c, v3.1.0 and v4.0.5 alike [B].

@@ -12,6 +12,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Round
 from perfsim.methods.building.sparsify import Selection, above, exact, gathered, kept, served
+from perfsim.methods.building.tensor_slices import each_way
 
 
 class Dct(Method):
@@ -35,9 +36,9 @@ class Dct(Method):
 
     The paper sorts magnitudes for a threshold; PyTorch's Top-k takes its place here. The paper
     gives no format of a sparse message. ``exchange`` "all_gather": all ranks get all pairs, as with
-    other sparsifiers without servers. ``servers``: machines without GPUs; with none, a server on
-    each node. ``lifespan``: 1000 in the paper, which finds 10000 no faster. ``density``: 5 % in its
-    study of the lifespan, 1 % with DCT-MP.
+    other sparsifiers without servers. ``servers``: machines without GPUs, whose NICs receive pushes
+    while they send pulls; with none, a server on each node. ``lifespan``: 1000 in the paper, which
+    finds 10000 no faster. ``density``: 5 % in its study of the lifespan, 1 % with DCT-MP.
 
     The paper says 100 times fewer bytes. This default sends 1.8 times fewer than dense pushes and
     pulls: 8 k + 4 n bytes against (4 + 4) n, at 5 %. The difference is the dense return and the
@@ -83,7 +84,7 @@ class Dct(Method):
         if self.exchange == "all_gather":
             return [compress, *gathered(n, k, world.ranks)]
         there_bytes = float((FLOAT + INDEX) * k)
-        sends = served(there_bytes, bucket.size_bytes, world, self.servers)
+        sends = each_way(*served(there_bytes, bucket.size_bytes, world, self.servers))
         return [compress, *(sends if self.pull == "parameters" else sends[:1])]
 
     def rounds(self) -> list[Round]:

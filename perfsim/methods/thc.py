@@ -15,7 +15,7 @@ from perfsim.methods.base import Compute, Job, JobStage, MethodContext, OptionEr
 from perfsim.methods.building.code_bases import BYTEPS, CodeBase
 from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, to_gpu, to_host
 from perfsim.methods.building.in_step import InStep
-from perfsim.methods.building.tensor_slices import split_whole, too_many
+from perfsim.methods.building.tensor_slices import each_way, split_whole, too_many
 from perfsim.methods.byteps import Byteps
 
 _UPDATE = (6.0, 4)
@@ -50,7 +50,8 @@ class Thc(InStep):
 
     Inside a node the code adds nothing up: each GPU sends indices for its share of the slice, made
     with its own norm, and the pulled shares are all-gathered. One node runs that gather alone. Each
-    node has a server; ``servers`` are further ones on machines without GPUs.
+    node has a server; ``servers`` are further ones on machines without GPUs, whose NICs receive
+    pushes while they send pulls.
 
     Bytes a rank, one GPU a node: (P-1)/P x (0.5 + 1) a padded value, and 0.0005 for the norms.
     Memory: error and rotated gradient in fp32, a buffer of one byte a value, random signs.
@@ -147,9 +148,11 @@ class Thc(InStep):
             share = values / inside
             copied = ceil(share / FLOAT)
             summed = busiest_server(ceil(values / FLOAT), nodes, self.servers)
-            push, pull = (
-                Send(name, size, "backward", group="across", servers=self.servers)
-                for name, size in (("push", share / 2), ("pull", share))
+            push, pull = each_way(
+                *(
+                    Send(name, size, "backward", group="across", servers=self.servers)
+                    for name, size in (("push", share / 2), ("pull", share))
+                )
             )
             stages += [
                 Compute((to_host(copied),), "compress", "to host"),

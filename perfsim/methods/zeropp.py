@@ -129,7 +129,9 @@ class Zeropp(QuantisedShards):
     Memory: that of `zero` of stage 3; 1/z of the parameters once more, as wide as they are kept.
     Left out: the search for a number of blocks that divides a shard; the host, which waits for the
     compute stream before a part of the second copy may be gathered and issues four all-to-alls a
-    matrix; what messages of different groups take from each other's links.
+    matrix; what messages of different groups take from each other's links: each group has them to
+    itself, and without a second copy (``partition`` 1, or one GPU a node) gathers beside the
+    all-to-alls across nodes may end before the NICs could carry both.
     """
 
     summary: ClassVar[str] = "ZeRO-3, int8 gathers, backward ones in nodes, int4 gradients (ZeRO++)"

@@ -25,6 +25,7 @@ from perfsim.network.route import (
     SecondsBySize,
     among_nodes,
     chosen_by,
+    over_nics,
 )
 from perfsim.quantity import Cost, Quantity, Term, Timing
 from perfsim.simulate.task import LinkUse
@@ -269,6 +270,8 @@ class Cluster:
         intra = self.intra if self.gpus_per_node > 1 else None
         if inter is not None and inter.falls is not None:
             inter = among_nodes(inter, self.nodes)
+        if inter is not None:
+            inter = over_nics(inter, self._nics_crossed(algorithm))
         if inter is not None and self.fabric is not None:
             from perfsim.network.route import through_fabric
 
@@ -367,11 +370,17 @@ class Cluster:
     ) -> Cost | None:
         """Return what a collective costs beside those of the other groups of its nodes.
 
-        None where it has the NICs to itself.
+        None where it has the NICs to itself. Ranks of other groups are other processes, with
+        sockets of their own where the host holds the NICs of a node.
         """
         if self.nodes == 1 or self.crowd == 1:
             return None
-        met = self.crowd * self._nics_priced(collective) / self.shared_nics
+        priced, together = self._nics_priced(collective), float(self.shared_nics)
+        sharing = self.inter.sharing if self.inter is not None else None
+        if sharing is not None:
+            priced = sharing.together(priced)
+            together = sharing.together(together, senders=self.crowd)
+        met = self.crowd * priced / together
         if met <= 1.0:
             return None
         part = self.uncrowded()

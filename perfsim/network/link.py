@@ -24,6 +24,7 @@ __all__ = [
     "Latency",
     "LatencyPiece",
     "Link",
+    "NicSharing",
     "NodeExponent",
     "ProtocolFigures",
     "custom_link",
@@ -204,6 +205,34 @@ class NodeExponent(NamedTuple):
         return math.expm1(error * math.log(max(1.0, nodes / self.nodes)))
 
 
+class NicSharing(NamedTuple):
+    """What the NICs of a node reach together where one host feeds them all, as over TCP.
+
+    k NICs of rate r beside a host that reaches h carry ``1 / hypot(1 / (k r), 1 / h)``. Where s
+    processes send at once, each through sockets of its own, the host reaches ``h s^a``.
+
+    Parameters
+    ----------
+    ratio : r over h
+    exponent : a
+    """
+
+    ratio: float
+    exponent: float
+
+    def together(self, nics: float, senders: int = 1) -> float:
+        """Return what so many NICs carry, over what one carries for one process.
+
+        Examples
+        --------
+        >>> sharing = NicSharing(ratio=0.75, exponent=0.5)
+        >>> sharing.together(1), round(sharing.together(1e9), 3), round(sharing.together(1e9, 4), 3)
+        (1.0, 1.667, 3.333)
+        """
+        held = self.ratio / senders**self.exponent
+        return math.hypot(1.0, self.ratio) / math.hypot(1.0 / nics, held)
+
+
 GIVEN_BY_USER = "given by the user"
 """The source of a link that the user writes."""
 
@@ -232,7 +261,7 @@ class Link:
     Parameters
     ----------
     name : the network that it belongs to
-    rate : what one ring sees on its busiest link; between nodes, of one NIC [B/s]
+    rate : what one ring sees on its busiest link; between nodes, of one NIC alone [B/s]
     tree_rate : what a double binary tree sees, so that its time is 2 n / tree_rate [B/s]
     gamma : reduction of one byte on the GPU [s/B]
     ring, tree : latency of one hop of a ring, of a tree, by message size
@@ -241,6 +270,7 @@ class Link:
     grade : the evidence for costs by its formula: ``carried`` where its rates were fitted on the
         cluster's own training
     falls : how its rates fall as nodes are added; None where they do not
+    sharing : what NICs of a node reach together; None where each adds its rate
     """
 
     name: str
@@ -253,6 +283,7 @@ class Link:
     protocols: Mapping[str, ProtocolFigures] = field(default_factory=dict, hash=False)
     grade: Grade = "modelled"
     falls: NodeExponent | None = None
+    sharing: NicSharing | None = None
 
 
 def custom_link(text: str, field: str) -> Link:

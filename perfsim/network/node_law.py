@@ -20,6 +20,7 @@ from typing import NamedTuple
 from perfsim.collectives import HALVES
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
+from perfsim.network.link import NicSharing
 
 __all__ = [
     "ALL",
@@ -342,9 +343,21 @@ class NodeLaw:
         return self.constants["one_process"] * _US * gpus
 
     def net_link(self, facts: NodeFacts) -> tuple[float, float]:
-        """Return the rate between two nodes [B/s] and the latency of a hop of a ring [s]."""
-        _, net = self._net(facts, facts.gpus, 2)
+        """Return the rate of one GPU between nodes [B/s] and the latency of a hop of a ring [s]."""
+        _, net = self._net(facts, 1.0, 2)
         return net, self._hop_s(facts, 0.0) * self.constants["ring_hop"]
+
+    def nic_sharing(self, facts: NodeFacts) -> NicSharing | None:
+        """Return what NICs reach together, those of one GPU as one; None where each adds its rate.
+
+        TCP's limit is of the host: a ring over two NICs of Polaris reaches little more than rings
+        over one elsewhere.
+        """
+        if facts.wire != "tcp":
+            return None
+        line = _TCP_SHARE * facts.nics_of(1) * facts.nic_rate
+        most = self.constants["tcp_most"] * _GB
+        return NicSharing(line / most, self.constants["tcp_senders"])
 
     def inside_link(self, facts: NodeFacts) -> tuple[float, float]:
         """Return the rate of a ring through a whole node [B/s] and the latency of a step [s]."""
@@ -571,8 +584,8 @@ class NodeLaw:
         """Yield a send beside a receive; between nodes by the NICs of one rank alone."""
         rate, step_s, share = seen.inside, seen.step_s, seen.low_latency
         if seen.nodes > 1:
-            own = facts.nics_of(1) * facts.nic_rate
-            rate, step_s, share = seen.net / seen.nics * own, seen.hop_s, seen.net_low_latency
+            _, rate = self._net(facts, 1.0, seen.nodes)
+            step_s, share = seen.hop_s, seen.net_low_latency
         latency_s = seen.start_s + step_s
         simple_s = self.constants["pairs_simple"] * (seen.simple_s + seen.net_simple_s)
         yield _Way("direct", latency_s, size_bytes / (share * rate), "ll")

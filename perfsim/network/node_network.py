@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from perfsim.collectives import Hops, find_algorithm
@@ -103,7 +104,8 @@ def node_network(node: NodeType) -> Network:
         rate, hop_s = law.net_link(facts)
         shares = f"{facts.nics // nics} NICs of a GPU" if facts.nics > nics else "a NIC"
         source = f"rate of {shares}, {node.nics.source}, {_LAW}"
-        links["inter"] = _link(node.name, rate / nics, hop_s, source)
+        inter = _link(node.name, rate, hop_s, source)
+        links["inter"] = replace(inter, sharing=law.nic_sharing(facts))
     if facts.inside:
         rate, step_s = law.inside_link(facts)
         links["intra"] = _link(node.name, rate, step_s, f"{node.inside.source}, {_LAW}")

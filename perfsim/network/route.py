@@ -32,6 +32,7 @@ __all__ = [
     "among_nodes",
     "chosen_by",
     "inside_node",
+    "over_nics",
     "through_fabric",
     "with_background",
 ]
@@ -139,6 +140,23 @@ def among_nodes(link: Link, nodes: int) -> Link:
     return replace(
         changed, rate=_wider(changed.rate, wider), tree_rate=_wider(changed.tree_rate, wider)
     )
+
+
+def over_nics(link: Link, nics: int) -> Link:
+    """Return the link between nodes as each of ``nics`` of a node sees it that send at once.
+
+    Examples
+    --------
+    >>> from perfsim.network.link import NicSharing, custom_link
+    >>> link = replace(custom_link("8Gbit/s,50us", "net"), sharing=NicSharing(0.75, 0.5))
+    >>> [round(nics * over_nics(link, nics).rate.value / 1e9, 3) for nics in (1, 2, 1000)]
+    [1.0, 1.387, 1.667]
+    """
+    if link.sharing is None or nics == 1:
+        return link
+    slower = nics / link.sharing.together(nics)
+    why = f"{1.0 / slower:.3g} of it over each of {nics} NICs: the host feeds them all"
+    return _changed(link, (slower, 0.0), (slower, 0.0), why)
 
 
 def _wider(rate: Quantity, spread: float) -> Quantity:

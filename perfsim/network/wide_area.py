@@ -7,7 +7,9 @@ what it costs there. A group over several sites costs
     latency inside + latency between sites + max(transfer inside, transfer between sites).
 
 What is inside is the cost of the same collective with all its ranks in one place. The library
-chooses its algorithm by that: it knows nothing of the distance. Between sites count
+chooses its algorithm by that: it knows nothing of the distance. Inside and between sites bytes move
+at once, and the slower of both transfers sets the pace: what waits between sites for a chunk or a
+segment to be sent waits at that pace. Between sites count
 
 - the bytes that the algorithm sends over the uplink, the downlink and the connection of the slowest
   site (`perfsim.network.routing`), each at its rate, and a connection at what TCP reaches;
@@ -275,9 +277,9 @@ def wide_cost(
     10.2
     """
     shared = wide.shared((1.0 - background) / wide.crowd)
-    latency_s, transfer_s = _between(algorithm, size_bytes, library, servers, shared)
     inside_s = inside.seconds - inside.latency_s
-    seconds = inside.latency_s + latency_s + max(inside_s, transfer_s)
+    latency_s, transfer_s = _between(algorithm, size_bytes, library, servers, shared, inside_s)
+    seconds = inside.latency_s + latency_s + transfer_s
     known = _SPREAD if inside.spread is None else inside.spread
     spread_s = _SPREAD * (seconds - inside.seconds) + known * inside.seconds
     return inside._replace(
@@ -308,24 +310,31 @@ def _terms(wide: WideArea) -> tuple[Term, ...]:
 
 
 def _between(
-    algorithm: Algorithm, size_bytes: float, library: str, servers: int, wide: WideArea
+    algorithm: Algorithm,
+    size_bytes: float,
+    library: str,
+    servers: int,
+    wide: WideArea,
+    inside_s: float,
 ) -> tuple[float, float]:
-    """Return latency and transfer between sites [s]."""
+    """Return latency between sites, and the transfer, which takes ``inside_s`` at least [s]."""
     sites = len(wide.sizes)
     crossing = _crossing(algorithm.collective, algorithm.name, servers, library, wide)
     transfer_s = size_bytes * crossing.s_per_byte
     ring = algorithm.blocks and algorithm.flows == "ring"
     if library in _NCCL and ring and algorithm.name in ("ring", "hierarchical"):
-        return _chunked(algorithm, size_bytes, crossing, transfer_s, wide)
+        return _chunked(algorithm, size_bytes, crossing, max(inside_s, transfer_s), wide)
+    if library == "gloo" and ring:
+        return _noticed(algorithm, size_bytes, crossing, inside_s, wide)
+    latency_s = crossing.chain_s
     if library in _NCCL and algorithm.name == "chain":
         step_s = min(_CHANNELS * _STEP_BYTES, size_bytes) * crossing.s_per_byte
-        return crossing.chain_s, transfer_s + max(0, sites - 2) * step_s
+        transfer_s += max(0, sites - 2) * step_s
     if library == "gloo" and algorithm.name == "binomial":
         # The root's first message waits for its receiver's notice; those of later rounds have come.
-        return crossing.last_s + crossing.chain_s, size_bytes * _all_at_once(wide)
-    if library == "gloo" and ring:
-        return _noticed(algorithm, size_bytes, crossing, wide)
-    return crossing.chain_s, transfer_s
+        latency_s += crossing.last_s
+        transfer_s = size_bytes * _all_at_once(wide)
+    return latency_s, max(inside_s, transfer_s)
 
 
 def _chunked(
@@ -335,6 +344,10 @@ def _chunked(
 
     Every rank sends a chunk while another comes, so that the wire is full, unless the ring is too
     long: a chunk goes on after all delays, and after each site has sent a slice of it.
+
+    Parameters
+    ----------
+    transfer_s : of the slowest link of the ring, between sites or inside one [s]
     """
     ranks, delays_s = sum(wide.sizes), [path.one_way_s for path in _ring(wide)]
     if algorithm.name == "hierarchical":  # rings of the ranks with the same place in their nodes
@@ -349,7 +362,11 @@ def _chunked(
 
 
 def _noticed(
-    algorithm: Algorithm, size_bytes: float, crossing: _Crossing, wide: WideArea
+    algorithm: Algorithm,
+    size_bytes: float,
+    crossing: _Crossing,
+    inside_s: float,
+    wide: WideArea,
 ) -> tuple[float, float]:
     """Return latency and transfer of gloo's ring, whose segments wait for the receiver's notice.
 
@@ -359,16 +376,18 @@ def _noticed(
     notice takes the very connection of the segments that its sender sends, and the whole next one
     is in line before it: t = RTT + 2 c. A wire that is never idle still has one round trip: the
     first notice and the last segment. A reduce ends with a gather in which every rank sends its
-    block to the root.
+    block to the root, as many bytes as the ring before it. Where links inside a site are slower,
+    c and the gather take what they take there.
     """
     ranks, gathers = sum(wide.sizes), algorithm.name == "ring_gather"
     segment = size_bytes / (_SEGMENTS * ranks)
     if algorithm.collective != "all_gather":
         segment = min(segment, float(_SEGMENT_BYTES))
-    sent = size_bytes * crossing.sent / (2.0 if gathers else 1.0)
+    passes = 2.0 if gathers else 1.0
+    sent, inside_s = size_bytes * crossing.sent / passes, inside_s / passes
     transfer_s = seconds = 0.0
     for path in _ring(wide):
-        wire_s = segment / path.reached
+        wire_s = max(segment / path.reached, segment / sent * inside_s)
         trip_s = path.rtt_s + wire_s
         in_line_s = (math.hypot(trip_s, 2.0 * wire_s) - trip_s) / 2.0
         cycle_s = trip_s + (wire_s if ranks == 2 else in_line_s)
@@ -378,7 +397,7 @@ def _noticed(
     latency_s = seconds - transfer_s
     if not gathers:
         return latency_s, transfer_s
-    gather_s, longest_s = 0.0, 0.0
+    gather_s, longest_s = inside_s, 0.0
     root, block = wide.links[0], size_bytes / ranks
     for link, gpus in zip(wide.links[1:], wide.sizes[1:], strict=True):
         path = link.path(root)

@@ -41,8 +41,8 @@ def test_the_files_are_the_list() -> None:
         "reduce": ("binomial", "chain", "ring_gather"),
         "all_to_all": ("bruck", "pairwise"),
         "send_recv": ("direct",),
-        "push": ("sharded",),
-        "pull": ("sharded",),
+        "push": ("one_way", "sharded"),
+        "pull": ("one_way", "sharded"),
     }
 
 

@@ -16,7 +16,13 @@ from perfsim.collectives.all_reduce import (
     all_reduce_hierarchical,
     all_reduce_ring,
 )
-from perfsim.collectives.parameter_server import pull_sharded, push_sharded
+from perfsim.collectives.parameter_server import (
+    pull_one_way,
+    pull_sharded,
+    push_one_way,
+    push_sharded,
+    server_loads,
+)
 from perfsim.collectives.reduce_scatter import reduce_scatter_ring
 from perfsim.collectives.rooted import broadcast_chain
 from perfsim.libraries import libraries, library
@@ -80,6 +86,17 @@ def test_extra_servers_take_the_load_that_evens_out_all_nics(nodes: int, extra: 
     if used:
         for share in (0.0, 0.2, 0.5, 0.9, 1.0):
             assert both <= busiest(share / used) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("extra", [0, 1, 3, 8, 20])
+def test_a_push_alone_takes_what_its_busiest_nic_takes(extra: int) -> None:
+    """By hand, on 8 nodes: what a node sends, and what a server of its own machine receives."""
+    hops = Hops.flat(8, 0.0, 1.0)
+    on_node, on_own = server_loads(hops, extra)
+    busiest = max(1.0 - on_node, 7 * on_node, 8 * on_own)
+    assert push_one_way(1.0, hops, extra).seconds == pytest.approx(busiest)
+    assert pull_one_way(1.0, hops, extra).seconds == pytest.approx(busiest)
+    assert push_sharded(1.0, hops, extra).seconds <= busiest * (1 + 1e-12)
 
 
 def denominator(nodes: int, extra: int) -> int:

@@ -103,7 +103,7 @@ def test_a_name_in_two_files_is_refused() -> None:
 
 def test_a_name_may_stand_under_two_collectives() -> None:
     algorithm("pull", "ring", sent_bytes=twice)(formula_in("perfsim.collectives.made_up"))
-    assert algorithms()["pull"] == ("ring", "sharded")
+    assert algorithms()["pull"] == ("one_way", "ring", "sharded")
     assert find_algorithm("all_reduce", "ring").formula.__module__ == (
         "perfsim.collectives.all_reduce"
     )
@@ -122,7 +122,7 @@ def test_a_collective_that_there_is_not_is_refused() -> None:
 def test_a_formula_outside_the_folder_is_not_entered(module: str) -> None:
     formula = formula_in(module)
     assert algorithm("push", "made_up", sent_bytes=twice)(formula) is formula
-    assert algorithms()["push"] == ("sharded",)
+    assert algorithms()["push"] == ("one_way", "sharded")
     with pytest.raises(RequestError) as error:
         find_algorithm("push", "made_up")
     assert error.value.value == "made_up"

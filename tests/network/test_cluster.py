@@ -21,6 +21,7 @@ from perfsim.network.cluster import (
     node_placement,
 )
 from perfsim.network.fabrics.slowdown import oversubscribed
+from perfsim.network.link import NicSharing
 from perfsim.quantity import Quantity
 
 FAST = custom_link("10GB/s,2us", "test")
@@ -172,6 +173,24 @@ def test_groups_that_send_share_the_nics_of_a_node(group: Group, nics: int, time
     wire, bus = custom_link("1GB/s,0us", "test"), custom_link("100GB/s,0us", "test")
     sixteen = Cluster(16, (8, 8), wire, bus, nics)
     assert sixteen.of(group, "send_recv", 1e6).seconds == pytest.approx(times * 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("group", "nics", "times"),
+    [
+        *(("leaders", 1, 1), ("leaders", 4, 1)),
+        # One NIC of 1 GB/s beside a host of 4/3 GB/s carries 0.8. For four processes the host
+        # carries 8/3: 0.936 over one NIC, 1.6 over two, 2.219 over four.
+        *(("across", 1, 4 * 0.8 / 0.936), ("across", 2, 4 * 0.8 / 1.6)),
+        *(("across", 4, 4 * 0.8 / 2.219),),
+    ],
+)
+def test_nics_that_one_host_feeds(group: Group, nics: int, times: float) -> None:
+    """By hand, two nodes of four: one message of 1 MB, alone and beside three others."""
+    wire, bus = custom_link("800MB/s,0us", "test"), custom_link("100GB/s,0us", "test")
+    held = replace(wire, sharing=NicSharing(ratio=0.75, exponent=0.5))
+    cost = Cluster(8, (4, 4), held, bus, nics).of(group, "send_recv", 1e6)
+    assert cost.seconds == pytest.approx(times * 1.25e-3, rel=1e-3)
 
 
 def test_one_rank_meets_a_narrow_uplink_only_where_one_nic_does() -> None:

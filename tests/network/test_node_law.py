@@ -52,6 +52,27 @@ def test_links_and_law_send_over_the_nics_of_one_rank(name: str) -> None:
     assert cluster.cost("send_recv", 1e9).seconds == pytest.approx(by_law.seconds, rel=0.02)
 
 
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_one_rank_s_nic_over_tcp_is_as_fast_beside_idle_ones(count: int) -> None:
+    """By the law and by the links' formula: what other NICs could carry takes nothing from it."""
+    node = NODES["geforce-pcie4-8"].with_nics(count, None)
+    alone = node_law().call(node_facts(NODES[node.name], CATALOG), "send_recv", 16, 2, 1e9)
+    by_law = node_law().call(node_facts(node, CATALOG), "send_recv", 16, 2, 1e9)
+    assert by_law == alone is not None
+    cluster = make_cluster(16, 8, None, node_network(node))
+    assert cluster.cost("send_recv", 1e9).seconds == pytest.approx(alone.seconds, rel=0.02)
+
+
+def test_all_nics_over_tcp_reach_what_the_law_says_of_a_node() -> None:
+    for count in (1, 2, 8):
+        node = NODES["geforce-pcie4-8"].with_nics(count, None)
+        cluster = make_cluster(16, 8, None, node_network(node))
+        by_law = node_law().call(node_facts(node, CATALOG), "all_gather", 16, 2, 1e10)
+        assert by_law is not None
+        own = cluster.cost("all_gather", 1e10, "ring").seconds
+        assert own == pytest.approx(by_law.seconds, rel=0.02)
+
+
 def test_a_gathering_ring_by_hand() -> None:
     """Eight GPUs on two nodes: 6 steps inside, 1 hop, 7/8 of the bytes at the NICs' rate."""
     ones = dict.fromkeys(node_law().constants, 1.0)

@@ -12,7 +12,7 @@ from perfsim.collectives import algorithms
 from perfsim.libraries import library as find_library
 from perfsim.network.cluster import Cluster
 from perfsim.network.known import MeasuredCollectives
-from perfsim.network.link import custom_link
+from perfsim.network.link import Link, custom_link
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.wide_area import WideArea, group_over_sites, widest_group
 from perfsim.network.wide_link import WideLink
@@ -265,6 +265,7 @@ shapes = st.lists(
 ).map(tuple)
 kinds = st.sampled_from([(library, pair) for library in LIBRARIES for pair in PAIRS])
 SLACK = 1.0 + 1e-9
+SLOW_LAN = custom_link("100MB/s,10us", "net")
 
 
 def usable(kind: tuple[str, tuple[str, str]], parts: tuple[tuple[int, ...], ...]) -> bool:
@@ -278,11 +279,19 @@ def usable(kind: tuple[str, tuple[str, str]], parts: tuple[tuple[int, ...], ...]
 
 
 @settings(max_examples=50)
-@given(kinds, shapes, links, st.floats(1.0, 1e10), st.floats(1.0, 4.0))
+@given(
+    kinds,
+    shapes,
+    links,
+    st.sampled_from([LAN, SLOW_LAN]),
+    st.floats(1.0, 1e10),
+    st.floats(1.0, 4.0),
+)
 def test_a_worse_link_is_never_faster(
     kind: tuple[str, tuple[str, str]],
     parts: tuple[tuple[int, ...], ...],
     link: WideLink,
+    lan: Link,
     size: float,
     more: float,
 ) -> None:
@@ -291,7 +300,7 @@ def test_a_worse_link_is_never_faster(
     library, (collective, name) = kind
 
     def took(changed: WideLink, size_bytes: float = size) -> float:
-        cluster = at_sites(parts, changed, library=library)
+        cluster = replace(at_sites(parts, changed, library=library), inter=lan)
         cost = cluster.cost(collective, size_bytes, name)
         assert 0.0 <= cost.latency_s <= cost.seconds * SLACK
         return cost.seconds
@@ -303,5 +312,5 @@ def test_a_worse_link_is_never_faster(
     assert took(link._replace(loss=min(0.1, link.loss * more))) * SLACK >= here
     assert took(link._replace(flows=link.flows + 3)) <= here * SLACK
     assert took(link, size * more) * SLACK >= here
-    flat = at_sites(parts, link, library=library).in_one_place()
+    flat = replace(at_sites(parts, link, library=library).in_one_place(), inter=lan)
     assert here * SLACK >= flat.cost(collective, size, name).seconds

@@ -8,7 +8,15 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Send
 
-__all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
+__all__ = [
+    "MAX_PARTS",
+    "PUSH_PULL",
+    "each_way",
+    "push_pull",
+    "split_evenly",
+    "split_whole",
+    "too_many",
+]
 
 PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
 """Bytes that a rank sends, as the mean over ranks, with servers on nodes and on other machines."""
@@ -63,6 +71,21 @@ def too_many(elements: int, part_values: int, option: str) -> str:
     return (
         f"would cut {elements:,} parameters into more than {MAX_PARTS:,} parts; set {option} to"
         f" at least {-(-elements // MAX_PARTS):,}"
+    )
+
+
+def each_way(push: Send, pull: Send) -> tuple[Send, Send]:
+    """Return a push and a pull of different sizes, as they go between workers and servers.
+
+    Servers on the workers' nodes send and receive for both over the same NICs, so that both run on
+    one stream. A server on a machine of its own receives pushes and sends pulls: each has a stream,
+    and takes what the busiest NIC takes for it.
+    """
+    if not push.servers:
+        return push, pull
+    return (
+        push._replace(stream="pushes", algorithm="one_way"),
+        pull._replace(stream="pulls", algorithm="one_way"),
     )
 
 
