@@ -45,6 +45,7 @@ __all__ = [
     "Send",
     "Shared",
     "choices_read",
+    "takes_text",
     "truth_for_number",
 ]
 
@@ -402,14 +403,26 @@ def truth_for_number(model: type[BaseModel], values: object) -> str:
 
 
 def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values, with a text such as "2" as a number where the choices are 2 or 4."""
+    """Return the values, each that is written as one of its option's choices as that choice.
+
+    "2" is a number where the choices are 2 or 4; 0.3 is a text where they are "0.3" or "0.4".
+    """
     read = dict(values)
     for name, value in values.items():
         field = model.model_fields.get(name)
-        if field is not None and isinstance(value, str) and value.isascii() and value.isdecimal():
-            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, int)]
-            read[name] = next((choice for choice in choices if str(choice) == value), value)
+        if field is not None and isinstance(value, str | int | float):
+            choices = [one for one in get_args(field.annotation) if isinstance(one, str | int)]
+            read[name] = next((choice for choice in choices if str(choice) == str(value)), value)
     return read
+
+
+def takes_text(model: type[BaseModel], option: str, value: object) -> bool:
+    """Tell whether an option takes a text as it is: any text, or this one of its choices."""
+    field = model.model_fields.get(option)
+    if field is None:
+        return True
+    kinds: tuple[Any, ...] = (field.annotation, *get_args(field.annotation))
+    return str in kinds or value in kinds
 
 
 class MethodState(NamedTuple):

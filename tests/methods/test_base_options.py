@@ -104,6 +104,8 @@ def test_options_with_effect_are_taken(name: str, options: dict[str, Any]) -> No
 
 def test_whole_numbers_to_choose_from_may_be_written_as_text() -> None:
     assert load_method("dgc", {"value_bytes": "2"}).in_effect()["value_bytes"] == 2
+    for release in ("0.3", 0.3):
+        assert choices_read(method_class("kaisa"), {"release": release}) == {"release": "0.3"}
     read = choices_read(method_class("dgc"), {"value_bytes": "02", "exchange": "2"})
     assert read == {"value_bytes": "02", "exchange": "2"}
 
