@@ -526,7 +526,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         intra_network,
         scenario.library,
         scenario.oversubscription,
-        measured=scenario.intra_net in (None, network.inside or None),
+        measured=_inside_as_measured(scenario, network, intra_network, catalog),
         background=scenario.background,
         derived=derived,
     )
@@ -727,7 +727,7 @@ def _of_nodes(
         If the network was measured on nodes of another size, or is another node type.
     """
     own, inside = node_network(node), None
-    if scenario.intra_net is not None:
+    if scenario.intra_net not in (None, scenario.node, node.name):
         inside, _ = _intra_network(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
         return own, inside, None if inside else _derived(node, device, catalog)
@@ -867,6 +867,23 @@ def _intra_network(
             assumption(f"`intra_net` {name}, after the GPU{why}.", f"`intra_net` {name}")
         ]
     return _network(asked, "intra_net", catalog), []
+
+
+def _inside_as_measured(
+    scenario: Scenario, network: Network, inside: Network | None, catalog: Catalog
+) -> bool:
+    """Tell whether the GPUs of a node are joined as where the network was measured.
+
+    Nothing else is known where `intra_net` is left out.
+    """
+    if scenario.intra_net is None:
+        return True
+    if inside is None or not network.inside:
+        return False
+    stated, _ = _intra_network(
+        scenario.model_copy(update={"intra_net": network.inside}), network, catalog
+    )
+    return stated is not None and stated.name == inside.name
 
 
 def _is_nvlink(network: Network) -> bool:

@@ -67,6 +67,23 @@ def test_a_link_inside_overrides_the_data_sheet() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("inside", "measured"),
+    [(None, True), ("nvlink", True), ("nvlink-a100", True), ("nvlink-h100", False)],
+)
+def test_measured_curves_hold_for_their_link_inside_by_any_name(
+    inside: str | None, measured: bool
+) -> None:
+    cluster = setup(net="sirius-a100-slingshot11-nccl218", intra_net=inside).cluster
+    assert (cluster.known is not None) == measured
+
+
+def test_a_node_type_named_as_its_own_link_inside_changes_nothing() -> None:
+    for fields in ({"node": "p4d"}, {"net": "p4d"}, {"node": "p4d", "net": "ib400"}):
+        left_out, named = setup(**fields).cluster, setup(**fields, intra_net="p4d").cluster
+        assert named.seconds("all_reduce", 1e9) == left_out.seconds("all_reduce", 1e9)
+
+
 def test_another_network_joins_such_nodes_by_each_of_their_nics() -> None:
     made = setup(node="dgx-h100", net="ib400")
     assert made.cluster.nics_per_node == 8
