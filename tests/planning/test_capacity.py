@@ -255,6 +255,25 @@ def test_wrong_requests_are_one_sentence(
     assert told.startswith("perfsim: ") and told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("--counts 8,2000000", "--counts: '2000000' is not allowed"),
+        ("--counts 8 --placement 3,6", "places 9 GPUs, --counts says 8; the two must agree"),
+        ("--counts=8 --gpu-types x", "--gpu-types: no 'x'"),
+        ("--counts 8 --nets 1gbx", "--nets: no '1gbx'"),
+        ("--counts 8 --methods tokp", "--methods: no 'tokp'"),
+        ("--counts 8 --net 1gbx", "--net: no '1gbx'"),
+        ("--counts 8 --gpus 8", "--counts: --gpus is given too"),
+    ],
+)
+def test_an_error_names_the_flag_that_was_given(
+    wrong: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, _, err = run(" ".join([*ASKED, wrong]), capsys)
+    assert left == 2 and said in err
+
+
 def test_a_data_set_of_tokens_is_so_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
     """Of 2048 tokens a sample, 2,048,001 tokens are 1001 samples; other lengths, other samples."""
     assert parse_samples("2048001tokens", 2048) == 1001
