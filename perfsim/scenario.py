@@ -586,8 +586,8 @@ class ScenarioFields:
     options: Annotated[
         dict[str, str | int | float | bool],
         ScenarioField(
-            "Option of the method, such as density=0.01; fusion.NAME=VALUE for the fusion policy's."
-            " May be repeated.",
+            "Option of the method, such as density=0.01 or 1%; fusion.NAME=VALUE for the fusion"
+            " policy's. May be repeated.",
             read_by=("methods",),
             metavar="NAME=VALUE",
             check=_check_options,

@@ -134,3 +134,16 @@ def test_checks_of_options_are_made_where_options_are_given() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         Late.model_validate({"density": -1})
     assert Late.__pydantic_complete__
+
+
+def test_a_share_may_be_written_in_per_cent() -> None:
+    for text, share in (("5%", 0.05), (" 0.1 %", 0.001), ("0.05", 0.05)):
+        assert load_method("topk", {"density": text}) == load_method("topk", {"density": share})
+    for method, option, text, said in (
+        ("topk", "density", "150%", "1.5 is not allowed for method 'topk': it must be 1.0 or less"),
+        ("topk", "density", "x%", "'x%' is not allowed for method 'topk': it must be a number"),
+        ("redsync", "surplus", "50%", "'50%' is not allowed for method 'redsync'"),
+        ("powersgd", "rank", "4%", "'4%' is not allowed for method 'powersgd'"),
+    ):
+        with pytest.raises(RequestError, match=f"^options.{option}: {said}"):
+            load_method(method, {option: text})
