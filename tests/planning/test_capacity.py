@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
+from perfsim.note import of_grade
 from perfsim.planning.capacity import (
     ClusterPlan,
     ParetoChoice,
@@ -143,6 +145,36 @@ def test_a_budget_needs_prices_of_its_currency() -> None:
         plan(scenarios(8), target, Prices("usd", (), Path("p.toml")), SHIPPED)
     with pytest.raises(RequestError, match=r"is in eur, the prices of p\.toml are in usd"):
         plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), SHIPPED)
+
+
+def test_a_global_batch_without_effect_is_told_or_refused() -> None:
+    target, nothing = Target(1000, 1), Prices("", (), Path())
+    made = plan(scenarios(8), target, nothing, SHIPPED, global_batch=512)
+    assert of_grade(made.notes, "warning") == [
+        "`global_batch` 512 has no effect: parallelism was not searched, and each GPU has `batch`"
+        " samples."
+    ]
+    assert not of_grade(plan(scenarios(8), target, nothing, SHIPPED).notes, "warning")
+    with pytest.raises(RequestError, match=r"^global_batch is for parallelism, which is switched"):
+        plan(scenarios(8), target, nothing, SHIPPED, global_batch=512, parallelism=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "parallelism", "helps"),
+    [
+        ({"batch": 4}, False, "a smaller batch, recompute full, parallelism or ignore_memory"),
+        ({"batch": 1, "recompute": "full"}, False, "parallelism or ignore_memory"),
+        ({"model": "resnet50", "batch": 4096}, None, "a smaller batch or ignore_memory"),
+        ({"batch": 4096, "tp": 1, "pp": 1}, True, "a smaller batch, more gpus or ignore_memory"),
+    ],
+)
+def test_what_is_set_already_would_not_help(
+    fields: dict[str, Any], parallelism: bool | None, helps: str
+) -> None:
+    asked = make_scenario({"model": "gpt2-xl", "gpu": "t4", "gpus": 2, "net": "ib100"} | fields)
+    with pytest.raises(RequestError) as caught:
+        plan([asked], Target(9, 1), Prices("", (), Path()), SHIPPED, parallelism=parallelism)
+    assert f"({helps} would help)" in str(caught.value)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
