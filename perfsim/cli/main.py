@@ -139,7 +139,9 @@ def code(arguments: list[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
                 # A file may have a name that is no text: it is printed with escapes.
                 sys.stdout.reconfigure(errors="backslashreplace")
-            left = int(line.command(line.arguments, standalone_mode=False) or 0)
+            left = int(
+                line.command(line.arguments, prog_name="perfsim", standalone_mode=False) or 0
+            )
             if left == _INTERRUPTED:
                 raise KeyboardInterrupt
             sys.stdout.flush()
