@@ -116,6 +116,47 @@ def test_how_many_nics_of_another_network_are_assumed_is_said(
     assert [note.startswith(said) for note in told] == ([True] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("fields", "grade", "said"),
+    [
+        (
+            {"gpus": 13},
+            "warning",
+            "1 GPU a node (the largest divisor of 13 up to 8, which dgx-h100 has): 13 nodes where 2"
+            " would do; set `placement` 8,5 to fill them, or `gpus_per_node`.",
+        ),
+        (
+            {"gpus": 1001},
+            "warning",
+            "7 GPUs a node (the largest divisor of 1001 up to 8, which dgx-h100 has): 143 nodes"
+            " where 126 would do; set `placement` to fill them, or `gpus_per_node`.",
+        ),
+        ({"gpus": 12}, "assumption", "6 GPUs a node (the largest divisor of 12 up to 8); set"),
+        ({"gpus": 16}, "remark", "8 GPUs a node (as dgx-h100 states); set"),
+        (
+            {"site": (8, 12), "gpus": 20},
+            "assumption",
+            "nodes of 8 and 6 GPUs (the largest divisors of 8 and 12 up to 8); set",
+        ),
+        (
+            {"site": (6, 6), "gpus": 12},
+            "assumption",
+            "6 GPUs a node (the largest divisor of 6 up to 8); set",
+        ),
+        ({"gpus": 13, "placement": (8, 5)}, "", ""),
+    ],
+)
+def test_how_many_gpus_of_a_node_are_used_is_said(
+    fields: dict[str, Any], grade: str, said: str
+) -> None:
+    wan = {"wan": "1Gbit/s,60ms"} if "site" in fields else {}
+    notes = setup(node="dgx-h100", **fields, **wan).notes
+    told = [note for note in notes if "a node (" in note or "nodes of" in note]
+    assert [(getattr(note, "grade", "remark"), note[: len(said)]) for note in told] == (
+        [(grade, said)] if said else []
+    )
+
+
 def test_nics_of_a_network_without_a_node_type() -> None:
     one, eight = (
         setup(net="ib400", gpu="h100", gpus_per_node=8, **more).cluster
