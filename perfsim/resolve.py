@@ -526,7 +526,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         intra_network,
         scenario.library,
         scenario.oversubscription,
-        measured=scenario.intra_net in (None, network.inside or None),
+        measured=_inside_as_measured(scenario, network, intra_network, catalog),
         background=scenario.background,
         derived=derived,
     )
@@ -727,7 +727,7 @@ def _of_nodes(
         If the network was measured on nodes of another size, or is another node type.
     """
     own, inside = node_network(node), None
-    if scenario.intra_net is not None:
+    if scenario.intra_net not in (None, scenario.node, node.name):
         inside, _ = _intra_network(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
         return own, inside, None if inside else _derived(node, device, catalog)
@@ -802,18 +802,46 @@ def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> 
 def _placement_notes(
     scenario: Scenario, network: Network, stated_by: str, cluster: Cluster
 ) -> list[str]:
+    """Say how many GPUs are on a node where that was not asked for."""
     if scenario.placement or scenario.gpus_per_node or scenario.gpus == 1:
         return []
-    each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
-    origin = f"as {stated_by} states" if network.gpus_per_node else "the default"
-    if each < stated:
-        counts = [count for _, count in parse_types(scenario.gpu)] or [scenario.gpus]
-        of = " and ".join(map(str, dict.fromkeys(counts)))
-        origin = f"the largest divisor of {of} up to {stated}"
+    sizes, stated = set(cluster.placement), network.gpus_per_node or DEFAULT_GPUS_PER_NODE
+    each = cluster.gpus_per_node
     gpus = "1 GPU" if each == 1 else f"{each} GPUs"
-    text = f"{gpus} a node ({origin}); set `gpus_per_node` to change it."
-    stands = network.gpus_per_node and each == stated
-    return [text if stands else assumption(text, f"`gpus_per_node` {each}")]
+    if sizes == {stated}:
+        origin = f"as {stated_by} states" if network.gpus_per_node else "the default"
+        text = f"{gpus} a node ({origin}); set `gpus_per_node` to change it."
+        return [text if network.gpus_per_node else assumption(text, f"`gpus_per_node` {each}")]
+    counts = [count for _, count in parse_types(scenario.gpu)] or scenario.site or [scenario.gpus]
+    of = f"{_numbers(counts)} up to {stated}"
+    words, origin = f"{gpus} a node", f"the largest divisor of {of}"
+    if len(sizes) > 1:
+        words = f"nodes of {_numbers(cluster.placement)} GPUs"
+        origin = f"the largest divisors of {of}"
+    least = sum(-(-count // stated) for count in counts)
+    if not network.gpus_per_node or cluster.nodes == least:
+        text = f"{words} ({origin}); set `gpus_per_node` to change it."
+        return [assumption(text, f"`gpus_per_node` {each}" if len(sizes) == 1 else words)]
+    filled = ""
+    if len(counts) == 1 and least <= _MAX_SHOWN_NODES:
+        *full, last = range(0, scenario.gpus, stated)
+        filled = f" {','.join([str(stated)] * len(full) + [str(scenario.gpus - last)])}"
+    return [
+        warning(
+            f"{words} ({origin}, which {stated_by} has): {cluster.nodes} nodes where {least} would"
+            f" do; set `placement`{filled} to fill them, or `gpus_per_node`.",
+            f"{words}, {stated_by} has {stated}; `placement`{filled} fills nodes",
+        )
+    ]
+
+
+_MAX_SHOWN_NODES = 8
+"""Nodes that a note lists. No source: chosen, to keep it on two lines."""
+
+
+def _numbers(values: Iterable[int]) -> str:
+    """Write each of some numbers once, such as "8 and 6"."""
+    return " and ".join(map(str, dict.fromkeys(values)))
 
 
 def _network_warnings(
@@ -867,6 +895,23 @@ def _intra_network(
             assumption(f"`intra_net` {name}, after the GPU{why}.", f"`intra_net` {name}")
         ]
     return _network(asked, "intra_net", catalog), []
+
+
+def _inside_as_measured(
+    scenario: Scenario, network: Network, inside: Network | None, catalog: Catalog
+) -> bool:
+    """Tell whether the GPUs of a node are joined as where the network was measured.
+
+    Nothing else is known where `intra_net` is left out.
+    """
+    if scenario.intra_net is None:
+        return True
+    if inside is None or not network.inside:
+        return False
+    stated, _ = _intra_network(
+        scenario.model_copy(update={"intra_net": network.inside}), network, catalog
+    )
+    return stated is not None and stated.name == inside.name
 
 
 def _is_nvlink(network: Network) -> bool:

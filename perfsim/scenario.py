@@ -44,6 +44,7 @@ __all__ = [
     "ScenarioField",
     "ScenarioFields",
     "fields_read_by",
+    "given_fields",
     "gpu_words",
     "is_field",
     "make_scenario",
@@ -585,8 +586,8 @@ class ScenarioFields:
     options: Annotated[
         dict[str, str | int | float | bool],
         ScenarioField(
-            "Option of the method, such as density=0.01; fusion.NAME=VALUE for the fusion policy's."
-            " May be repeated.",
+            "Option of the method, such as density=0.01 or 1%; fusion.NAME=VALUE for the fusion"
+            " policy's. May be repeated.",
             read_by=("methods",),
             metavar="NAME=VALUE",
             check=_check_options,
@@ -1094,6 +1095,30 @@ def _reader(room: str, without: str) -> Callable[[Scenario], Any]:
     return attrgetter(*[name for name in fields_read_by(room) if name != without])
 
 
+def given_fields(scenario: Scenario) -> dict[str, Any]:
+    """Return the fields that were given, with their values: they make the same scenario again.
+
+    A default that was given is one of them: it may stand in place of what `node` or the method
+    says, and a search keeps it.
+
+    Examples
+    --------
+    >>> given_fields(make_scenario({"model": "resnet50", "gpus": 8, "node": "p5"}))
+    {'model': 'resnet50', 'gpus': 8, 'node': 'p5'}
+    >>> given_fields(make_scenario({"model": "resnet50", "gpus": 8, "node": "p5", "net": "10gbe"}))
+    {'model': 'resnet50', 'gpus': 8, 'net': '10gbe', 'node': 'p5'}
+    """
+    given = {}
+    for name, field in SCENARIO_FIELDS.items():
+        value = getattr(scenario, name)
+        stated = name in scenario.model_fields_set and value not in (None, (), {})
+        if stated or value != field.value:
+            given[name] = value
+    if scenario.net == scenario.node:  # taken from the node type
+        given.pop("net", None)
+    return given
+
+
 def own_values(scenario: Scenario, resolved: frozenset[str]) -> dict[str, Any]:
     """Return the fields that a resolved scenario lacks, with the scenario's own values, for JSON.
 
@@ -1191,12 +1216,9 @@ def _model() -> type[Any]:
             except ValidationError as error:
                 raise _refusal(error) from None
 
-        def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-            """Yield the fields that differ from their defaults."""
-            for name, field in SCENARIO_FIELDS.items():
-                value = getattr(self, name)
-                if value != field.value:
-                    yield name, value
+        def __repr_args__(self: Any) -> Iterator[tuple[str, Any]]:
+            """Yield the fields that were given."""
+            yield from given_fields(self).items()
 
         @model_validator(mode="before")
         @classmethod

@@ -28,7 +28,8 @@ class Throughput(NamedTuple):
     """What all GPUs train in a second.
 
     ``flops_per_sample`` are those of the model by convention, forward and backward; ``peak_flops``
-    is the data sheet's peak of a GPU at the precision (0 where its file has none).
+    is the data sheet's peak of a GPU at the precision (0 where its file has none). Of several types
+    it is the mean of all GPUs.
     """
 
     samples_per_s: float
@@ -48,7 +49,11 @@ class Throughput(NamedTuple):
         return None if work is None else work * self.samples_per_s / self.gpus
 
     def mfu(self, convention: str = "products") -> float | None:
-        """Return the share of the peak that the model's operations are (MFU)."""
+        """Return the share of the peak of all GPUs that the model's operations are (MFU).
+
+        PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B) divides what is observed by what
+        the whole system would reach at its peak.
+        """
         flops = self.flops_per_gpu(convention)
         return flops / self.peak_flops if flops and self.peak_flops else None
 
@@ -81,4 +86,9 @@ def setup_throughput(setup: Setup, samples_per_s: float) -> Throughput:
     """Return what a setup trains in a second."""
     profile, gpus = setup.profile, setup.scenario.gpus
     tokens, precision = profile.sequence, profile.precision
-    return throughput_of(profile.model, tokens, setup.device, precision, samples_per_s, gpus)
+    found = throughput_of(profile.model, tokens, setup.device, precision, samples_per_s, gpus)
+    if not setup.parts:
+        return found
+    peaks = [(part.count, part.device.peaks.get(precision, 0.0)) for part in setup.parts]
+    total = sum(count * peak for count, peak in peaks) if all(peak for _, peak in peaks) else 0.0
+    return found._replace(peak_flops=total / gpus)

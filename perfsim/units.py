@@ -52,6 +52,9 @@ TIME_PER_BYTE_UNITS = {
 
 _NUMBER = re.compile(r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+(\S*+)\s*+")
 
+_BITS = re.compile(r"([kMGT])bps|([kMGT])b/s")
+"""Other ways to write a rate in bits."""
+
 
 def _parse(text: object, units: dict[str, float], field: str, what: str, example: str) -> float:
     """Return a text's number in SI units; refuse another unit, no unit, and negative numbers."""
@@ -60,7 +63,9 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
         given = text if isinstance(text, str) else repr(text)
         reason = ""
         if match is not None:
-            wrong = f"unit {shown(match[2])} is not one"
+            bits = _BITS.fullmatch(match[2])
+            meant = f"; write '{bits[1] or bits[2]}bit/s'" if bits and units is RATE_UNITS else ""
+            wrong = f"unit {shown(match[2])} is not one{meant}"
             reason = f" ({wrong if match[2] else 'a bare number has no unit'})"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(

@@ -67,6 +67,23 @@ def test_a_link_inside_overrides_the_data_sheet() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("inside", "measured"),
+    [(None, True), ("nvlink", True), ("nvlink-a100", True), ("nvlink-h100", False)],
+)
+def test_measured_curves_hold_for_their_link_inside_by_any_name(
+    inside: str | None, measured: bool
+) -> None:
+    cluster = setup(net="sirius-a100-slingshot11-nccl218", intra_net=inside).cluster
+    assert (cluster.known is not None) == measured
+
+
+def test_a_node_type_named_as_its_own_link_inside_changes_nothing() -> None:
+    for fields in ({"node": "p4d"}, {"net": "p4d"}, {"node": "p4d", "net": "ib400"}):
+        left_out, named = setup(**fields).cluster, setup(**fields, intra_net="p4d").cluster
+        assert named.seconds("all_reduce", 1e9) == left_out.seconds("all_reduce", 1e9)
+
+
 def test_another_network_joins_such_nodes_by_each_of_their_nics() -> None:
     made = setup(node="dgx-h100", net="ib400")
     assert made.cluster.nics_per_node == 8
@@ -97,6 +114,47 @@ def test_how_many_nics_of_another_network_are_assumed_is_said(
     assert made.cluster.nics_per_node == nics
     told = [note for note in made.notes if " NIC" in note and " a node (" in note]
     assert [note.startswith(said) for note in told] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "grade", "said"),
+    [
+        (
+            {"gpus": 13},
+            "warning",
+            "1 GPU a node (the largest divisor of 13 up to 8, which dgx-h100 has): 13 nodes where 2"
+            " would do; set `placement` 8,5 to fill them, or `gpus_per_node`.",
+        ),
+        (
+            {"gpus": 1001},
+            "warning",
+            "7 GPUs a node (the largest divisor of 1001 up to 8, which dgx-h100 has): 143 nodes"
+            " where 126 would do; set `placement` to fill them, or `gpus_per_node`.",
+        ),
+        ({"gpus": 12}, "assumption", "6 GPUs a node (the largest divisor of 12 up to 8); set"),
+        ({"gpus": 16}, "remark", "8 GPUs a node (as dgx-h100 states); set"),
+        (
+            {"site": (8, 12), "gpus": 20},
+            "assumption",
+            "nodes of 8 and 6 GPUs (the largest divisors of 8 and 12 up to 8); set",
+        ),
+        (
+            {"site": (6, 6), "gpus": 12},
+            "assumption",
+            "6 GPUs a node (the largest divisor of 6 up to 8); set",
+        ),
+        ({"gpus": 13, "placement": (8, 5)}, "", ""),
+    ],
+)
+def test_how_many_gpus_of_a_node_are_used_is_said(
+    fields: dict[str, Any], grade: str, said: str
+) -> None:
+    wan = {"wan": "1Gbit/s,60ms"} if "site" in fields else {}
+    notes = setup(node="dgx-h100", **fields, **wan).notes
+    told = [note for note in notes if "a node (" in note or "nodes of" in note]
+    assert [(getattr(note, "grade", "remark"), note[: len(said)]) for note in told] == (
+        [(grade, said)] if said else []
+    )
 
 
 def test_nics_of_a_network_without_a_node_type() -> None:

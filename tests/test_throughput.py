@@ -100,6 +100,14 @@ def test_rates_by_hand() -> None:
     assert MADE.mfu("palm") is None and MADE.flops_per_gpu("palm") is None
 
 
+def test_the_peak_of_several_types_is_that_of_all_gpus() -> None:
+    # 12 V100 of 15.7 TFLOP/s and 4 P100 of 9.3 (their data sheets, fp32, SXM2 and PCIe).
+    fields = {"model": "gpt2", "gpu": "v100:12,p100:4", "net": "ib100", "batch": 1}
+    made = predict(make_scenario(fields), SHIPPED).throughput
+    work = made.samples_per_s * made.flops_per_sample["6n"]
+    assert made.mfu("6n") == pytest.approx(work / (12 * 15.7e12 + 4 * 9.3e12))
+
+
 def test_what_is_not_known_is_left_out() -> None:
     images = MADE._replace(tokens=None, peak_flops=0.0)
     assert images.tokens_per_s is None

@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl, urlencode
 from perfsim.app.controls import Texts, fields_of
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError, RequestError, shown
+from perfsim.methods import method_class
+from perfsim.methods.base import takes_text
 from perfsim.models.specification import GENERIC, TRANSFORMER
-from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, make_scenario
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, given_fields, make_scenario
 from perfsim.scenario_file import SCENARIO_SCHEMA, read_fields
 
 __all__ = [
@@ -46,33 +48,46 @@ class Linked(NamedTuple):
 def scenario_toml(scenario: Scenario, title: str = "") -> str:
     """Return a scenario file, as ``perfsim predict --scenario FILE`` reads it.
 
-    It holds the fields that differ from their defaults.
+    It holds the fields that were given, and options of the method as numbers where they are
+    numbers.
 
     Examples
     --------
-    >>> print(scenario_toml(Scenario(model="gpt2", gpus=8, options={"density": "0.01"})).strip())
+    >>> asked = Scenario(model="gpt2", gpus=8, method="topk", options={"density": "0.01"})
+    >>> print(scenario_toml(asked).strip())
     schema = "perfsim/scenario/1"
     <BLANKLINE>
     [scenario]
     model = "gpt2"
     gpus = 8
+    method = "topk"
     <BLANKLINE>
     [scenario.options]
     density = 0.01
     """
     import tomli_w
 
-    given = {name: getattr(scenario, name) for name in SCENARIO_FIELDS}
     fields: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
-        for name, value in given.items()
-        if value != SCENARIO_FIELDS[name].value and value not in ((), {})
+        for name, value in given_fields(scenario).items()
     }
-    for group in OPTION_GROUPS:
-        if group in fields:
-            fields[group] = {name: _number(value) for name, value in fields[group].items()}
+    if "options" in fields:
+        fields["options"] = _plain_options(scenario)
     head = {"schema": SCENARIO_SCHEMA, **({"title": title} if title else {})}
     return tomli_w.dumps({**head, "scenario": fields})
+
+
+def _plain_options(scenario: Scenario) -> dict[str, Any]:
+    """Return the options of the method; all as they are where it is not known."""
+    options = dict(scenario.options)
+    try:
+        method = method_class(scenario.method)
+    except RequestError:
+        return options
+    return {
+        name: value if takes_text(method, name, value) else _number(value)
+        for name, value in options.items()
+    }
 
 
 def _number(value: Any) -> Any:

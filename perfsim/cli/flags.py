@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -13,6 +13,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from perfsim.scenario import SCENARIO_FIELDS
 
 __all__ = [
+    "PLURALS",
     "ChakraFlag",
     "EpochsOfFlag",
     "GlobalBatchFlag",
@@ -26,6 +27,7 @@ __all__ = [
     "VerboseFlag",
     "flag_of",
     "flags_of",
+    "several_flags",
 ]
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -144,3 +146,33 @@ def flag_of(field: str, flags: Mapping[str, str]) -> str:
     if field in SCENARIO_FIELDS and SCENARIO_FIELDS[field].flag:
         return "--" + field.replace("_", "-")
     return flags.get(field, field)
+
+
+PLURALS = {"counts": "gpus", "gpu_types": "gpu", "nets": "net", "methods": "method"}
+"""Each flag of ``plan`` that takes several values of a field, and the field."""
+
+
+def several_flags(arguments: Sequence[str]) -> dict[str, str]:
+    """Return how ``sweep`` and ``plan`` write the fields that they are given several values of.
+
+    ``plan`` refuses a field that its own flag gives too; that error names the flag.
+
+    Examples
+    --------
+    >>> several_flags(["sweep", "--vary", "gpus=8,16", "--vary=options.density=1%,5%"])
+    {'gpus': '--vary gpus', 'options.density': '--vary options.density'}
+    >>> several_flags(["plan", "--nets", "1gbe,10gbe", "--counts", "8", "--gpus", "8"])
+    {'net': '--nets'}
+    """
+    flags: dict[str, str] = {}
+    for argument, after in zip(arguments, (*arguments[1:], ""), strict=True):
+        flag, equals, value = argument.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag == "--vary":
+            field = (value if equals else after).partition("=")[0].strip()
+            flags[field] = f"{flag} {field}"
+        elif arguments[0] == "plan" and flag.startswith("--") and name in PLURALS:
+            field = PLURALS[name]
+            if not any(one.partition("=")[0] == flag_of(field, {}) for one in arguments):
+                flags[field] = flag
+    return flags

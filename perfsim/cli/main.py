@@ -139,7 +139,9 @@ def code(arguments: list[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
                 # A file may have a name that is no text: it is printed with escapes.
                 sys.stdout.reconfigure(errors="backslashreplace")
-            left = int(line.command(line.arguments, standalone_mode=False) or 0)
+            left = int(
+                line.command(line.arguments, prog_name="perfsim", standalone_mode=False) or 0
+            )
             if left == _INTERRUPTED:
                 raise KeyboardInterrupt
             sys.stdout.flush()
@@ -171,6 +173,7 @@ class _Line:
         self.plain = _PLAIN in arguments or bool(os.environ.get("PERFSIM_PLAIN"))
         self.arguments = [one for one in arguments if one != _PLAIN]
         self._flags: dict[str, str] | None = None
+        self._several: dict[str, str] = {}
 
     @cached_property
     def command(self) -> Callable[..., Any]:
@@ -187,11 +190,12 @@ class _Line:
 
     def spell(self, field: str) -> str:
         """Return how this command line writes a field: as the command's flag, if it has one."""
-        from perfsim.cli.flags import flag_of, flags_of
+        from perfsim.cli.flags import flag_of, flags_of, several_flags
 
         if self._flags is None:
             self._flags = flags_of(_made_once(*self._needs)[0])
-        return flag_of(field, self._flags)
+            self._several = several_flags(self.arguments)
+        return self._several.get(field) or flag_of(field, self._flags)
 
 
 def _verdict(error: BaseException) -> tuple[str, int]:

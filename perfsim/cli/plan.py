@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfsim.cli.flags import EpochsOfFlag, GlobalBatchFlag, VerboseFlag
+from perfsim.cli.flags import PLURALS, EpochsOfFlag, GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
@@ -25,8 +25,6 @@ _PLAN_HELP = {
     "net": "Network between nodes: plan with it only (--nets for several).",
 }
 _DEFAULT_COUNTS = "8..256"
-_VARIED_BY = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "method"))
-"""Each flag, and the field that it varies."""
 
 
 def _names(what: str) -> Any:
@@ -118,7 +116,7 @@ def plan_command(
     target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power, tokens)
     catalog = Session(asked.profiles)
     given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
-    for several, one in _VARIED_BY:
+    for several, one in PLURALS.items():
         if given[several] is not None and asked.flags.get(one) is not None:
             raise RequestError(several, f"`{one}` is given too; give one of the two.")
     if counts is None and asked.flags.get("gpus") is None:
@@ -210,7 +208,7 @@ def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
     from perfsim.scenario import make_scenario
 
     varied = {}
-    for flag, field in _VARIED_BY:
+    for flag, field in PLURALS.items():
         if given[flag] is None:
             continue
         try:

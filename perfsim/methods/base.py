@@ -8,6 +8,7 @@ their interfaces only. `MethodContext` holds all that it may know of its trainin
 
 # No postponed annotations: pydantic would evaluate those of Method anew for each of its subclasses.
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -16,9 +17,11 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from perfsim.compute.kernel import Kernel, Kernels
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.compute.software import NEWEST
+from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.building.code_bases import DDP, CodeBase
 from perfsim.simulate.task import COMPUTE, Shared
+from perfsim.units import parse_fraction
 
 __all__ = [
     "FAMILIES",
@@ -45,6 +48,8 @@ __all__ = [
     "Send",
     "Shared",
     "choices_read",
+    "shares_read",
+    "takes_text",
     "truth_for_number",
 ]
 
@@ -402,14 +407,48 @@ def truth_for_number(model: type[BaseModel], values: object) -> str:
 
 
 def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values, with a text such as "2" as a number where the choices are 2 or 4."""
+    """Return the values, each that is written as one of its option's choices as that choice.
+
+    "2" is a number where the choices are 2 or 4; 0.3 is a text where they are "0.3" or "0.4".
+    """
     read = dict(values)
     for name, value in values.items():
         field = model.model_fields.get(name)
-        if field is not None and isinstance(value, str) and value.isascii() and value.isdecimal():
-            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, int)]
-            read[name] = next((choice for choice in choices if str(choice) == value), value)
+        if field is not None and isinstance(value, str | int | float):
+            choices = [one for one in get_args(field.annotation) if isinstance(one, str | int)]
+            read[name] = next((choice for choice in choices if str(choice) == str(value)), value)
     return read
+
+
+def shares_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
+    """Return the values, each share that is written in per cent (a text such as "5%") as a number.
+
+    A share is a number that is at most 1.
+    """
+    read = dict(values)
+    for name, value in values.items():
+        if isinstance(value, str) and value.rstrip().endswith("%") and _is_share(model, name):
+            with suppress(RequestError):  # what is no number is refused as any other text
+                read[name] = parse_fraction(value)
+    return read
+
+
+def _is_share(model: type[BaseModel], option: str) -> bool:
+    """Tell whether an option is a number of at most 1."""
+    field = model.model_fields.get(option)
+    if field is None or field.annotation is not float:
+        return False
+    limits = [getattr(mark, name, None) for mark in field.metadata for name in ("le", "lt")]
+    return any(limit is not None and limit <= 1 for limit in limits)
+
+
+def takes_text(model: type[BaseModel], option: str, value: object) -> bool:
+    """Tell whether an option takes a text as it is: any text, or this one of its choices."""
+    field = model.model_fields.get(option)
+    if field is None:
+        return True
+    kinds: tuple[Any, ...] = (field.annotation, *get_args(field.annotation))
+    return str in kinds or value in kinds
 
 
 class MethodState(NamedTuple):
@@ -524,7 +563,9 @@ class Method(BaseModel):
         if wrong:
             given = str(values[wrong]).lower()
             raise OptionError(wrong, given, "is not allowed: it must be a number")
-        return choices_read(cls, values) if isinstance(values, Mapping) else values
+        return (
+            shares_read(cls, choices_read(cls, values)) if isinstance(values, Mapping) else values
+        )
 
     @model_validator(mode="after")
     def _given_options_have_an_effect(self) -> Self:

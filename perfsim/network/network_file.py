@@ -441,10 +441,11 @@ class Network(NamedTuple):
         if link_class in self.links:
             return self.links[link_class]
         where = {"inter": "between nodes", "intra": "between the GPUs of a node"}
+        has, other = map(repr, self.links), "intra_net" if link_class == "inter" else "net"
         raise RequestError(
             field,
             f"{self.name!r} has no link {where[link_class]} (class {link_class!r}), only"
-            f" {', '.join(map(repr, self.links))}; `perfsim list networks` shows which have.",
+            f" {', '.join(has)} (that is for `{other}`); `perfsim list networks` shows which have.",
         )
 
 
@@ -539,5 +540,45 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     try:
         path = catalog.path("networks", text, field, "networks")
     except RequestError as error:
-        raise error.or_else(_OTHER_WAYS) from None
+        if rate := _BIT_RATE.fullmatch(text.strip()):
+            raise _no_latency(text, field, rate[1], rate[2], catalog) from None
+        raise _of_other_place(error, text, field, catalog).or_else(_OTHER_WAYS) from None
     return read_network(path)
+
+
+_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:b|bps|bits?)", re.IGNORECASE)
+"""A rate in bits as people say it, such as 10Gbps; its unit is Gbit/s."""
+
+
+def _no_latency(text: str, field: str, number: str, scale: str, catalog: Catalog) -> RequestError:
+    """Return the error for a rate without a latency in a unit that is none."""
+    unit = "kbit/s" if scale in "kK" else f"{scale.upper()}bit/s"
+    ethernet = f"{number}gbe" if scale in "gG" and field == "net" else ""
+    known = ethernet in catalog.files("networks")
+    name = f"did you mean {ethernet!r}? A" if known else "a"
+    return RequestError(
+        field,
+        f"no {shown(text)}; {name} link of your own is rate,latency such as {number}{unit},20us.",
+        value=text,
+        nearest=ethernet if known else "",
+    )
+
+
+_PLACES = {"net": ("inter", "between nodes"), "intra_net": ("intra", "inside a node")}
+"""What a field's links are called in network files and in a sentence."""
+
+
+def _of_other_place(error: RequestError, text: str, field: str, catalog: Catalog) -> RequestError:
+    """Return the error for an unknown name; it does not offer a link that the field cannot take."""
+    if not error.nearest or field not in _PLACES:
+        return error
+    near = read_network(catalog.files("networks")[error.nearest])
+    if _PLACES[field][0] in near.links:
+        return error
+    other = next(name for name in _PLACES if name != field)
+    return RequestError(
+        field,
+        f"no {shown(text)} {_PLACES[field][1]}; links {_PLACES[other][1]}, such as"
+        f" {near.name!r}, are for `{other}`.",
+        value=text,
+    )

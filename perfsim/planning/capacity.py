@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -25,7 +25,9 @@ from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_to
 from perfsim.display import Displayed
 from perfsim.errors import MissingFileError, RequestError, nearest, shown
 from perfsim.methods import method_name
-from perfsim.planning.divisions import fixed_fields
+from perfsim.models import has_attention, is_defined
+from perfsim.note import warning
+from perfsim.planning.divisions import SEARCHED_FIELDS, fixed_fields
 from perfsim.planning.parallelism import (
     NothingFitsError,
     TriedDivision,
@@ -245,7 +247,8 @@ class ParetoChoice:
 class ClusterPlan(Displayed):
     """All clusters and methods that were predicted, and which cannot be used, with the reason.
 
-    ``searched`` says why parallelism was searched, "" where it was not.
+    ``searched`` says why parallelism was searched, "" where it was not; ``global_batch`` is what
+    was asked of such a search.
     """
 
     target: Target
@@ -253,6 +256,7 @@ class ClusterPlan(Displayed):
     left_out: dict[str, str]
     prices: Prices
     searched: str = ""
+    global_batch: int | None = None
 
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
@@ -318,6 +322,9 @@ class ClusterPlan(Displayed):
             " activations count where perfsim has the model's layers.",
         ]
         notes += [self.searched] if self.searched else []
+        if self.global_batch is not None and not self.searched:
+            why = "parallelism was not searched, and each GPU has `batch` samples"
+            notes.append(warning(f"`global_batch` {self.global_batch} has no effect: {why}."))
         if self.target.gpu_power_w is None:
             notes.append("For the energy, give the power of a GPU (`gpu_power` 250W).")
         else:
@@ -460,7 +467,8 @@ def plan(
     Raises
     ------
     RequestError
-        If a budget is given without a price or in another currency, if nothing can be predicted,
+        If a budget is given without a price or in another currency, if ``global_batch`` is given
+        where parallelism is not to be searched, if nothing can be predicted,
         or if nothing meets the target; the message says what comes nearest.
 
     Examples
@@ -473,6 +481,7 @@ def plan(
     """
     prices = prices or Prices("", (), Path())
     catalog = catalog or default_session()
+    _check_global_batch(global_batch, parallelism)
     _check_budget(target, prices)
     if not parallelism:
         check_epochs_of(target.epochs_of, (method_name(one.method) for one in scenarios))
@@ -507,7 +516,7 @@ def plan(
         choices = [one for one in choices if one.cost is not None]
     if not choices:
         raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
-    result = ClusterPlan(target, choices, left, prices, searched)
+    result = ClusterPlan(target, choices, left, prices, searched, global_batch)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
     return result
@@ -547,6 +556,12 @@ def check_one_type(gpu: str | None) -> None:
         )
 
 
+def _check_global_batch(global_batch: int | None, parallelism: bool | None) -> None:
+    if global_batch is not None and parallelism is False:
+        why = "is for `parallelism`, which is switched off; leave one of the two out."
+        raise RequestError("global_batch", why, value=global_batch)
+
+
 def _check_budget(target: Target, prices: Prices) -> None:
     if target.budget is None:
         return
@@ -564,17 +579,48 @@ def _check_budget(target: Target, prices: Prices) -> None:
         )
 
 
-def _reasons(left: Mapping[str, str], large: Mapping[str, tuple[float, float]]) -> str:
+class _TooLarge(NamedTuple):
+    """A training that does not fit: bytes needed, bytes that a GPU has for it, what would help."""
+
+    needed: float
+    usable: float
+    helps: Sequence[str]
+
+
+def _reasons(left: Mapping[str, str], large: Mapping[str, _TooLarge]) -> str:
     """Say why nothing can be used: each reason once, memory by what needs least."""
     reasons = {why.removesuffix(".") for name, why in left.items() if name not in large}
     if large:
-        name = min(large, key=lambda one: large[one][0])
-        needed, memory = map(format_bytes, large[name])
+        name = min(large, key=lambda one: large[one].needed)
+        least = large[name]
+        *others, last = least.helps
+        helps = f"{', '.join(others)} or {last}" if others else last
         reasons.add(
-            f"the training does not fit into memory; {name} needs least, {needed}, and the GPU has"
-            f" {memory} for it (a smaller `batch`, `recompute` full or `ignore_memory` would help)"
+            f"the training does not fit into memory; {name} needs least,"
+            f" {format_bytes(least.needed)}, and the GPU has {format_bytes(least.usable)} for it"
+            f" ({helps} would help)"
         )
     return "; ".join(sorted(reasons))
+
+
+def _helps(scenario: Scenario, batch: int, model: str, *, searched: bool) -> list[str]:
+    """Return what would make a training fit that does not, but for what is set so already.
+
+    Parameters
+    ----------
+    batch, model : samples of a micro-batch and the name of the model, as predicted
+    searched : whether its parallelism was searched, with all that the scenario does not fix
+    """
+    free = set(SEARCHED_FIELDS) - fixed_fields(scenario) if searched else set()
+    blocks = is_defined(model) and has_attention(model)
+    helps = {
+        "a smaller `batch`": batch > 1 and "batch" not in free,
+        "`recompute` full": blocks and scenario.recompute != "full" and "recompute" not in free,
+        "`parallelism`": blocks and not searched,
+        "more `gpus`": searched,
+        "`ignore_memory`": True,
+    }
+    return [words for words, would in helps.items() if would]
 
 
 _STATE = ("parameters", "gradients", "optimizer", "copies")
@@ -592,7 +638,7 @@ class _Tried:
         self.catalog, self.ignore_memory = catalog, ignore_memory
         self.global_batch = global_batch
         self.left: dict[str, str] = {}
-        self.large: dict[str, tuple[float, float]] = {}
+        self.large: dict[str, _TooLarge] = {}
         self._states_fit: list[bool] = []
 
     @property
@@ -623,7 +669,8 @@ class _Tried:
         memory = usable_bytes(device_in_era(gpu, NEWEST, self.catalog, model).memory_bytes)
         self._states_fit.append(sum(parts[part] for part in _STATE) <= memory)
         if needed > memory and not self.ignore_memory:
-            self.large[name] = needed, memory
+            helps = _helps(scenario, prediction.scenario.batch, model, searched=False)
+            self.large[name] = _TooLarge(needed, memory, helps)
             self.left[name] = (
                 f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
                 " it (`ignore_memory` takes it nevertheless)"
@@ -644,7 +691,8 @@ class _Tried:
             )
             return predicted_division(best, self.catalog)[0], best
         except NothingFitsError as error:
-            self.large[name] = error.needed, error.usable
+            helps = _helps(scenario, scenario.batch or 1, scenario.model, searched=True)
+            self.large[name] = _TooLarge(error.needed, error.usable, helps)
             self.left[name] = str(error)
         except MissingFileError:
             raise

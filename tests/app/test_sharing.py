@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.app.controls import fields_of
+from perfsim.app.controls import fields_of, texts_of
 from perfsim.app.sharing import (
     MAX_FILE_BYTES,
     Readable,
@@ -19,10 +20,17 @@ from perfsim.app.sharing import (
     read_opened,
     scenario_toml,
 )
+from perfsim.cli.scenario_flags import scenario_fields
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
-from perfsim.scenario import SCENARIO_FIELDS, make_scenario
+from perfsim.scenario import (
+    OPTION_GROUPS,
+    SCENARIO_FIELDS,
+    Scenario,
+    given_fields,
+    make_scenario,
+)
 from perfsim.scenario_file import read_fields
 
 CATALOG = Catalog()
@@ -80,6 +88,40 @@ def test_options_that_were_typed_predict_the_same_from_a_file() -> None:
     scenario = make_scenario(fields_of(texts))
     again = make_scenario(read_opened("x.toml", scenario_toml(scenario)))
     assert predict(again).iteration_s == predict(scenario).iteration_s
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "a default beside a node type": {"node": "dgx-1", "net": "10gbe"},
+    "the network of a node type": {"node": "dgx-1"},
+    "defaults that a search keeps": {"tp": 1, "method": "ssgd", "overlap": True},
+    "a choice that looks like a number": {"method": "kaisa", "options": {"release": "0.3"}},
+    "a text that looks like a number": {"method": "adpsgd", "options": {"schedule": "8"}},
+    "an option of the fusion policy": {
+        "fusion": "horovod",
+        "fusion_options": {"cycle_time": "5"},
+    },
+    "lists": {"net": "1gbe", "placement": [3, 5], "straggler": ["1:1.5", "1:2"]},
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_what_was_given_is_the_same_in_every_form(given: dict[str, Any]) -> None:
+    asked = Scenario(model="resnet50", gpus=8, **given)
+    fields = given_fields(asked)
+    flags = {name: value for name, value in fields.items() if name not in OPTION_GROUPS}
+    pairs = [f"{name}={value}" for name, value in asked.options.items()]
+    pairs += [f"fusion.{name}={value}" for name, value in asked.fusion_options.items()]
+    forms = {
+        "file": read_opened("x.toml", scenario_toml(asked)),
+        "link": fields_of(read_link(link_of(texts_of(fields))).first),
+        "command line": scenario_fields(CATALOG, None, flags, pairs)[0],
+    }
+    made = {form: make_scenario(read) for form, read in forms.items()}
+    made["repr"] = eval(repr(asked), {"Scenario": Scenario})
+    assert made == dict.fromkeys(made, asked)
+    for again in made.values():
+        assert again.model_fields_set == asked.model_fields_set
+        assert scenario_toml(again) == scenario_toml(asked)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from perfsim import fusion
 from perfsim.cli.completion import COMPLETIONS, complete_shown_name
-from perfsim.cli.main import application
+from perfsim.cli.main import application, code
 from perfsim.data.catalog import Catalog
 from perfsim.methods import method_names
 from perfsim.scenario import SCENARIO_FIELDS
@@ -77,3 +77,17 @@ def test_bash_is_told_what_may_stand_there(line: str, expected: list[str]) -> No
     }
     found = CliRunner().invoke(application(), [], prog_name="perfsim", env=asked)
     assert found.stdout.split() == expected
+
+
+def test_the_command_is_perfsim_however_it_is_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell completes a command by one word, which `python -m perfsim` is not."""
+    assert code(["predict", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: perfsim predict ")
+    asked = {"_PERFSIM_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    for name, value in (asked | {"COMP_WORDS": "perfsim predict --model resnet15"}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        code([])
+    assert capsys.readouterr().out.split() == ["resnet152"]

@@ -104,6 +104,8 @@ def test_options_with_effect_are_taken(name: str, options: dict[str, Any]) -> No
 
 def test_whole_numbers_to_choose_from_may_be_written_as_text() -> None:
     assert load_method("dgc", {"value_bytes": "2"}).in_effect()["value_bytes"] == 2
+    for release in ("0.3", 0.3):
+        assert choices_read(method_class("kaisa"), {"release": release}) == {"release": "0.3"}
     read = choices_read(method_class("dgc"), {"value_bytes": "02", "exchange": "2"})
     assert read == {"value_bytes": "02", "exchange": "2"}
 
@@ -132,3 +134,16 @@ def test_checks_of_options_are_made_where_options_are_given() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         Late.model_validate({"density": -1})
     assert Late.__pydantic_complete__
+
+
+def test_a_share_may_be_written_in_per_cent() -> None:
+    for text, share in (("5%", 0.05), (" 0.1 %", 0.001), ("0.05", 0.05)):
+        assert load_method("topk", {"density": text}) == load_method("topk", {"density": share})
+    for method, option, text, said in (
+        ("topk", "density", "150%", "1.5 is not allowed for method 'topk': it must be 1.0 or less"),
+        ("topk", "density", "x%", "'x%' is not allowed for method 'topk': it must be a number"),
+        ("redsync", "surplus", "50%", "'50%' is not allowed for method 'redsync'"),
+        ("powersgd", "rank", "4%", "'4%' is not allowed for method 'powersgd'"),
+    ):
+        with pytest.raises(RequestError, match=f"^options.{option}: {said}"):
+            load_method(method, {option: text})

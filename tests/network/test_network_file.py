@@ -65,6 +65,19 @@ alpha = { value = "2us", kind = "measured", source = "s" }
     [
         ("10", "net: '10' is not a rate (a bare number has no unit); give a number"),
         ("10Gbit/s", "net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
+        (
+            "10Gbps",
+            "net: no '10Gbps'; did you mean '10gbe'? A link of your own is rate,latency such as"
+            " 10Gbit/s,20us.",
+        ),
+        ("12 gbit", "net: no '12 gbit'; a link of your own is rate,latency such as 12Gbit/s,20us."),
+        ("9Gbps,1us", "net: '9Gbps' is not a rate (unit 'Gbps' is not one; write 'Gbit/s');"),
+        ("9Mb/s,1us", "net: '9Mb/s' is not a rate (unit 'Mb/s' is not one; write 'Mbit/s');"),
+        (
+            "nvlink",
+            "net: no 'nvlink' between nodes; links inside a node, such as 'nvlink-v100', are for"
+            " intra_net; or give rate,latency",
+        ),
         ("10Gbit/s,50", "net: '50' is not a time (a bare number has no unit)"),
         ("50us,10Gbit/s", "net: '50us' is not a rate (unit 'us' is not one)"),
         (
@@ -72,7 +85,7 @@ alpha = { value = "2us", kind = "measured", source = "s" }
             "net: the rate in '0GB/s,50us' is not allowed: it must be 1 B/s to 1e18 B/s.",
         ),
         ("1GB/s,5us,3", "net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
-        ("10gb", "net: no '10gb'; did you mean '10gbe'? Allowed are {count} names"),
+        ("10gbe2", "net: no '10gbe2'; did you mean '10gbe'? Allowed are {count} names"),
     ],
 )
 def test_a_network_that_is_none(text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
+from perfsim.note import of_grade
 from perfsim.planning.capacity import (
     ClusterPlan,
     ParetoChoice,
@@ -145,6 +147,36 @@ def test_a_budget_needs_prices_of_its_currency() -> None:
         plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), SHIPPED)
 
 
+def test_a_global_batch_without_effect_is_told_or_refused() -> None:
+    target, nothing = Target(1000, 1), Prices("", (), Path())
+    made = plan(scenarios(8), target, nothing, SHIPPED, global_batch=512)
+    assert of_grade(made.notes, "warning") == [
+        "`global_batch` 512 has no effect: parallelism was not searched, and each GPU has `batch`"
+        " samples."
+    ]
+    assert not of_grade(plan(scenarios(8), target, nothing, SHIPPED).notes, "warning")
+    with pytest.raises(RequestError, match=r"^global_batch is for parallelism, which is switched"):
+        plan(scenarios(8), target, nothing, SHIPPED, global_batch=512, parallelism=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "parallelism", "helps"),
+    [
+        ({"batch": 4}, False, "a smaller batch, recompute full, parallelism or ignore_memory"),
+        ({"batch": 1, "recompute": "full"}, False, "parallelism or ignore_memory"),
+        ({"model": "resnet50", "batch": 4096}, None, "a smaller batch or ignore_memory"),
+        ({"batch": 4096, "tp": 1, "pp": 1}, True, "a smaller batch, more gpus or ignore_memory"),
+    ],
+)
+def test_what_is_set_already_would_not_help(
+    fields: dict[str, Any], parallelism: bool | None, helps: str
+) -> None:
+    asked = make_scenario({"model": "gpt2-xl", "gpu": "t4", "gpus": 2, "net": "ib100"} | fields)
+    with pytest.raises(RequestError) as caught:
+        plan([asked], Target(9, 1), Prices("", (), Path()), SHIPPED, parallelism=parallelism)
+    assert f"({helps} would help)" in str(caught.value)
+
+
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
     made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)
@@ -253,6 +285,25 @@ def test_wrong_requests_are_one_sentence(
     assert code(asked if "--counts" in wrong else [*asked, "--counts", "8"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("perfsim: ") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("--counts 8,2000000", "--counts: '2000000' is not allowed"),
+        ("--counts 8 --placement 3,6", "places 9 GPUs, --counts says 8; the two must agree"),
+        ("--counts=8 --gpu-types x", "--gpu-types: no 'x'"),
+        ("--counts 8 --nets 1gbx", "--nets: no '1gbx'"),
+        ("--counts 8 --methods tokp", "--methods: no 'tokp'"),
+        ("--counts 8 --net 1gbx", "--net: no '1gbx'"),
+        ("--counts 8 --gpus 8", "--counts: --gpus is given too"),
+    ],
+)
+def test_an_error_names_the_flag_that_was_given(
+    wrong: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, _, err = run(" ".join([*ASKED, wrong]), capsys)
+    assert left == 2 and said in err
 
 
 def test_a_data_set_of_tokens_is_so_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
