@@ -250,6 +250,7 @@ DIVIDED = [
             "method=hybrid_zero recompute=full",
             "method=fsdp options.shard=hybrid recompute=full",
             "method=distributed_optimizer pp=4 accumulate=8 stage_layers=9,8,8,7",
+            "method=topk tp=8 pp=2 accumulate=16",
             "tp=3",
             "pp=64",
             "layout=tp-xp",
@@ -264,11 +265,38 @@ DIVIDED = [
     "model=llama3-405b gpus=256 node=gb300-nvl72 precision=nvfp4 batch=1 accumulate=48 tp=4 pp=8"
     " method=distributed_optimizer",
     "model=llama3-8b gpus=8 node=dgx-h100 precision=nvfp4 batch=1",
+    "model=mixtral-8x7b gpus=8 node=p4d pp=4 accumulate=4 schedule=zb-h1 method=fsdp",
     "model=gpt-oss-120b gpus=64 node=dgx-h100 batch=1 ep=8 dispatcher=depep",
     "model=mixtral-8x7b gpus=128 node=dgx-h100 batch=1 tp=2 ep=8 pp=4 accumulate=16"
     " method=distributed_optimizer imbalance=1.3",
 ]
 """Models divided by every axis, and what is refused."""
+
+_SITES = "model=resnet50 site=[8,8] net=10gbe"
+_FED = "model=resnet50 gpus=64 node=geforce-pcie4-8"
+_SERVED = "model=vgg16 gpus=8 gpus_per_node=1 net=1gbe options.servers=8"
+
+SPREAD = [
+    f"{_SITES} wan=1Gbit/s,60ms method=diloco",
+    f"{_SITES} wan=8Gbit/s,20ms",
+    f"{_SITES} wan=100Gbit/s,20ms",
+    f"{_SITES} wan=100Gbit/s,20ms library=gloo",
+    f"{_SITES} wan=1Gbit/s,30ms method=streaming_diloco accumulate=3",
+    "model=llama3-8b node=dgx-h100 site=[32,32] wan=1Gbit/s,30ms method=diloco",
+    "model=resnet18 gpus=16 net=1gbe method=streaming_diloco accumulate=5 jitter=0.02",
+    "model=googlenet gpus=64 node=geforce-pcie4-8 method=diloco options.interval=3",
+    f"{_FED} nics_per_node=8 method=diloco options.interval=3",
+    f"{_FED} method=hierarchical",
+    f"{_FED} nics_per_node=8 method=hierarchical",
+    f"{_FED} method=fsdp options.shard=hybrid",
+    f"{_SERVED} method=dct",
+    f"{_SERVED} method=dct options.pull=none",
+    f"{_SERVED} method=thc",
+    "model=bert-large gpus=32 net=10gbe method=signsgd accumulate=4 exchange_each=true",
+    "model=gpt2 gpus=8 gpu=a100:4,a100-40gb:4 gpus_per_node=4 batch=8 precision=amp-bf16"
+    " method=fsdp",
+]
+"""Sites, nodes whose host feeds the NICs, servers, and exchanges that micro-batches wait for."""
 
 COMPARED = [
     "model=resnet50 gpus=16 net=1gbe",
@@ -300,6 +328,8 @@ def predictions(names: Names) -> Iterator[tuple[str, str]]:
         yield "sizes", fields
     for fields in DIVIDED:
         yield "divided", fields
+    for fields in SPREAD:
+        yield "spread", fields
     for fields in REFUSED:
         yield "refused", fields
 
@@ -315,6 +345,7 @@ GROUPS = [
         "options",
         "sizes",
         "divided",
+        "spread",
     ),
     *("refused", "compared", "predict", "compare", "explain", "tune", "sweep", "plan"),
     *("pipeline", "show", "list", "calibrate", "validate", "none", "scenarios"),
