@@ -15,8 +15,8 @@ from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import (
     Activations,
     Recompute,
-    Sharding,
     State,
+    StateShares,
     activation_bytes,
     fsdp_sharding,
     largest_batch,
@@ -329,7 +329,7 @@ def _stage_state(
         (whole[name] * (total - experts) + among[name] * experts) / total
         for name in ("parameters", "gradients", "optimizer")
     )
-    sharding = Sharding(parameters, gradients, optimizer)
+    sharding = StateShares(parameters, gradients, optimizer)
     if setup.method.gathers_units():
         units = split.of_layers.once(
             ("units", part.content), lambda: fsdp_sharding(part.layers, 1, whole=part.whole)
@@ -434,12 +434,12 @@ def _state(
     method, profile = setup.method, setup.profile
     shares = method.kept_share(world)
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
-    sharding = Sharding(*each)
+    sharding = StateShares(*each)
     if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
-            sharding = Sharding(*each, unit=units[0], root=root)
+            sharding = StateShares(*each, unit=units[0], root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
     half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0

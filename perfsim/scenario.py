@@ -887,9 +887,9 @@ def _check_recompute(value: str, field: str) -> str:
 
 
 def _check_optimizer(value: str, field: str) -> str:
-    from perfsim.compute.kernel_time import OPTIMIZERS
+    from perfsim.compute.kernel_time import UPDATES
 
-    return _one_of(OPTIMIZERS, value, field)
+    return _one_of(UPDATES, value, field)
 
 
 def _check_reduce_dtype(value: str, field: str) -> str:

@@ -12,7 +12,7 @@ from perfsim.compute.kernel import Kernel
 from perfsim.conditions.ranks import drawn_means
 from perfsim.quantity import Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
-from perfsim.schedule.run import mean_s, run, varies
+from perfsim.schedule.run import mean_s, run, varies_by_chance
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [
@@ -98,7 +98,7 @@ class ChangedTimes:
             alike = {key, self._mirrored(key)}
             if alike.isdisjoint(self._times) and alike.isdisjoint(new):
                 new[key] = change
-        if new and any(varies(costed) for costed in self.rounds):
+        if new and any(varies_by_chance(costed) for costed in self.rounds):
             self._times.update(zip(new, self._drawn_s(list(new.values())), strict=True))
         elif new:
             self._times.update((key, self._run_s(change)) for key, change in new.items())

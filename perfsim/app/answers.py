@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perfsim.app.controls import Texts, choices_of, fields_of, label_of, texts_of
+from perfsim.app.controls import ControlTexts, choices_of, fields_of, label_of, texts_of
 from perfsim.app.sharing import Readable, scenario_toml
 from perfsim.errors import PerfsimError, RequestError, spelling
 from perfsim.methods import method_name
@@ -134,7 +134,7 @@ class Desk:
 
     # What is asked
 
-    def answer(self, texts: Texts) -> Answer | Refusal:
+    def answer(self, texts: ControlTexts) -> Answer | Refusal:
         """Return the answer to a scenario, or why there is none."""
         self._asked_s = time.monotonic()
         with self.turns.take(Turns.ANSWER):
@@ -146,7 +146,7 @@ class Desk:
             except PerfsimError as error:
                 return refusal(error)
 
-    def prediction(self, texts: Texts) -> Prediction:
+    def prediction(self, texts: ControlTexts) -> Prediction:
         """Return a prediction that a figure is drawn of.
 
         Raises
@@ -157,11 +157,11 @@ class Desk:
         with self.turns.take(Turns.DRAW):
             return predict(self._scenario(texts), self.session)
 
-    def timeline(self, texts: Texts) -> Figure:
+    def timeline(self, texts: ControlTexts) -> Figure:
         """Return the timeline of the steady iteration."""
         return timeline_figure(self.prediction(texts))
 
-    def scaling(self, texts: Texts) -> dict[str, dict[int, Prediction]]:
+    def scaling(self, texts: ControlTexts) -> dict[str, dict[int, Prediction]]:
         """Return the predictions by GPUs of S-SGD and of the method, as pages draw them."""
         with self.turns.take(Turns.DRAW):
             scenario = self._scenario(texts)
@@ -191,11 +191,11 @@ class Desk:
                 continue  # the method does not run on so many
             yield gpus, one
 
-    def scaling_figure(self, texts: Texts) -> Figure:
+    def scaling_figure(self, texts: ControlTexts) -> Figure:
         """Return the throughput over GPUs, with the line without loss."""
         return scaling_figure(self.scaling(texts), None, "")
 
-    def break_even(self, texts: Texts) -> Figure | str:
+    def break_even(self, texts: ControlTexts) -> Figure | str:
         """Return where the method and S-SGD take as long over bandwidth, or why nowhere."""
         from perfsim.report.planning import break_even_words
 
@@ -210,7 +210,7 @@ class Desk:
 
     # What is taken along
 
-    def rows(self, panes: Mapping[str, Texts]) -> list[dict[str, Any]]:
+    def rows(self, panes: Mapping[str, ControlTexts]) -> list[dict[str, Any]]:
         """Return what is predicted as flat records: each pane's scenario over numbers of GPUs.
 
         A column ``scenario`` says which pane it is of; all others are those of
@@ -224,14 +224,14 @@ class Desk:
             for record in prediction.records()
         ]
 
-    def page(self, texts: Texts) -> str:
+    def page(self, texts: ControlTexts) -> str:
         """Return the HTML page that ``perfsim predict --html`` writes."""
         with self.turns.take(Turns.DRAW):
             scenario = self._scenario(texts)
             prediction = predict(scenario, self.session)
             return prediction_page(prediction, report_context(scenario, prediction, self.session))
 
-    def toml(self, texts: Texts) -> str:
+    def toml(self, texts: ControlTexts) -> str:
         """Return the scenario file that ``perfsim predict`` reads.
 
         Raises
@@ -243,7 +243,7 @@ class Desk:
 
     # How it is read
 
-    def _scenario(self, texts: Texts) -> Scenario:
+    def _scenario(self, texts: ControlTexts) -> Scenario:
         fields = fields_of(texts)
         self.readable.check_typed(fields, self.session)
         return make_scenario(fields)
@@ -273,7 +273,7 @@ class Desk:
         )
         return made.nics.rate if made.nics is not None else 0.0
 
-    def warm(self, start: Texts) -> None:
+    def warm(self, start: ControlTexts) -> None:
         """Predict models and methods once, so that the first question of each is as fast.
 
         It waits while somebody asks. Models of many layers, which would keep a question waiting,

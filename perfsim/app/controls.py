@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.kernel_time import OPTIMIZERS, RECOMPUTE
+from perfsim.compute.kernel_time import RECOMPUTE, UPDATES
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.software import ERAS
@@ -32,9 +32,9 @@ __all__ = [
     "MORE_FIELDS",
     "OPTION_SLIDER",
     "SLIDERS",
+    "ControlTexts",
     "OptionControl",
     "Slider",
-    "Texts",
     "choices_of",
     "default_words",
     "fields_of",
@@ -44,7 +44,7 @@ __all__ = [
     "texts_of",
 ]
 
-Texts = Mapping[str, str]
+ControlTexts = Mapping[str, str]
 """What stands in the controls, by field."""
 
 FIRST_SCENARIO = "what_if_dgc_1gbe"
@@ -150,7 +150,7 @@ def label_of(field: str) -> str:
     return _LABELS.get(field, field.replace("_", " "))
 
 
-def fields_of(texts: Texts) -> dict[str, Any]:
+def fields_of(texts: ControlTexts) -> dict[str, Any]:
     """Return the fields of a scenario from the texts of controls; empty ones are left out.
 
     Nothing is checked here: `perfsim.scenario.make_scenario` does.
@@ -177,7 +177,7 @@ def fields_of(texts: Texts) -> dict[str, Any]:
     return fields
 
 
-def first_texts() -> Texts:
+def first_texts() -> ControlTexts:
     """Return the texts that a page begins with where nobody asked for others."""
     from perfsim.scenario_file import read_fields
 
@@ -246,7 +246,7 @@ _WORDS: Mapping[str, Collection[str]] = {
     "software": ERAS,
     "input": INPUTS,
     "recompute": RECOMPUTE,
-    "optimizer": OPTIMIZERS,
+    "optimizer": UPDATES,
     "reduce_dtype": REDUCE_BYTES,
     "schedule": SCHEDULES,
     "dispatcher": DISPATCHERS,
@@ -254,7 +254,7 @@ _WORDS: Mapping[str, Collection[str]] = {
 """The words of fields that take one of a few."""
 
 
-def option_controls(texts: Texts, catalog: Catalog) -> list[OptionControl]:
+def option_controls(texts: ControlTexts, catalog: Catalog) -> list[OptionControl]:
     """Return the controls of the options of the method and the fusion policy that are typed.
 
     A method or policy that does not exist has none.

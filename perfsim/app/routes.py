@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.app.answers import Desk, Refusal, refusal
 from perfsim.app.comparison import compared_figure, compared_words
-from perfsim.app.controls import Texts, first_texts, label_of, option_controls, texts_of
+from perfsim.app.controls import ControlTexts, first_texts, label_of, option_controls, texts_of
 from perfsim.app.sharing import link_of, read_link, read_opened
 from perfsim.app.view import FIGURES, answer_view, figure_view, options_view, page_view, plain
 from perfsim.data.tables import to_csv
@@ -41,7 +41,7 @@ _MAX_TEXTS = 200
 """Texts of a scenario that are read."""
 
 
-def add_routes(flask: Flask, desk: Desk, start: Texts) -> None:
+def add_routes(flask: Flask, desk: Desk, start: ControlTexts) -> None:
     """Add all routes.
 
     Parameters
@@ -69,7 +69,7 @@ def _add_files(flask: Flask) -> None:
         flask.add_url_rule(f"/{name}", name, own_file(name))
 
 
-def _add_page(flask: Flask, desk: Desk, start: Texts) -> None:
+def _add_page(flask: Flask, desk: Desk, start: ControlTexts) -> None:
     from flask import render_template, request
 
     view = page_view(desk.session)
@@ -213,7 +213,7 @@ def _add_exports(flask: Flask, desk: Desk) -> None:
     _ask(flask, "/saved", saved)
 
 
-def _file_name(texts: Texts) -> str:
+def _file_name(texts: ControlTexts) -> str:
     """Return a file's name that says what it is of.
 
     Examples

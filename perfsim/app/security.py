@@ -11,7 +11,7 @@ import ipaddress
 import socket
 from collections.abc import Mapping
 
-__all__ = ["HEADERS", "MAX_REQUEST_BYTES", "is_loopback", "refused", "trusted_hosts"]
+__all__ = ["HEADERS", "MAX_REQUEST_BYTES", "is_loopback_host", "refused", "trusted_hosts"]
 
 MAX_REQUEST_BYTES = 1_000_000
 """The largest request; a scenario's controls have some 5 kB, an opened file at most 100 kB."""
@@ -20,12 +20,13 @@ _OWN_SITES = ("", "none", "same-origin")
 """What a browser says of requests that its user or a page of this app makes (Sec-Fetch-Site)."""
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Say whether a host to bind to is this computer alone.
 
     Examples
     --------
-    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "example.org")]
+    >>> hosts = "127.0.0.1", "localhost", "::1", "0.0.0.0", "example.org"
+    >>> [is_loopback_host(host) for host in hosts]
     [True, True, True, False, False]
     """
     try:
@@ -41,7 +42,7 @@ def trusted_hosts(host: str) -> frozenset[str]:
     the computer's name.
     """
     own = {"127.0.0.1", "localhost", "::1", host.lower()}
-    return frozenset(own if is_loopback(host) else own | {socket.gethostname().lower()})
+    return frozenset(own if is_loopback_host(host) else own | {socket.gethostname().lower()})
 
 
 def refused(

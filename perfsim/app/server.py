@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.app.answers import Desk
-from perfsim.app.controls import Texts, fields_of, first_texts
+from perfsim.app.controls import ControlTexts, fields_of, first_texts
 from perfsim.app.routes import add_routes
 from perfsim.app.security import (
     HEADERS,
     MAX_REQUEST_BYTES,
-    is_loopback,
+    is_loopback_host,
     refused,
     trusted_hosts,
 )
@@ -57,7 +57,7 @@ def need_flask() -> None:
         ) from None
 
 
-def make_app(host: str, start: Texts, profiles: str | None = None) -> App:
+def make_app(host: str, start: ControlTexts, profiles: str | None = None) -> App:
     """Return the app; it answers only requests of its own pages.
 
     Parameters
@@ -68,7 +68,7 @@ def make_app(host: str, start: Texts, profiles: str | None = None) -> App:
     from flask import Flask, Response, request
     from jinja2 import StrictUndefined
 
-    alone = is_loopback(host)
+    alone = is_loopback_host(host)
     given = [name for _, name in files_in(fields_of(start), Catalog(profiles))]
     desk = Desk(Readable(Path.cwd() if alone else None, given), profiles)
     flask = Flask(__name__, static_folder=None)
@@ -144,7 +144,7 @@ def _free_port(host: str, port: int) -> int | None:
 
 
 def serve(
-    start: Texts,
+    start: ControlTexts,
     *,
     host: str,
     port: int,

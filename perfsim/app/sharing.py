@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from perfsim.app.controls import Texts, fields_of
+from perfsim.app.controls import ControlTexts, fields_of
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.methods import method_class
@@ -131,7 +131,7 @@ def read_opened(name: str, text: str) -> dict[str, Any]:
             raise DataError(str(error).replace(str(path), shown(Path(name).name))) from None
 
 
-def link_of(first: Texts, second: Texts | None = None) -> str:
+def link_of(first: ControlTexts, second: ControlTexts | None = None) -> str:
     """Return the query of a link to a scenario, or to two.
 
     Examples
@@ -231,7 +231,7 @@ class Readable:
                 raise RequestError(field, f"{shown(name)} is no regular file.", value=name)
             self._known.add(name)
 
-    def shared(self, texts: Texts, catalog: Catalog) -> tuple[dict[str, str], str]:
+    def shared(self, texts: ControlTexts, catalog: Catalog) -> tuple[dict[str, str], str]:
         """Return what a link or an opened file may fill in, and what is wrong with the rest.
 
         A field that names a file that was not read before is left out.

@@ -16,7 +16,7 @@ from perfsim.network.node_type import NodeType
 from perfsim.resolve import node_facts
 from perfsim.units import format_bit_rate, format_bytes, format_rate, format_seconds
 
-__all__ = ["RateFinding", "beside_data_sheet", "check_nodes", "era_lines", "rate_findings"]
+__all__ = ["RateFinding", "beside_data_sheet", "check_curves_fit", "era_lines", "rate_findings"]
 
 _ABOVE = 1.02
 """Rates above the data sheet's times this are no error of the clock. No source: chosen."""
@@ -40,7 +40,7 @@ _ERAS = (
 _SWITCHES_ADD, _LL128 = (2, 17), (2, 5)
 
 
-def check_nodes(node: NodeType, curves: Sequence[CollectiveCurve]) -> None:
+def check_curves_fit(node: NodeType, curves: Sequence[CollectiveCurve]) -> None:
     """Refuse curves of more GPUs a node than a node type has, or between nodes without NICs.
 
     Raises

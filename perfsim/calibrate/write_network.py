@@ -17,7 +17,7 @@ from typing import Any
 from perfsim.calibrate.data_sheet import (
     RateFinding,
     beside_data_sheet,
-    check_nodes,
+    check_curves_fit,
     rate_findings,
 )
 from perfsim.calibrate.link_fit import LinkFit, inside_link, rate_points
@@ -197,7 +197,7 @@ def make_network(
     curves = [replace(one, gpu=one.gpu.removeprefix("NVIDIA ")) for one in curves]
     if node is not None:
         kind = load_node_type(node, catalog, "node")
-        check_nodes(kind, curves)
+        check_curves_fit(kind, curves)
         beside = beside_data_sheet(kind, curves, catalog)
         findings = rate_findings(kind, curves, catalog)
         if nics_per_node == 1 and kind.nics is not None:

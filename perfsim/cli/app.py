@@ -47,7 +47,7 @@ def app_command(
 
     need_flask()
     from perfsim.app.controls import texts_of
-    from perfsim.app.security import is_loopback
+    from perfsim.app.security import is_loopback_host
     from perfsim.cli.scenario_flags import naming, scenario_fields
     from perfsim.data.catalog import Catalog, read_elsewhere
     from perfsim.scenario import make_scenario
@@ -59,7 +59,7 @@ def app_command(
 
     def tell(where: str) -> None:
         typer.echo(f"perfsim app is on {where} (Ctrl-C ends it)")
-        if not is_loopback(host):
+        if not is_loopback_host(host):
             typer.echo(f"perfsim: {_NOT_ALONE}", err=True)
 
     own = read_elsewhere()  # each answer reads them in a thread of its own

@@ -66,7 +66,7 @@ class LineOver(Protocol):
         """Return the time over the size; of the hops, latencies do not count."""
 
 
-class Refusal(Protocol):
+class RefusalRule(Protocol):
     """The form of an algorithm's ``refusal``."""
 
     def __call__(self, hops: Hops, /) -> str:
@@ -107,7 +107,7 @@ class Algorithm(NamedTuple):
     flows: str = "ring"
     one_rank: bool = False
     needs: str = ""
-    refusal: Refusal = _never_refused
+    refusal: RefusalRule = _never_refused
     line: LineOver | None = None
 
 
@@ -127,7 +127,7 @@ def algorithm(
     flows: str = "ring",
     one_rank: bool = False,
     needs: str = "",
-    refusal: Refusal = _never_refused,
+    refusal: RefusalRule = _never_refused,
     line: LineOver | None = None,
 ) -> Callable[[AnyFormula], AnyFormula]:
     """Enter the decorated formula, in a file of this folder, as an algorithm of a collective.

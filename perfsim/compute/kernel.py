@@ -32,6 +32,9 @@ __all__ = [
 FLOAT = 4
 """Bytes of an fp32 element."""
 
+HALF = 2
+"""Bytes of an fp16 or bf16 element."""
+
 INDEX = 4
 """Bytes of an int32 index."""
 

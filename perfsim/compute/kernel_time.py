@@ -20,9 +20,9 @@ from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAN
 from perfsim.compute.work import LOAD_BYTES, ModelWork, Work, model_work
 
 __all__ = [
-    "OPTIMIZERS",
     "PASSES_BY_OPERATION",
     "RECOMPUTE",
+    "UPDATES",
     "UPDATE_PASSES",
     "Constants",
     "KernelRates",
@@ -145,7 +145,7 @@ is not much faster than 64 channels."""
 _NEWTON_SCHULZ_STEPS = 5
 """Steps of Newton-Schulz in Muon (Keller Jordan's muon.py), each 4 a^2 b + 2 a^3 operations on an a
 x b matrix, a <= b."""
-OPTIMIZERS = {
+UPDATES = {
     "sgd": "plain-sgd",
     "momentum": "sgd",
     "adam": "adam",

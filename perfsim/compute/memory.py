@@ -18,13 +18,13 @@ from perfsim.models.blocks import NORMS, attended_values, block_spans
 from perfsim.models.layers import ModelLayer
 
 __all__ = [
-    "OPTIMIZERS",
+    "OPTIMIZER_STATES",
     "REPLICATED",
     "Activations",
     "Overhead",
     "Recompute",
-    "Sharding",
     "State",
+    "StateShares",
     "activation_bytes",
     "fsdp_sharding",
     "largest_batch",
@@ -344,7 +344,7 @@ class _Optimizer(NamedTuple):
     temporary: float
 
 
-OPTIMIZERS: dict[str, _Optimizer] = {
+OPTIMIZER_STATES: dict[str, _Optimizer] = {
     "sgd": _Optimizer(0.0, 0.0),
     "momentum": _Optimizer(4.0, 0.0),
     "adam": _Optimizer(8.0, 4.0),
@@ -364,7 +364,7 @@ which updates all tensors at once and "uses ~ sizeof(params) more peak memory" (
 ``foreach``)."""
 
 
-class Sharding(NamedTuple):
+class StateShares(NamedTuple):
     """How a method divides the state among GPUs.
 
     The first three are the shares of parameters, gradients and optimizer state that a GPU keeps.
@@ -380,7 +380,7 @@ class Sharding(NamedTuple):
     root: float = 0.0
 
 
-REPLICATED = Sharding()
+REPLICATED = StateShares()
 """All GPUs keep all."""
 
 
@@ -390,7 +390,7 @@ def fsdp_sharding(
     *,
     regather: bool = True,
     whole: Sequence[ModelLayer] | None = None,
-) -> Sharding:
+) -> StateShares:
     """Return the sharding of FSDP that wraps each block: a GPU keeps 1 / ``gpus`` of the state.
 
     Parameters
@@ -417,7 +417,7 @@ def fsdp_sharding(
     ]
     unit = float(max([*inside, *outside], default=0))
     share = 1.0 / gpus
-    return Sharding(share, share, share, unit=unit, root=root if regather else float(total))
+    return StateShares(share, share, share, unit=unit, root=root if regather else float(total))
 
 
 class State(NamedTuple):
@@ -445,7 +445,7 @@ def state_bytes(
     parameters: float,
     precision: str,
     optimizer: str,
-    sharding: Sharding = REPLICATED,
+    sharding: StateShares = REPLICATED,
     *,
     gradient_bytes: float = 4.0,
     foreach: bool = True,
@@ -460,7 +460,7 @@ def state_bytes(
     ----------
     parameters : of the model
     precision : as for `activation_bytes`
-    optimizer : a name of `OPTIMIZERS`
+    optimizer : a name of `OPTIMIZER_STATES`
     sharding : how the method divides them
     gradient_bytes : of a parameter's gradient; 2 where DeepSpeed trains in 16 bits
     foreach : whether the optimizer updates all tensors at once, as PyTorch 2 does by default
@@ -475,9 +475,9 @@ def state_bytes(
     >>> state_bytes(1e9, "fp32", "adamw").held / 1e9
     16.0
     """
-    if optimizer not in OPTIMIZERS:
-        raise unknown("optimizer", optimizer, OPTIMIZERS)
-    rule = OPTIMIZERS[optimizer]
+    if optimizer not in OPTIMIZER_STATES:
+        raise unknown("optimizer", optimizer, OPTIMIZER_STATES)
+    rule = OPTIMIZER_STATES[optimizer]
     narrow = precision not in ("fp32", "tf32")
     width = 2.0 if narrow else 4.0
     units = sharding.unit > 0

@@ -61,7 +61,7 @@ class Deviations(NamedTuple):
     source_gpu: float = 0.03
 
 
-FITTED = Deviations()
+FITTED_DEVIATIONS = Deviations()
 
 
 def covariance(one: IterationSetting, other: IterationSetting, by: Deviations) -> float:
@@ -90,7 +90,7 @@ def covariance(one: IterationSetting, other: IterationSetting, by: Deviations) -
 
 
 def estimate(
-    goal: IterationSetting, known: Sequence[Residual], by: Deviations = FITTED
+    goal: IterationSetting, known: Sequence[Residual], by: Deviations = FITTED_DEVIATIONS
 ) -> tuple[float, float]:
     """Return the residual to expect of a setting, and its standard deviation.
 

@@ -33,7 +33,7 @@ from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.quantity import COUNT_LIMIT, NumberLimit
 
 __all__ = [
-    "OPTIMIZERS",
+    "FUSED_UPDATES",
     "KernelTime",
     "KernelTimes",
     "ProductRatios",
@@ -138,7 +138,7 @@ NORM_KERNELS = {
 bf16 on H200, GB200 and GB300, NVIDIA/cudnn-frontend@3929da2 benchmark/norms (MIT)."""
 _STREAM_GAP_S = 4.5e-6
 
-OPTIMIZERS: dict[tuple[str, str], tuple[float, float]] = {
+FUSED_UPDATES: dict[tuple[str, str], tuple[float, float]] = {
     ("plain-sgd", "fused"): (12, 0),
     ("sgd", "fused"): (4.0 * UPDATE_PASSES["sgd"], 0),
     ("adam", "fused"): (4.0 * UPDATE_PASSES["adam"], 0),
@@ -345,12 +345,12 @@ class KernelTimes(NamedTuple):
         True
         """
         _check(parameters=parameters, tensors=tensors)
-        names = dict.fromkeys(one for one, _ in OPTIMIZERS)
+        names = dict.fromkeys(one for one, _ in FUSED_UPDATES)
         if name not in names:
             raise unknown("optimizer", name, names)
-        if (name, how) not in OPTIMIZERS:
+        if (name, how) not in FUSED_UPDATES:
             raise RequestError("how", f"found {shown(how)}; allowed: fused, by operation.")
-        each_bytes, each_launches = OPTIMIZERS[name, how]
+        each_bytes, each_launches = FUSED_UPDATES[name, how]
         launches = each_launches * tensors or max(
             -(-tensors // _TENSORS_A_LAUNCH), -(-parameters // _ELEMENTS_A_LAUNCH)
         )

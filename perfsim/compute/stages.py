@@ -56,7 +56,7 @@ _MESSAGES_OF_EXPERTS = 4
 """All-to-alls of a layer of experts: there and back, in each pass."""
 
 
-Phase = Literal["forward", "backward"]
+Pass = Literal["forward", "backward"]
 
 
 class LayerMessage(NamedTuple):
@@ -71,7 +71,7 @@ class LayerMessage(NamedTuple):
     part : share of each that nothing hides, whatever it runs beside
     """
 
-    phase: Phase
+    phase: Pass
     axis: str
     collective: str
     size_bytes: float
@@ -630,7 +630,7 @@ class _Messages:
         # One of the two products of the backward pass, that for the input, reads what comes.
         yield self._cut_up("backward", "all_gather", size, backward_s / 2)
 
-    def _cut_up(self, phase: Phase, collective: str, size: float, product_s: float) -> LayerMessage:
+    def _cut_up(self, phase: Pass, collective: str, size: float, product_s: float) -> LayerMessage:
         """Return a message that a product waits for, cut up to run beside it where asked for.
 
         User buffers hide all but its first step (all-gather) or its first part.
@@ -673,7 +673,7 @@ class _Messages:
             spans = self.divided.spans
             first, end = next(span for span in spans if span[0] <= index < span[1])
             behind_s = sum(map(sum, self.seconds[first:end])) / _MESSAGES_OF_EXPERTS
-        phases: tuple[Phase, ...] = ("forward", "backward")
+        phases: tuple[Pass, ...] = ("forward", "backward")
         for phase in phases:
             for _ in range(_MESSAGES_OF_EXPERTS // 2):
                 yield LayerMessage(phase, "ep", "all_to_all", size, behind_s)

@@ -29,8 +29,8 @@ from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_
 from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
-    OPTIMIZERS,
     UPDATE_PASSES,
+    UPDATES,
     ModelTime,
     kernel_rates,
     kernel_shares,
@@ -96,7 +96,7 @@ own batch, by which a larger one could take less time."""
 class Training(NamedTuple):
     """How a model is trained, besides batch and precision.
 
-    ``optimizer`` is a name in ``OPTIMIZERS`` (None: that of the profile, AdamW for transformers
+    ``optimizer`` is a name in ``UPDATES`` (None: that of the profile, AdamW for transformers
     without one), ``recompute`` what the backward pass computes again, of ``RECOMPUTE``,
     ``reduce_dtype`` the type in which gradients are sent. ``autocast`` says whether mixed precision
     casts the values of an fp32 model at each operation, where the software does so.
@@ -370,7 +370,7 @@ class TransferInputs(NamedTuple):
         One that was derived is taken for that of any era.
         """
         own = self.profile.optimizer
-        asked = OPTIMIZERS[self.training.optimizer] if self.training.optimizer else own
+        asked = UPDATES[self.training.optimizer] if self.training.optimizer else own
         measured = self.profile.kinds.get("optimizer_ms") == "measured"
         return _update_passes(asked, era) / _update_passes(own, self.home_era if measured else era)
 
@@ -420,7 +420,7 @@ class TransferInputs(NamedTuple):
         update: bool,
         training: Training = USUAL_TRAINING,
     ) -> ModelTime:
-        optimizer = training.optimizer and OPTIMIZERS[training.optimizer]
+        optimizer = training.optimizer and UPDATES[training.optimizer]
         again = training.recompute
         autocast = training.autocast
         asked = ("kernels", model, tokens, at, batch, era, update, optimizer, again, autocast)

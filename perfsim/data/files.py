@@ -27,7 +27,7 @@ __all__ = [
     "check_lines",
     "check_not_read",
     "check_writable",
-    "decoded",
+    "decoded_text",
     "escaped",
     "files_changed",
     "forbidden",
@@ -135,7 +135,7 @@ def read_text(path: Path, most: int | None = None) -> str:
         If it cannot be read, is no text or has more than ``most`` bytes (None: any data file's).
     """
     note(path)
-    text = decoded(read_bytes(path, most), path)
+    text = decoded_text(read_bytes(path, most), path)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -219,7 +219,7 @@ def check_lines(text: str, path: Path) -> None:
         raise DataError(f"has more than {MAX_LINES:,} lines", path=path)
 
 
-def decoded(data: bytes, path: Path, then: str = "") -> str:
+def decoded_text(data: bytes, path: Path, then: str = "") -> str:
     """Return the bytes of a file as text, UTF-8 with or without a byte-order mark.
 
     ``then`` ends the message of the error.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.data.files import decoded, reading
+from perfsim.data.files import decoded_text, reading
 from perfsim.errors import MAX_QUOTED, DataError, RequestError, newer, shown, spelled
 
 __all__ = ["Journal", "WrongLineError"]
@@ -101,7 +101,7 @@ class Journal:
                     kept = file.tell()
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 file.seek(0)
-                decoded(file.read(MAX_LINE_BYTES), self.path, f"; {spelled(self._anew)}.")
+                decoded_text(file.read(MAX_LINE_BYTES), self.path, f"; {spelled(self._anew)}.")
                 why = f"is no record of {self._what} that can be gone on with"
                 if isinstance(error, WrongLineError):
                     why = str(error)

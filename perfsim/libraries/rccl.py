@@ -16,14 +16,14 @@ from perfsim.errors import RequestError, unknown
 from perfsim.libraries import nccl
 from perfsim.libraries.nccl_versions import PROTOCOLS, Triple
 
-__all__ = ["GENERATIONS", "LIBRARY", "RcclFigures", "RcclTuner", "rccl_figures"]
+__all__ = ["AMD_GENERATIONS", "LIBRARY", "RcclFigures", "RcclTuner", "rccl_figures"]
 
 LIBRARY = nccl.LIBRARY._replace(
     name="rccl", summary="RCCL: AMD's port of NCCL, the same algorithms and the same choice"
 )
 """It compares predicted times as NCCL does."""
 
-GENERATIONS = ("gcn", "cdna", "cdna2", "cdna3", "cdna4")
+AMD_GENERATIONS = ("gcn", "cdna", "cdna2", "cdna3", "cdna4")
 """AMD's generations of GPUs: MI50, MI100, MI200, MI300, MI350."""
 
 _NO_TREE_SIMPLE = ("cdna3",)
@@ -79,8 +79,8 @@ def rccl_figures(generation: str) -> RcclFigures:
     >>> rccl_figures("cdna3").hop_us["net"]["tree"], rccl_figures("cdna").tuning
     ([10.5, 0.0, 25.0], 0)
     """
-    if generation not in GENERATIONS:
-        raise unknown("gpu_architecture", generation, GENERATIONS)
+    if generation not in AMD_GENERATIONS:
+        raise unknown("gpu_architecture", generation, AMD_GENERATIONS)
     models = _models()
     named = [model for model in models if generation in model.generations]
     return (named or [model for model in models if not model.generations])[0]
@@ -91,7 +91,7 @@ class RcclTuner:
 
     Parameters
     ----------
-    generation : of the GPUs, one of `GENERATIONS`
+    generation : of the GPUs, one of `AMD_GENERATIONS`
     ranks, nodes : GPUs that take part, and their nodes
     cpu : intel, amd, arm or power
     intra : links between the GPUs of a node, nvlink (here Infinity Fabric) or pci

@@ -29,11 +29,11 @@ __all__ = [
     "LOCAL_ITERATION",
     "ONE_GROUP",
     "SET",
-    "Axis",
     "Compute",
     "Group",
     "HeldState",
     "Job",
+    "JobRepeats",
     "JobStage",
     "Method",
     "MethodContext",
@@ -41,9 +41,9 @@ __all__ = [
     "Moment",
     "OnlyWith",
     "OptionError",
+    "ParallelAxis",
     "PassPoint",
     "Phase",
-    "Repeats",
     "Round",
     "Send",
     "Shared",
@@ -60,25 +60,25 @@ Moment = Literal["ready", "backward", "update"]
 Phase = Literal["forward", "backward", "update", "next"]
 """A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
-Repeats = Literal["exchange", "every", "first", "once", "later"]
+JobRepeats = Literal["exchange", "every", "first", "once", "later"]
 """Micro-batches that a job runs in: those that exchange gradients, every one, or the first.
 
 Where each exchanges, all three are every one. "once" is the first alone even there, and "later" all
 others, as of weights that are nearer once they have been gathered.
 """
 
-Axis = Literal["tp", "cp", "ep", "pp", "experts", "ends"]
+ParallelAxis = Literal["tp", "cp", "ep", "pp", "experts", "ends"]
 """A group beside that of the data-parallel ranks: tensor, context, expert parallelism, two
 neighbouring stages of a pipeline, ranks with the same experts, the first and the last stage."""
 
-Group = Literal["all", "node", "leaders", "across"] | Axis | int | tuple[int, int]
+Group = Literal["all", "node", "leaders", "across"] | ParallelAxis | int | tuple[int, int]
 """Who takes part in a collective.
 
 "all": all ranks. "node": each node's ranks, all nodes at once. "leaders": one rank of each node.
 "across": the ranks with the same local rank on every node, all such groups at once. A number: so
 many neighbouring ranks, all such groups at once. (count, stride): ``count`` ranks that are
 ``stride`` apart, all such groups at once. All of these are among the ranks that hold the same
-weights; an `Axis` is another group.
+weights; a `ParallelAxis` is another group.
 """
 
 FIDELITY_OPTIONS = ("density", "rank", "values", "bits", "ratio")
@@ -198,7 +198,7 @@ class Job:
         the next forward pass; the rest runs at the end of the iteration
     after : kernels that run on the compute stream where it waits for the job, after the wait:
         before the job's part of the update, or before the update that waits
-    repeats : the micro-batches that it runs in (see ``Repeats``)
+    repeats : the micro-batches that it runs in (see ``JobRepeats``)
 
     Raises
     ------
@@ -215,7 +215,7 @@ class Job:
     needs: tuple[str, ...] = ()
     updates: float = 0.0
     after: tuple[Compute, ...] = ()
-    repeats: Repeats = "exchange"
+    repeats: JobRepeats = "exchange"
 
     def __post_init__(self) -> None:
         """Refuse settings that would silently have no effect."""

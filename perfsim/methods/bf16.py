@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from perfsim.compute.kernel import HALF
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
 from perfsim.methods.building.ddp_buffers import DdpBuffers
-from perfsim.methods.building.ddp_hooks import HALF, half_hook
+from perfsim.methods.building.ddp_hooks import half_hook
 
 
 class Bf16(DdpBuffers):

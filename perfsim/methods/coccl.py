@@ -91,7 +91,7 @@ class Coccl(Method):
             return [Send("all_reduce", float(FLOAT * n))]
         if self.recipe != "auto":
             return RECIPES[self.recipe](n, world, self.compressor())
-        levels = world.nodes > 1 and world.gpus_per_node > 1 and not uneven(world)
+        levels = world.nodes > 1 and world.gpus_per_node > 1 and not nodes_differ(world)
         names = ["two_shot", "one_shot", *(["triple_shot"] if levels else [])]
         ways = [RECIPES[name](n, world, self.compressor()) for name in names]
         return min(ways, key=lambda way: compressed.serial_s(way, world))
@@ -104,7 +104,7 @@ class Coccl(Method):
 
     def refusal(self, world: MethodContext) -> str:
         """Return why triple_shot cannot run on these nodes, or ""."""
-        if self.recipe == "triple_shot" and uneven(world):
+        if self.recipe == "triple_shot" and nodes_differ(world):
             return "needs as many GPUs on every node (recipe=triple_shot)"
         return ""
 
@@ -115,6 +115,6 @@ class Coccl(Method):
         return messages * ranks * self.compressor().packed_bytes(chunk)
 
 
-def uneven(world: MethodContext) -> bool:
+def nodes_differ(world: MethodContext) -> bool:
     """Tell whether nodes differ in their number of GPUs."""
     return world.ranks != world.nodes * world.gpus_per_node

@@ -6,12 +6,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import HALF
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, OnlyWith, Send
 from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.ddp_buffers import DdpBuffers
-from perfsim.methods.building.ddp_hooks import HALF, cast, half_hook, uncast
+from perfsim.methods.building.ddp_hooks import cast, half_hook, uncast
 
 
 class Fp16(DdpBuffers):

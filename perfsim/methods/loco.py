@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perfsim.compute.kernel import Kernel, moved
+from perfsim.compute.kernel import HALF, Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import MethodContext
 from perfsim.methods.building.quantised_shards import Levels
-from perfsim.methods.zeropp import HALF, TwoSteps, Zeropp
+from perfsim.methods.zeropp import TwoSteps, Zeropp
 
 __all__ = ["Loco"]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import Kernel, moved
+from perfsim.compute.kernel import HALF, Kernel, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
@@ -42,12 +42,10 @@ from perfsim.methods.building.quantised_shards import (
 from perfsim.methods.building.sharded_parameters import gathered_width
 from perfsim.methods.zero import Zero
 
-__all__ = ["HALF", "TwoSteps", "Zeropp"]
+__all__ = ["TwoSteps", "Zeropp"]
 
 _WEIGHT_BLOCK = 8000
 """Values of a shard that share a scale (CUDAQuantizer.target_group_size)."""
-HALF = 2.0
-"""Bytes of a value that the quantiser's kernels read and write (__half)."""
 _GATHERS = "gathers"
 """DeepSpeed's stream for what surrounds a gather."""
 _PARTITION = "partition"

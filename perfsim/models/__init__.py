@@ -14,8 +14,7 @@ from perfsim.models.convolutional import CONVOLUTIONAL
 from perfsim.models.language import NAMED
 from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
 from perfsim.models.recurrent import RECURRENT
-from perfsim.models.specification import is_specified, specified_layers
-from perfsim.models.specification import takes_tokens as _specified_takes_tokens
+from perfsim.models.specification import is_specified, specification_takes_tokens, specified_layers
 from perfsim.models.transformers import TEXT_MODELS, TRANSFORMERS
 
 __all__ = [
@@ -64,7 +63,7 @@ def is_defined(name: str) -> bool:
 
 def takes_tokens(name: str) -> bool:
     """Tell whether a defined model is one over text, whose tokens a sample can be chosen."""
-    return name in TEXT_MODELS if name in MODELS else _specified_takes_tokens(name)
+    return name in TEXT_MODELS if name in MODELS else specification_takes_tokens(name)
 
 
 @cache

@@ -7,13 +7,13 @@ from typing import Any
 
 from perfsim.models.language import Architecture
 
-__all__ = ["MAX_ELEMENTS", "MAX_LAYERS", "MAX_NUMBER", "USUAL", "contradiction", "word"]
+__all__ = ["MAX_LAYERS", "MAX_NUMBER", "MAX_PARAMETERS", "USUAL", "contradiction", "word"]
 
 MAX_NUMBER = 10**9
 """Largest number of an architecture; no source: chosen, above any vocabulary."""
 MAX_LAYERS = 10_000
 """Most layers of a model; no source: chosen, a hundred times those of Llama 3 405B."""
-MAX_ELEMENTS = 10**14
+MAX_PARAMETERS = 10**14
 """Most parameters of a model; no source: chosen, a hundred times those of the largest known."""
 _BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
 _ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
@@ -110,7 +110,7 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
     inner += (shape.experts + shape.shared) * shape.expert_ffn
     points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
     size = shape.hidden * (shape.layers * inner + shape.vocab + points)
-    yield size > MAX_ELEMENTS, "such a model has more than 1e14 parameters"
+    yield size > MAX_PARAMETERS, "such a model has more than 1e14 parameters"
 
 
 def word(value: object) -> str:

@@ -22,9 +22,9 @@ from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
 from perfsim.models.layers import ModelLayer, linear
 from perfsim.models.limits import (
-    MAX_ELEMENTS,
     MAX_LAYERS,
     MAX_NUMBER,
+    MAX_PARAMETERS,
     USUAL,
     contradiction,
     word,
@@ -36,8 +36,8 @@ __all__ = [
     "architecture_of",
     "canonical_model",
     "is_specified",
+    "specification_takes_tokens",
     "specified_layers",
-    "takes_tokens",
 ]
 
 TRANSFORMER, GENERIC = "transformer:", "generic:"
@@ -74,7 +74,7 @@ def _is_config(model: str) -> bool:
     )
 
 
-def takes_tokens(model: str) -> bool:
+def specification_takes_tokens(model: str) -> bool:
     """Tell whether a stated or named model is one over text."""
     return not model.startswith(GENERIC) and architecture_of(model).family != "vit"
 
@@ -273,7 +273,7 @@ def _generic(text: str) -> _Generic:
     layers = _value("layers", given["layers"])
     params = round(float(count[1]) * _FACTORS[count[2]])
     flops = float(round(float(work[1]) * _PREFIXES[work[2]]))
-    if layers > MAX_LAYERS or not layers <= params <= MAX_ELEMENTS:
+    if layers > MAX_LAYERS or not layers <= params <= MAX_PARAMETERS:
         why = f"{params} parameters in {layers} layers: allowed are 1 to {MAX_LAYERS} layers"
         raise RequestError("model", f"{why} and 1 to 1e14 parameters, one a layer.", value=text)
     least = max(1.0, _MIN_FLOPS * params)

@@ -28,7 +28,7 @@ from perfsim.data.toml import (
 from perfsim.errors import DataError, RequestError
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_versions import ARCHITECTURES, parse_version
-from perfsim.libraries.rccl import GENERATIONS
+from perfsim.libraries.rccl import AMD_GENERATIONS
 from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
 from perfsim.network.tuner_fit import Communicator, TunedChoice
 from perfsim.quantity import Kind, NumberLimit
@@ -110,7 +110,7 @@ class TunerTable(TomlModel):
     """NCCL's tuner as measured curves show it (see `TunedChoice`)."""
 
     version: Annotated[Text, AfterValidator(_nccl_version)]
-    architecture: Annotated[Text, one_of((*ARCHITECTURES, *GENERATIONS))]
+    architecture: Annotated[Text, one_of((*ARCHITECTURES, *AMD_GENERATIONS))]
     intra: Annotated[Text, one_of(("nvlink", "pci"))]
     bus_bandwidth: BytesPerSecond
     two_nodes: Annotated[float, plain_number(_TUNER_RATIO)]

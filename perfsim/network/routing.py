@@ -235,12 +235,12 @@ def _reversed_step(step: FlowStep) -> FlowStep:
     return Counter({(target, source): count for (source, target), count in step.items()})
 
 
-Chains = tuple[tuple[tuple[int, int], ...], ...]
+MessageChains = tuple[tuple[tuple[int, int], ...], ...]
 
 
 def _exchange_rounds(
     placement: Sequence[int],
-) -> tuple[list[int], list[FlowStep], list[FlowStep], Chains]:
+) -> tuple[list[int], list[FlowStep], list[FlowStep], MessageChains]:
     """List the rounds in which rank r exchanges with rank r XOR 2^i.
 
     Returns the node of each rank that takes part, the step that folds surplus ranks into their
@@ -274,7 +274,7 @@ def _ring_shifts(placement: Sequence[int], rounds: Sequence[tuple[int, float]]) 
     return Pattern(phases(steps, [weight for _, weight in rounds]), _without_local_hops(hops))
 
 
-def _without_local_hops(chains: Iterable[Sequence[tuple[int, int]]]) -> Chains:
+def _without_local_hops(chains: Iterable[Sequence[tuple[int, int]]]) -> MessageChains:
     """Return each chain once, without the hops inside a node."""
     distinct = {tuple(hop for hop in chain if hop[0] != hop[1]) for chain in chains}
     return tuple(sorted(chain for chain in distinct if chain))

@@ -37,8 +37,8 @@ __all__ = [
     "FLOOR_BYTES",
     "SMALL_BYTES",
     "TREE_RATE_SHARE",
-    "Line",
     "LinesByNodes",
+    "MeasuredLine",
     "ScalingLaw",
     "TunedAllReduce",
     "call_seconds",
@@ -398,10 +398,10 @@ def small_message_seconds(curve: CollectiveCurve) -> float:
 # NCCL's all_reduce: ring or tree as its tuner takes them
 
 
-Line = Sequence[tuple[float, float]]
+MeasuredLine = Sequence[tuple[float, float]]
 """(log of the size, log of the cost) as measured, sizes rising."""
 
-LinesByNodes = Mapping[int, Line]
+LinesByNodes = Mapping[int, MeasuredLine]
 """Number of nodes -> what was measured on so many."""
 
 _ROUNDED_LOG_SIZE = 0.01
@@ -489,12 +489,12 @@ def _beyond(
     return math.log(max(math.exp(low) - less_s, MIN_STEP_S))
 
 
-def _outside(line: Line, log_size: float) -> float:
+def _outside(line: MeasuredLine, log_size: float) -> float:
     """Return how far outside a line a size lies, in log size."""
     return max(line[0][0] - log_size, log_size - line[-1][0], 0.0)
 
 
-def _between(line: Line, log_size: float) -> float:
+def _between(line: MeasuredLine, log_size: float) -> float:
     for (start, low), (end, high) in pairwise(line):
         if log_size <= end:
             return low + (high - low) * max(0.0, log_size - start) / (end - start)

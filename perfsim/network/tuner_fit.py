@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from perfsim.libraries.nccl import NcclTuner
 from perfsim.libraries.nccl_versions import VersionFigures, version_figures
-from perfsim.libraries.rccl import GENERATIONS, RcclTuner
+from perfsim.libraries.rccl import AMD_GENERATIONS, RcclTuner
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
@@ -74,7 +74,7 @@ class Communicator(NamedTuple):
     @property
     def library(self) -> str:
         """Whose tuner it is: NCCL's or RCCL's."""
-        return "RCCL" if self.architecture in GENERATIONS else "NCCL"
+        return "RCCL" if self.architecture in AMD_GENERATIONS else "NCCL"
 
 
 def communicator(curve: CollectiveCurve) -> Communicator:

@@ -34,8 +34,8 @@ from perfsim.what_if import steady_s
 __all__ = [
     "EXPOSED_LIMITS",
     "ExchangeCost",
+    "ExchangeInterval",
     "ExchangeTime",
-    "Interval",
     "IntervalBreakEven",
     "IntervalChoice",
     "PeriodTime",
@@ -72,7 +72,7 @@ _SAME = 1e-12
 """A share below this is a rounding error."""
 
 
-class Interval(NamedTuple):
+class ExchangeInterval(NamedTuple):
     """The option of a method that says how many iterations pass from one exchange to the next.
 
     ``asked`` is its value, ``longest`` the largest that is allowed. ``share`` is how much of
@@ -190,7 +190,7 @@ class ExchangeCost:
     why_not : why nothing of this is known here, else ""
     """
 
-    interval: Interval
+    interval: ExchangeInterval
     exchanges: int = 0
     time: ExchangeTime | None = None
     period: PeriodTime | None = None
@@ -374,7 +374,7 @@ def interval_choices(
     return choices
 
 
-def interval_of(setup: Setup) -> Interval | None:
+def interval_of(setup: Setup) -> ExchangeInterval | None:
     """Return the interval of a setup's method; None where it exchanges in every iteration.
 
     Examples
@@ -384,7 +384,7 @@ def interval_of(setup: Setup) -> Interval | None:
     >>> from perfsim.session import default_session
     >>> asked = Scenario(model="resnet50", gpus=16, net="1gbe", method="localsgd")
     >>> interval_of(resolve(asked, default_session()))
-    Interval(option='interval', asked=8, longest=1000000, share=1.0)
+    ExchangeInterval(option='interval', asked=8, longest=1000000, share=1.0)
     """
     method = setup.method
     apart = method.interval_rounds()
@@ -397,7 +397,7 @@ def interval_of(setup: Setup) -> Interval | None:
     parts = [(one, one.count * len(one.iterations)) for one in method.rounds()]
     within = sum(count for one, count in parts if kinds.issuperset(one.iterations))
     share = within / sum(count for _, count in parts)
-    return Interval(option, int(getattr(method, option)), longest, share)
+    return ExchangeInterval(option, int(getattr(method, option)), longest, share)
 
 
 def with_interval(setup: Setup, count: int) -> Setup:
@@ -588,7 +588,7 @@ def interval_within(
 
 
 def _as_fast(
-    setup: Setup, interval: Interval, cost: ExchangeCost, jobs: JobCache | None
+    setup: Setup, interval: ExchangeInterval, cost: ExchangeCost, jobs: JobCache | None
 ) -> IntervalBreakEven:
     """Return the smallest interval at which the iteration takes no longer than S-SGD's."""
     period, limit_s = cost.period, cost.baseline_s

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
     from perfsim.throughput import Throughput
 
-__all__ = ["MAX_LINES", "asked_words", "prediction_lines", "print_prediction", "question"]
+__all__ = ["SCREEN_LINES", "asked_words", "prediction_lines", "print_prediction", "question"]
 
-MAX_LINES = 24
+SCREEN_LINES = 24
 """Lines of the screen: those of a terminal that nobody enlarged."""
 
 _MIN_WARNING_LINES = 2
@@ -62,7 +62,7 @@ _ALWAYS_SAID = (*FIDELITY_OPTIONS, "interval")
 
 def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
     """Print the first screen of a prediction and, if asked, all options, sources and notes."""
-    for line in prediction_lines(prediction, page_columns(), None if verbose else MAX_LINES):
+    for line in prediction_lines(prediction, page_columns(), None if verbose else SCREEN_LINES):
         print(coloured(line))
     if not verbose:
         return
@@ -109,7 +109,7 @@ def _kind(term: Term) -> str:
 
 
 def prediction_lines(
-    prediction: Prediction, columns: int = PAGE_COLUMNS, limit: int | None = MAX_LINES
+    prediction: Prediction, columns: int = PAGE_COLUMNS, limit: int | None = SCREEN_LINES
 ) -> list[str]:
     """Return the first screen of a prediction.
 

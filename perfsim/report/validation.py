@@ -32,7 +32,7 @@ from perfsim.validate.nccl.report import (
     question_names,
     questions,
 )
-from perfsim.validate.nccl.row import BANDS
+from perfsim.validate.nccl.row import SHOWN_BANDS
 
 __all__ = [
     "claim_rows",
@@ -501,7 +501,7 @@ def _questions(report: NcclReport) -> list[dict[str, str]]:
 
 
 def _row(report: NcclReport, question: str, score: Score) -> dict[str, str]:
-    bands = {name: _two(report.score(question, name)) for name, _ in BANDS}
+    bands = {name: _two(report.score(question, name)) for name, _ in SHOWN_BANDS}
     limits = {}
     for module in questions().values():
         limits.update(module.LIMITS.get(question, {}))
@@ -574,7 +574,7 @@ def _cluster(errors: ClusterErrors) -> dict[str, str]:
         "question": errors.question,
         "rows": str(errors.score.count),
         **_numbers(errors.score),
-        **{name: _percent(errors.bands[name].median) for name, _ in BANDS},
+        **{name: _percent(errors.bands[name].median) for name, _ in SHOWN_BANDS},
         "plain ring": _percent(errors.plain_median),
     }
 

@@ -28,7 +28,7 @@ __all__ = [
     "pin_messages",
     "run",
     "run_all",
-    "varies",
+    "varies_by_chance",
 ]
 
 
@@ -75,7 +75,7 @@ def run(
         from perfsim.conditions.mixed_gpus import run_mixed
 
         return run_mixed(costed, durations)
-    if varies(costed):
+    if varies_by_chance(costed):
         return drawn(costed, durations, brief=brief)
     if costed.conditions is not None:
         durations = slowed(costed, durations)
@@ -98,7 +98,7 @@ def in_one_pass(costed: CostedGraph) -> bool:
     return alone and costed.order == "issue" and not costed.graph.contended
 
 
-def varies(costed: CostedGraph) -> bool:
+def varies_by_chance(costed: CostedGraph) -> bool:
     """Tell whether a round is run over draws, as chance decides which rank is waited for."""
     conditions = costed.conditions
     plain = not costed.beside and costed.mixed is None

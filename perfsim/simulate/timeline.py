@@ -60,7 +60,7 @@ _LEVEL_OF_KIND = {
 _COMMUNICATES = [part == "communication_exposed" for _, part in _LEVELS]
 _COMPUTES = [on_compute and part != "communication_exposed" for on_compute, part in _LEVELS]
 
-Interval = tuple[int | None, float, float]
+Span = tuple[int | None, float, float]
 """(level, start, end), clipped to the window; without a level it counts as nothing."""
 
 
@@ -85,7 +85,7 @@ class Attribution(NamedTuple):
     hidden_s: float
 
 
-def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attribution:
+def attribute_time(intervals: Iterable[Span], window_s: float) -> Attribution:
     """Attribute each instant of a window of ``window_s`` to what runs in it.
 
     Examples
@@ -135,7 +135,7 @@ def attribute_time(intervals: Iterable[Interval], window_s: float) -> Attributio
     return Attribution(parts, math.fsum(busy), math.fsum(hidden))
 
 
-def _joined(intervals: Iterable[Interval]) -> Iterator[tuple[int, float, float]]:
+def _joined(intervals: Iterable[Span]) -> Iterator[tuple[int, float, float]]:
     """Yield (level, start, end) of what runs, one interval for those that follow without a gap."""
     latest: list[tuple[float, float] | None] = [None] * len(_LEVELS)
     for level, start, end in intervals:

@@ -57,9 +57,9 @@ from perfsim.validate.mapping import (
 )
 
 __all__ = [
-    "CLUSTERS_FILE",
-    "CLUSTERS_SCHEMA",
     "CLUSTER_COLUMNS",
+    "FACTORS_FILE",
+    "FACTORS_SCHEMA",
     "HARDWARE_FILE",
     "MAX_WIDTHS",
     "NO_MODEL",
@@ -694,8 +694,8 @@ def _scaled(link: Link, factor: float, note: str) -> Link:
 # The stored factors
 
 
-CLUSTERS_FILE = "clusters.csv"
-CLUSTERS_SCHEMA = "perfsim/cluster-factors/1"
+FACTORS_FILE = "clusters.csv"
+FACTORS_SCHEMA = "perfsim/cluster-factors/1"
 NO_MODEL = "none"
 """``left_out_model`` of the fit on all rows: what a user of that cluster gets."""
 CLUSTER_COLUMNS = (
@@ -715,7 +715,7 @@ def read_clusters(path: Path) -> dict[tuple[ClusterKey, str], CalibratedNetwork]
         If the file cannot be read or breaks the format, or a key stands twice.
     """
     networks: dict[tuple[ClusterKey, str], CalibratedNetwork] = {}
-    for row, cells in read_table(path, CLUSTERS_SCHEMA, CLUSTER_COLUMNS):
+    for row, cells in read_table(path, FACTORS_SCHEMA, CLUSTER_COLUMNS):
         cluster = ClusterKey(cells["cluster"], cells["gpu"], cells["net"], cells["intra_net"])
         key = (cluster, cells["left_out_model"])
         if key in networks:

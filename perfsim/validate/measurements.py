@@ -30,7 +30,7 @@ from perfsim.scenario import Scenario
 from perfsim.session import Session, fresh
 from perfsim.validate.accuracy import score
 from perfsim.validate.calibration import (
-    CLUSTERS_FILE,
+    FACTORS_FILE,
     CalibratedNetwork,
     CalibratingRow,
     ClusterKey,
@@ -218,7 +218,7 @@ def validate_measurements(
         chosen = cases
     mapped: list[tuple[MappedCase, _Judge]] = []
     rows, left, not_asked, known = [], [], [], uncertainties(catalog)
-    clusters = catalog.beside("measurements", "", CLUSTERS_FILE)
+    clusters = catalog.beside("measurements", "", FACTORS_FILE)
     stored = {} if clusters is None else read_clusters(clusters)
     for own, owners in _by_source(chosen, cases):
         judge = _Judge(own, rules, catalog.given, owners, known, stored)

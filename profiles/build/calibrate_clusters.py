@@ -38,7 +38,7 @@ from perfsim.prediction import predict
 from perfsim.session import Session
 from perfsim.units import format_rate, parse_rate
 from perfsim.validate.calibration import (
-    CLUSTERS_SCHEMA,
+    FACTORS_SCHEMA,
     MAX_WIDTHS,
     NO_MODEL,
     PRIOR_WIDTHS,
@@ -218,7 +218,7 @@ def clusters_text(
 ) -> str:
     """Return the table of factors, as `perfsim.validate.calibration.read_clusters` reads it."""
     lines = [
-        f"# schema: {CLUSTERS_SCHEMA}",
+        f"# schema: {FACTORS_SCHEMA}",
         "# title: Rates of clusters by their own calibrating rows, as factors on presets",
         f"# source: {', '.join(sources)}; profiles/build/calibrate_clusters.py",
         f"# date: {date}",

@@ -24,8 +24,7 @@ from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import FITTED, Constants, KernelRates, kernel_rates, model_time
 from perfsim.compute.profile import read_profile
-from perfsim.compute.residuals import FITTED as FITTED_DEVIATIONS
-from perfsim.compute.residuals import IterationSetting
+from perfsim.compute.residuals import FITTED_DEVIATIONS, IterationSetting
 from perfsim.compute.transfer import REPEATS, TransferInputs, residual_of
 from perfsim.data.catalog import Catalog
 from perfsim.models import MODELS, TEXT_MODELS

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from perfsim.compute.execution import EXECUTIONS, execution_of
 from perfsim.compute.memory import (
     GIB,
-    OPTIMIZERS,
+    OPTIMIZER_STATES,
     REPLICATED,
     Recompute,
-    Sharding,
+    StateShares,
     activation_bytes,
     fsdp_sharding,
     largest_batch,
@@ -224,12 +224,12 @@ def test_a_network_without_attention_has_no_blocks_to_recompute() -> None:
         ("adam-8bit", "fp32", REPLICATED, 10),
         ("muon", "fp32", REPLICATED, 12),
         ("adamw", "bf16", REPLICATED, 18),
-        ("adamw", "fp32", Sharding(buckets=True), 20),
-        ("adamw", "bf16", Sharding(optimizer=1 / 8), 6 + 12 / 8),
+        ("adamw", "fp32", StateShares(buckets=True), 20),
+        ("adamw", "bf16", StateShares(optimizer=1 / 8), 6 + 12 / 8),
     ],
 )
 def test_state_is_so_many_bytes_a_parameter(
-    optimizer: str, precision: str, sharding: Sharding, published: float
+    optimizer: str, precision: str, sharding: StateShares, published: float
 ) -> None:
     found = state_bytes(1e9, precision, optimizer, sharding)
     assert found.held == pytest.approx(published * 1e9, rel=0.005)
@@ -258,10 +258,10 @@ def test_an_unknown_optimizer_is_named() -> None:
         state_bytes(1.0, "fp32", "adanw")
 
 
-@given(st.sampled_from(list(OPTIMIZERS)), st.floats(1, 1e12), st.integers(1, 4096))
+@given(st.sampled_from(list(OPTIMIZER_STATES)), st.floats(1, 1e12), st.integers(1, 4096))
 def test_sharding_never_adds_to_what_is_kept(optimizer: str, parameters: float, gpus: int) -> None:
     whole = state_bytes(parameters, "fp32", optimizer)
-    part = state_bytes(parameters, "fp32", optimizer, Sharding(*[1 / gpus] * 3))
+    part = state_bytes(parameters, "fp32", optimizer, StateShares(*[1 / gpus] * 3))
     assert part.held == pytest.approx(whole.held / gpus)
 
 
@@ -317,10 +317,10 @@ def predicted(row: dict[str, str], batch: int | None = None) -> Predicted:
     layers, gpus = _layers(row), int(row["gpus"])
     sharding = {
         "single": REPLICATED,
-        "ddp": Sharding(buckets=True),
+        "ddp": StateShares(buckets=True),
         "zero0": REPLICATED,
-        "zero1": Sharding(optimizer=1 / gpus),
-        "zero2": Sharding(optimizer=1 / gpus, gradients=1 / gpus),
+        "zero1": StateShares(optimizer=1 / gpus),
+        "zero2": StateShares(optimizer=1 / gpus, gradients=1 / gpus),
     }
     if row["method"].startswith("fsdp"):
         shared = fsdp_sharding(layers, gpus, regather=row["method"] == "fsdp")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.compute.residuals import (
-    FITTED,
+    FITTED_DEVIATIONS,
     Deviations,
     IterationSetting,
     Residual,
@@ -49,11 +49,13 @@ def test_a_residual_known_at_the_place_without_noise_is_returned() -> None:
     goal = HERE._replace(source="")
     value, deviation = estimate(goal, [Residual(goal, 0.3, 0.0)])
     assert value == pytest.approx(0.3)
-    assert deviation == pytest.approx(math.hypot(FITTED.source, FITTED.source_gpu))
+    assert deviation == pytest.approx(
+        math.hypot(FITTED_DEVIATIONS.source, FITTED_DEVIATIONS.source_gpu)
+    )
 
 
 def test_a_place_that_shares_nothing_tells_nothing() -> None:
-    assert covariance(HERE, FAR, FITTED) == 0
+    assert covariance(HERE, FAR, FITTED_DEVIATIONS) == 0
     known = estimate(HERE, [Residual(FAR, 0.7, 0.01)])
     assert known == pytest.approx(estimate(HERE, []))
     assert known[0] == 0.0
@@ -70,9 +72,9 @@ def test_one_noisy_residual_by_closed_form() -> None:
 
 def test_batches_far_apart_share_less_of_a_cell() -> None:
     """At a distance of 1 in the logarithm, 1/e of what the cell has of its own."""
-    by = FITTED._replace(batch=math.log(2))
+    by = FITTED_DEVIATIONS._replace(batch=math.log(2))
     near, far = (covariance(HERE, HERE._replace(batch=batch), by) for batch in (32, 64))
-    assert near - far == pytest.approx(FITTED.cell**2 * (1 - math.exp(-1)))
+    assert near - far == pytest.approx(FITTED_DEVIATIONS.cell**2 * (1 - math.exp(-1)))
 
 
 @given(goal=places, one=residuals)
@@ -91,9 +93,11 @@ def test_it_is_the_best_linear_estimate_and_more_is_known_by_more(
     """The same by solving the normal equations, and each further residual narrows it."""
     value, deviation = estimate(goal, known)
     if known:
-        among = np.array([[covariance(a.setting, b.setting, FITTED) for b in known] for a in known])
+        among = np.array(
+            [[covariance(a.setting, b.setting, FITTED_DEVIATIONS) for b in known] for a in known]
+        )
         among += np.diag([one.deviation**2 for one in known])
-        to_goal = np.array([covariance(goal, one.setting, FITTED) for one in known])
+        to_goal = np.array([covariance(goal, one.setting, FITTED_DEVIATIONS) for one in known])
         weights = np.linalg.solve(among, to_goal)
         assert value == pytest.approx(weights @ [one.value for one in known], abs=1e-6)
     widths = [estimate(goal, known[:count])[1] for count in range(len(known) + 1)]
@@ -113,6 +117,6 @@ def test_the_order_of_what_is_known_does_not_matter(
 def test_covariance_is_symmetric_and_largest_with_oneself(
     one: IterationSetting, other: IterationSetting
 ) -> None:
-    shared = covariance(one, other, FITTED)
-    assert shared == covariance(other, one, FITTED)
-    assert 0 <= shared <= covariance(one, one, FITTED) + 1e-12
+    shared = covariance(one, other, FITTED_DEVIATIONS)
+    assert shared == covariance(other, one, FITTED_DEVIATIONS)
+    assert 0 <= shared <= covariance(one, one, FITTED_DEVIATIONS) + 1e-12

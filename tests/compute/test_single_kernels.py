@@ -21,8 +21,8 @@ from perfsim.compute.kernel_time import (
 )
 from perfsim.compute.single_kernels import (
     ATTENTION_SPREADS,
+    FUSED_UPDATES,
     NORM_SPREADS,
-    OPTIMIZERS,
     PRODUCT_SPREADS,
     STREAM_SPREADS,
     KernelTime,
@@ -236,7 +236,7 @@ def test_optimizers_with_more_state_take_longer() -> None:
     for how in ("fused", "by operation"):
         found = [H100.optimizer(10**8, 100, name, how).seconds for name in order]
         assert found == sorted(found)
-    for name, _ in OPTIMIZERS:
+    for name, _ in FUSED_UPDATES:
         fused = H100.optimizer(10**8, 100, name)
         assert fused.seconds < H100.optimizer(10**8, 100, name, "by operation").seconds
 

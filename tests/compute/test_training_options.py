@@ -15,10 +15,10 @@ from perfsim.compute import work as work_module
 from perfsim.compute.device import Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
-    OPTIMIZERS,
     PASSES_BY_OPERATION,
     RECOMPUTE,
     UPDATE_PASSES,
+    UPDATES,
     Constants,
     kernel_rates,
     layer_times,
@@ -155,10 +155,10 @@ def test_an_unknown_network_computes_its_forward_pass_again(recompute: str, expe
 
 
 def test_every_optimizer_has_its_passes() -> None:
-    assert set(OPTIMIZERS) == {
+    assert set(UPDATES) == {
         *("sgd", "momentum", "adam", "adamw", "lamb", "adafactor", "muon"),
     }
-    assert set(OPTIMIZERS.values()) <= set(UPDATE_PASSES)
+    assert set(UPDATES.values()) <= set(UPDATE_PASSES)
     assert UPDATE_PASSES.keys() == PASSES_BY_OPERATION.keys()
     assert all(UPDATE_PASSES[name] <= PASSES_BY_OPERATION[name] for name in UPDATE_PASSES)
 
@@ -178,7 +178,7 @@ def test_updates_go_as_their_passes_over_the_parameters(
     rates = kernel_rates(device(), "fp32", era, PLAIN)
     parameters = model_work(model, None, era).parameters
     for name, passes in passes_of.items():
-        found = model_time(model, None, 1, rates, optimizer=OPTIMIZERS[name])
+        found = model_time(model, None, 1, rates, optimizer=UPDATES[name])
         assert found.update_s == pytest.approx(4 * passes * parameters / 1e12), name
 
 
@@ -224,16 +224,16 @@ def test_another_optimizer_changes_the_update_alone(
     model: str, gpu: str, era: str, passes: dict[str, float]
 ) -> None:
     plain = ask(model, gpu, software=era)
-    found = {name: ask(model, gpu, software=era, optimizer=name) for name in OPTIMIZERS}
+    found = {name: ask(model, gpu, software=era, optimizer=name) for name in UPDATES}
     for name, one in found.items():
         for part in ("forward", "backward", "other"):
             expected = pytest.approx(plain.breakdown_s[part], rel=1e-9)
             assert one.breakdown_s[part] == expected, (name, part)
         assert one.iteration_s == pytest.approx(sum(one.breakdown_s.values()))
     update_s = {name: one.breakdown_s["update"] for name, one in found.items()}
-    for name in OPTIMIZERS:
+    for name in UPDATES:
         if name != "muon":
-            ratio = passes[OPTIMIZERS[name]] / passes["adam"]
+            ratio = passes[UPDATES[name]] / passes["adam"]
             assert update_s[name] == pytest.approx(ratio * update_s["adamw"]), name
     assert update_s["muon"] > update_s["momentum"]
 

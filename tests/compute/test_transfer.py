@@ -15,7 +15,7 @@ import pytest
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import kernel_rates, model_time
 from perfsim.compute.profile import Gradient, Profile, read_profile
-from perfsim.compute.residuals import FITTED
+from perfsim.compute.residuals import FITTED_DEVIATIONS
 from perfsim.compute.transfer import pin_iteration, transfer
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -290,16 +290,22 @@ def test_one_iteration_of_the_model_elsewhere_corrects_by_its_best_estimate(batc
     table: Table = {"k80": [anchor(32, 1.2 * there_s * 1e3, "resnet50")]}
     result = transfer(resnet50(), load_device("p100", SHIPPED), batch, "fp32", table)
     shared = sum(
-        size**2 for size in (FITTED.model, FITTED.model_precision, FITTED.era, FITTED.era_family)
+        size**2
+        for size in (
+            FITTED_DEVIATIONS.model,
+            FITTED_DEVIATIONS.model_precision,
+            FITTED_DEVIATIONS.era,
+            FITTED_DEVIATIONS.era_family,
+        )
     )
     own = shared + sum(
         size**2
         for size in (
-            FITTED.cell,
-            FITTED.architecture,
-            FITTED.gpu_family,
-            FITTED.source,
-            FITTED.source_gpu,
+            FITTED_DEVIATIONS.cell,
+            FITTED_DEVIATIONS.architecture,
+            FITTED_DEVIATIONS.gpu_family,
+            FITTED_DEVIATIONS.source,
+            FITTED_DEVIATIONS.source_gpu,
             REPEATS,
         )
     )
@@ -381,5 +387,5 @@ def test_a_model_that_nobody_else_measured_goes_by_its_kernels_without_its_sourc
     by_kernels = kernels_s("resnet50-cifar", "v100", "fp32", own.batch)
     # Two deviations of what a model on a GPU may differ from its kernels.
     assert abs(math.log(found.quantity.value / by_kernels)) < 2 * math.hypot(
-        *FITTED._replace(batch=0)
+        *FITTED_DEVIATIONS._replace(batch=0)
     )

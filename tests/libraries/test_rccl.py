@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.libraries.nccl_versions import PROTOCOLS
-from perfsim.libraries.rccl import GENERATIONS, RcclTuner, rccl_figures
+from perfsim.libraries.rccl import AMD_GENERATIONS, RcclTuner, rccl_figures
 
 
 def mi300(nodes: int, bus: float = 350.0) -> RcclTuner:
@@ -69,7 +69,7 @@ def test_a_broadcast_inside_a_node_has_more_of_ll() -> None:
 
 
 @given(
-    st.sampled_from(GENERATIONS),
+    st.sampled_from(AMD_GENERATIONS),
     st.sampled_from([1, 2, 3, 8, 64]),
     st.sampled_from(["ring", "tree"]),
     st.sampled_from(PROTOCOLS),
@@ -90,7 +90,7 @@ def test_twice_the_rate_halves_what_is_not_latency(
     assert slow_s - latency_s == pytest.approx(2.0 * (fast_s - latency_s), rel=1e-6, abs=1e-15)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", AMD_GENERATIONS)
 def test_every_generation_has_whole_figures(generation: str) -> None:
     figures = rccl_figures(generation)
     for algorithm in ("ring", "tree"):

@@ -20,8 +20,8 @@ from perfsim.models.specification import (
     architecture_of,
     canonical_model,
     is_specified,
+    specification_takes_tokens,
     specified_layers,
-    takes_tokens,
 )
 
 Config = dict[str, Any]
@@ -551,7 +551,7 @@ def test_a_model_is_named_by_its_file_or_folder(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(AS_NAMED["llama3-8b"]), encoding="utf-8")
     for model in (str(path), str(tmp_path)):
-        assert is_specified(model) and takes_tokens(model)
+        assert is_specified(model) and specification_takes_tokens(model)
         assert architecture_of(model) == NAMED["llama3-8b"]
         assert specified_layers(canonical_model(model)) == specified_layers("llama3-8b")
 

@@ -17,8 +17,8 @@ from perfsim.models.specification import (
     architecture_of,
     canonical_model,
     is_specified,
+    specification_takes_tokens,
     specified_layers,
-    takes_tokens,
 )
 
 LLAMA3 = "transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256"
@@ -167,8 +167,9 @@ def test_a_wrong_size_is_refused_in_one_sentence(model: str, said: str) -> None:
 
 def test_a_generic_model_takes_no_tokens() -> None:
     generic = "generic:params=350M,layers=48,flops=12GFLOP"
-    assert not takes_tokens(generic) and takes_tokens(SMALL) and takes_tokens("gpt3-175b")
-    assert not takes_tokens(f"{SMALL},family=vit")
+    assert not specification_takes_tokens(generic)
+    assert specification_takes_tokens(SMALL) and specification_takes_tokens("gpt3-175b")
+    assert not specification_takes_tokens(f"{SMALL},family=vit")
     with pytest.raises(RequestError, match="seq: a generic model takes no tokens"):
         specified_layers(generic, 128)
 

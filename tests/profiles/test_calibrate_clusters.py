@@ -27,7 +27,7 @@ from perfsim.session import Session
 from perfsim.units import parse_rate
 from perfsim.validate import calibration
 from perfsim.validate.calibration import (
-    CLUSTERS_FILE,
+    FACTORS_FILE,
     NO_MODEL,
     PRIOR_WIDTHS,
     RUN_SPREAD,
@@ -43,7 +43,7 @@ from support.what_ships import NETWORKS
 SESSION = Session()
 HARDWARE = read_hardware(SESSION)
 TRAINING = [row for row in HARDWARE if row.basis == "training"]
-STORED = read_clusters(shipped() / "measurements" / CLUSTERS_FILE)
+STORED = read_clusters(shipped() / "measurements" / FACTORS_FILE)
 ROUNDED = 0.005
 """Widths have three digits, and factors four."""
 
@@ -185,7 +185,7 @@ def test_nvlink_keeps_what_microbenchmarks_show() -> None:
 @pytest.mark.slow
 def test_the_command_writes_the_factors_that_ship(tmp_path: Path) -> None:
     out = tmp_path / "clusters.csv"
-    stated = (shipped() / "measurements" / CLUSTERS_FILE).read_text()
+    stated = (shipped() / "measurements" / FACTORS_FILE).read_text()
     date = next(line for line in stated.splitlines() if line.startswith("# date: "))[8:]
     table = str(COLLECTED / "measurements" / "cases.csv")
     assert main(["--measurements", table, "--out", str(out), "--date", date]) == 0

@@ -9,7 +9,7 @@ import pytest
 from perfsim import Scenario, predict
 from perfsim.methods import method_names
 from perfsim.note import Note, assumption, briefs, of_grade, warning
-from perfsim.report.prediction_screen import MAX_LINES, prediction_lines
+from perfsim.report.prediction_screen import SCREEN_LINES, prediction_lines
 from perfsim.report.terminal import print_notes
 from perfsim.time_to_accuracy import EpochsFactor, learning_warnings
 
@@ -58,7 +58,7 @@ def test_no_method_needs_more_lines_or_columns(method: str) -> None:
     if method == "distributed_muon":
         fields |= {"optimizer": "muon"}
     lines = screen(gpus_per_node=4, **fields)
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= SCREEN_LINES
     assert max(map(len, lines)) <= 80
 
 
@@ -81,7 +81,7 @@ def test_no_method_needs_more_lines_or_columns(method: str) -> None:
 )
 def test_it_is_as_short_and_narrow_where_there_is_much_to_say(fields: dict[str, object]) -> None:
     lines = screen(**fields)
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= SCREEN_LINES
     assert max(map(len, lines)) <= 80
 
 
@@ -96,7 +96,7 @@ def test_what_does_not_fit_into_memory_is_said_first_and_what_is_left_out_is_cou
     lines = screen(**fields, background=0.1, algorithm="tree")
     warnings = [line for line in lines if line.startswith("warning")]
     assert "It does not fit into memory" in warnings[0]
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= SCREEN_LINES
     assert "more warnings," in " ".join(lines) or len(warnings) > 3
 
 

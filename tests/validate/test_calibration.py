@@ -17,8 +17,8 @@ from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
 from perfsim.validate.calibration import (
     CLUSTER_COLUMNS,
-    CLUSTERS_FILE,
-    CLUSTERS_SCHEMA,
+    FACTORS_FILE,
+    FACTORS_SCHEMA,
     MAX_WIDTHS,
     NO_MODEL,
     PRIOR_WIDTHS,
@@ -351,8 +351,8 @@ def test_a_calibrated_session_reads_files_as_they_are_now(tmp_path: Path) -> Non
 
 
 def stored(tmp_path: Path, *lines: str) -> Path:
-    path = tmp_path / CLUSTERS_FILE
-    head = [f"# schema: {CLUSTERS_SCHEMA}", "# date: 2026-11-22", ",".join(CLUSTER_COLUMNS)]
+    path = tmp_path / FACTORS_FILE
+    head = [f"# schema: {FACTORS_SCHEMA}", "# date: 2026-11-22", ",".join(CLUSTER_COLUMNS)]
     path.write_text("\n".join([*head, *lines]) + "\n")
     return path
 

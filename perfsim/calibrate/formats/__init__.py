@@ -18,7 +18,7 @@ from perfsim.calibrate.formats.rows import (
     LogFormat,
     known_collective,
 )
-from perfsim.data.files import check_lines, decoded, printable, read_bytes
+from perfsim.data.files import check_lines, decoded_text, printable, read_bytes
 from perfsim.errors import DataError
 from perfsim.network.measured import CollectiveCurve, merge
 
@@ -84,7 +84,7 @@ def read_log(
     text = _text(path)
     name = _format_of(text)
     if name is None:
-        decoded(read_bytes(path), path)
+        decoded_text(read_bytes(path), path)
         titles = "; ".join(one.title for one in log_formats().values())
         raise DataError(f"holds no measurements in a form that is known: {titles}", path=path)
     if collective is not None:

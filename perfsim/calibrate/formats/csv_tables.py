@@ -385,12 +385,12 @@ def column_name(title: str) -> str:
     return "_".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
-def time_unit(name: str) -> int | None:
+def time_exponent(name: str) -> int | None:
     """Return the power of ten of a time column's unit, None for one without unit or no time.
 
     Examples
     --------
-    >>> [time_unit(name) for name in ("latency_us", "avg_ms", "sec_per_iter", "time")]
+    >>> [time_exponent(name) for name in ("latency_us", "avg_ms", "sec_per_iter", "time")]
     [-6, -3, 0, None]
     """
     parts = name.split("_")
@@ -602,7 +602,7 @@ class PytorchCsv(LogFormat):
         busbw = next((index for index in sure if "busbw" in column_name(head[index])), None)
         for index, title in enumerate(head):
             name = column_name(title)
-            unit = time_unit(name)
+            unit = time_exponent(name)
             if unit is not None:
                 rank = next(
                     (place for place, word in enumerate(_TIME_NAMES) if word in name),

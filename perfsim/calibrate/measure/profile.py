@@ -39,7 +39,7 @@ from perfsim.errors import RequestError
 __all__ = [
     "MeasuredProfile",
     "calibrate_compute",
-    "layer_times",
+    "measured_layer_times",
     "measured_positions_text",
     "measured_profile_text",
 ]
@@ -224,7 +224,7 @@ def measured_profile_text(measured: MeasuredModel, about: Mapping[str, str]) -> 
     }
     if subject.sequence is not None:
         header["sequence"] = str(subject.sequence)
-    return profile_csv(header, layer_times(measured))
+    return profile_csv(header, measured_layer_times(measured))
 
 
 def _notes(measured: MeasuredModel, about: Mapping[str, str]) -> list[str]:
@@ -257,7 +257,7 @@ def _shared_cores(measured: MeasuredModel) -> str:
     )
 
 
-def layer_times(measured: MeasuredModel) -> list[LayerTimes]:
+def measured_layer_times(measured: MeasuredModel) -> list[LayerTimes]:
     """Return a step's layers in forward order, scaled so that they add up to the whole step.
 
     `split_passes` says what counts with which layer.
@@ -315,7 +315,7 @@ def measured_positions_text(measured: MeasuredModel, model: str, source: str) ->
         text.write(f"# {key}: {value}\n")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(POSITIONS_COLUMNS)
-    for layer in layer_times(measured):
+    for layer in measured_layer_times(measured):
         if layer.kind in ("conv", "linear"):
             table.writerow((layer.name, measured.positions.get(layer.name, 1)))
     return text.getvalue()

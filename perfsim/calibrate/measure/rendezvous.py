@@ -25,7 +25,7 @@ __all__ = [
     "infiniband_rates",
     "interface_speeds",
     "interface_towards",
-    "is_loopback",
+    "is_loopback_interface",
     "meet_all_ranks",
     "named_interface",
     "open_journal",
@@ -216,7 +216,7 @@ def _check_hosts(identities: Sequence[Mapping[str, Any]]) -> None:
     if len({who["host"] for who in identities}) < 2:
         return
     for rank, who in enumerate(identities):
-        if is_loopback(who["interface"]):
+        if is_loopback_interface(who["interface"]):
             raise RequestError(
                 "",
                 f"rank {rank} on {who['host']} would use the interface"
@@ -243,13 +243,13 @@ def named_interface(variable: str) -> str:
     return name
 
 
-def is_loopback(interface: str) -> bool:
+def is_loopback_interface(interface: str) -> bool:
     """Say whether an interface reaches its own host alone.
 
     Examples
     --------
-    >>> is_loopback("lo"), is_loopback("=lo"), is_loopback("eth0")
-    (True, True, False)
+    >>> [is_loopback_interface(name) for name in ("lo", "=lo", "eth0")]
+    [True, True, False]
     """
     name = interface.removeprefix("=")
     return name == "lo" or (name.startswith("lo") and name[2:].isdecimal())

@@ -29,7 +29,7 @@ __all__ = [
     "MeasuredModel",
     "OneProcess",
     "ParameterOwner",
-    "Ranks",
+    "Peers",
     "StepMarks",
     "StepMoments",
     "TrainingStep",
@@ -44,7 +44,7 @@ WARM_UP_STEPS, WARM_UP_AGAIN = 5, 2
 before each later turn of either kind. No source: chosen."""
 TURNS = 4
 """Turns of whole and marked steps, so that a drift of the clocks meets both. No source: chosen."""
-OPTIMIZERS = ("sgd", "adam", "adamw")
+MEASURED_OPTIMIZERS = ("sgd", "adam", "adamw")
 MEASURED_PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 """Precisions that PyTorch alone trains in; fp8 takes a library of its own."""
 JOIN_PATIENCE_S = 300.0
@@ -54,7 +54,7 @@ JOIN_PATIENCE_S = 300.0
 # Who trains beside this process
 
 
-class Ranks(Protocol):
+class Peers(Protocol):
     """The processes that measure beside this one."""
 
     rank: int
@@ -109,7 +109,7 @@ class JobRanks:
         self._wire.close()
 
 
-def find_ranks(environ: Mapping[str, str]) -> Ranks:
+def find_ranks(environ: Mapping[str, str]) -> Peers:
     """Return the ranks of this job, or this process alone if it is part of none.
 
     Raises
@@ -326,7 +326,7 @@ def measure_compute(
     optimizer: str,
     repeats: int,
     device: str,
-    ranks: Ranks | None = None,
+    ranks: Peers | None = None,
 ) -> MeasuredModel:
     """Measure a model's training step: whole steps and marked steps in turn.
 
@@ -403,7 +403,7 @@ class TrainingStep:
             "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-5),
         }
         if optimizer not in makers:
-            raise unknown("optimizer", optimizer, OPTIMIZERS)
+            raise unknown("optimizer", optimizer, MEASURED_OPTIMIZERS)
         subject.model.train()
         self._optimizer = makers[optimizer](subject.model.parameters())
         types = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
@@ -432,7 +432,7 @@ class TrainingStep:
 
 
 def _in_turn(
-    step: TrainingStep, subject: Subject, clock: DeviceClock, repeats: int, ranks: Ranks
+    step: TrainingStep, subject: Subject, clock: DeviceClock, repeats: int, ranks: Peers
 ) -> tuple[list[float], list[StepMoments], StepMarks, float | None]:
     """Measure steps without and with marks in turn, so that a drift of the clocks meets both.
 
@@ -478,7 +478,7 @@ def whole_steps(
 
 
 def _whole_steps_of_slowest(
-    step: TrainingStep, clock: DeviceClock, repeats: int, warm_up: int, ranks: Ranks
+    step: TrainingStep, clock: DeviceClock, repeats: int, warm_up: int, ranks: Peers
 ) -> list[float]:
     """Return the seconds of the slowest rank's steps; all ranks begin each step together."""
     seconds = []

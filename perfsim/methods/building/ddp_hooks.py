@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfsim.compute.kernel import Kernel, elementwise, method_code
+from perfsim.compute.kernel import HALF, Kernel, elementwise, method_code
 from perfsim.fusion.buckets import Bucket, fill_up
 from perfsim.fusion.policies import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
 from perfsim.methods.base import Compute, Group, Job, JobStage, PassPoint, Send
 
-__all__ = ["HALF", "cast", "ddp_buckets", "dense_hook", "half_hook", "hook_jobs", "uncast"]
-
-HALF = 2
-"""Bytes of an fp16 or bf16 element."""
+__all__ = ["cast", "ddp_buckets", "dense_hook", "half_hook", "hook_jobs", "uncast"]
 
 
 def dense_hook(bucket: Bucket, group: Group = "all") -> list[JobStage]:

@@ -21,7 +21,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Repeats, Send
+from perfsim.methods.base import Job, JobRepeats, JobStage, MethodContext, PassPoint, Send
 from perfsim.methods.building.layerwise import LayerStarts
 
 __all__ = [
@@ -175,7 +175,7 @@ def fetch_jobs(
     fetches: Sequence[LeafFetch],
     gather: Callable[[LeafFetch], Sequence[JobStage]],
     name: str = "fetch",
-    repeats: Repeats = "exchange",
+    repeats: JobRepeats = "exchange",
 ) -> list[Job]:
     """Return a job for each message: it begins at its hook, and its first module waits for it.
 

@@ -25,10 +25,10 @@ from perfsim.methods.base import (
     Compute,
     Group,
     Job,
+    JobRepeats,
     JobStage,
     MethodContext,
     PassPoint,
-    Repeats,
     Send,
 )
 from perfsim.methods.building.layerwise import LayerStarts
@@ -137,7 +137,7 @@ def forward_gathers(
     starts: LayerStarts,
     group: Group = "all",
     value_bytes: float = 4.0,
-    repeats: Repeats = "every",
+    repeats: JobRepeats = "every",
 ) -> list[Job]:
     """Return FSDP1's gathers of the forward pass, in its order; each unit waits for its gather.
 

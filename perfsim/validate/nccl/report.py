@@ -17,7 +17,7 @@ from typing import Any
 from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
 from perfsim.validate.accuracy import Score, score
-from perfsim.validate.nccl.row import BANDS, NcclRow
+from perfsim.validate.nccl.row import SHOWN_BANDS, NcclRow
 from perfsim.validate.node_clusters import family_of, networks_of_files
 
 __all__ = [
@@ -274,7 +274,8 @@ class NcclReport:
                 if not mine or question == "choice":
                     continue
                 bands = {
-                    band: score(row.error for row in mine if row.band == band) for band, _ in BANDS
+                    band: score(row.error for row in mine if row.band == band)
+                    for band, _ in SHOWN_BANDS
                 }
                 plain = median(abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine)
                 whole = score(row.error for row in mine)
@@ -307,7 +308,7 @@ class NcclReport:
         rows = self.of(name)
         return QuestionErrors(
             self.score(name),
-            {band: self.score(name, band) for band, _ in BANDS},
+            {band: self.score(name, band) for band, _ in SHOWN_BANDS},
             self.plain(name),
             self.others(name),
             {

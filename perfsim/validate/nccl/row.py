@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
-    "BANDS",
+    "SHOWN_BANDS",
     "NcclRow",
     "PlainRing",
 ]
 
-BANDS = (("up to 64 KiB", 65536.0), ("to 4 MiB", 4194304.0), ("above", float("inf")))
+SHOWN_BANDS = (("up to 64 KiB", 65536.0), ("to 4 MiB", 4194304.0), ("above", float("inf")))
 """Message sizes by their upper end [B]."""
 
 
@@ -51,7 +51,7 @@ class NcclRow:
     @property
     def band(self) -> str:
         """The size band that the message falls in."""
-        return next(name for name, end in BANDS if self.size_bytes <= end)
+        return next(name for name, end in SHOWN_BANDS if self.size_bytes <= end)
 
 
 class PlainRing:

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim
 from perfsim.calibrate.measure.profile import (  # noqa: E402
     MeasuredProfile,
     calibrate_compute,
-    layer_times,
+    measured_layer_times,
     measured_profile_text,
 )
 from perfsim.calibrate.measure.subject import Subject, find_subject  # noqa: E402
@@ -108,7 +108,7 @@ def test_layers_are_scaled_so_that_all_adds_up_to_the_whole_step() -> None:
     moments = StepMoments(
         {"a": 1.0, "c": 6.0}, {"c.w": 4.0, "a.b.w": 9.0, "a.w": 12.0}, 10.0, 14.0, 6.0
     )
-    a, c = layer_times(_made_up(moments, 15.0))
+    a, c = measured_layer_times(_made_up(moments, 15.0))
     assert (a.forward_s, c.forward_s) == (3.0, 2.0)  # 6 and 4, halved
     assert (c.backward_s, a.backward_s) == (2.0, 5.0)  # 4; then 10, of which 2 after the last
     assert [ready for _, _, ready in a.gradients] == [6.0, 4.5]
@@ -194,7 +194,7 @@ def test_a_dense_layer_of_transformers_is_one() -> None:
         return Subject("m", model, lambda: model(x).sum(), 2)
 
     found = measure_compute(make, "fp32", "sgd", 3, "cpu")
-    (layer,) = layer_times(found)
+    (layer,) = measured_layer_times(found)
     assert (layer.kind, found.positions) == ("linear", {"0": 7})
 
 
