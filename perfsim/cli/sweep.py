@@ -138,10 +138,10 @@ def sweep_command(
 
 def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
     """Predict the rows; an interrupted run says how to go on."""
-    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
+    from perfsim.planning.sweep import finished, journal_of, resumed
 
     count, done = len(sweep.grid), 0
-    journal = None if out is None else out.with_name(f"{out.name}{JOURNAL_SUFFIX}")
+    journal = None if out is None else journal_of(out)
     begun = journal is not None and journal.exists()
 
     def tell(now: int) -> None:
@@ -171,14 +171,14 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
 def _write(table: SweepTable, out: Path) -> None:
     """Write the rows, then remove the journal."""
     from perfsim.data.files import check_not_read
-    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
+    from perfsim.planning.sweep import finished, journal_of
     from perfsim.report.sweep_files import write_sweep
 
     try:
         check_not_read(out, "out")
         write_sweep(table, out)
     except RequestError as error:
-        kept = f"all rows are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
+        kept = f"all rows are in {journal_of(out)}, and the same command goes on from there"
         why = f"{error.why.rstrip('.')}; {kept}."
         raise RequestError(error.field, why, value=error.value) from None
     finished(out)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from perfsim.planning.vectorise import VectorisedRows
 
 __all__ = [
-    "JOURNAL_SUFFIX",
     "SWEEP_JOURNAL_SCHEMA",
     "SWEEP_SCHEMA",
     "Chunk",
@@ -52,6 +51,7 @@ __all__ = [
     "SweepRows",
     "SweepTable",
     "finished",
+    "journal_of",
     "most_of",
     "resumed",
     "serial",
@@ -62,9 +62,6 @@ __all__ = [
 SWEEP_SCHEMA = "perfsim/sweep/1"
 
 SWEEP_JOURNAL_SCHEMA = "perfsim/sweep-journal/1"
-
-JOURNAL_SUFFIX = ".journal"
-"""Added to the name of the output."""
 
 MAX_OBJECTS = 100_000
 """Rows that are kept as objects; each takes about 5 kB of memory."""
@@ -527,7 +524,12 @@ def resumed(
 
 def finished(out: Path) -> None:
     """Remove the journal of an output that has been written."""
-    out.with_name(out.name + JOURNAL_SUFFIX).unlink(missing_ok=True)
+    journal_of(out).unlink(missing_ok=True)
+
+
+def journal_of(out: Path) -> Path:
+    """Return the journal of an output, which stands beside it."""
+    return out.with_name(f"{out.name}.journal")
 
 
 def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
@@ -536,9 +538,12 @@ def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
 
 
 def _record(out: Path, sweep: Sweep) -> Journal:
-    path = out.with_name(out.name + JOURNAL_SUFFIX)
     return Journal(
-        path, SWEEP_JOURNAL_SCHEMA, _setting(sweep), what="a sweep", anew="`fresh` begins anew"
+        journal_of(out),
+        SWEEP_JOURNAL_SCHEMA,
+        _setting(sweep),
+        what="a sweep",
+        anew="`fresh` begins anew",
     )
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
-from perfsim.planning.sweep import JOURNAL_SUFFIX, Sweep, SweepRows
+from perfsim.planning.sweep import Sweep, SweepRows, journal_of
 from scripts.dask_rates import cluster
 
 STRUCTURES = (
@@ -138,7 +138,7 @@ def main() -> None:
         processes = (client.pid, scheduler.pid, *(one.pid for one in workers))
         peaks = [0] * len(names)
         journal, offset, kept, killed_s, shown = (
-            out.with_name(out.name + JOURNAL_SUFFIX),
+            journal_of(out),
             0,
             0,
             None,
