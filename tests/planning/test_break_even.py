@@ -114,6 +114,7 @@ SITES = {"gpus": 16, "site": "8,8"}
         ({"model": "resnet50", "node": "p3dn"}, ("nic", 100.0, "")),  # EFA changes with its rate
         ({"model": "resnet50", "node": "dgx-1", "intra_net": "pcie3"}, ("nic", 100.0, "")),
         (PIPELINE, WIRE),
+        (PIPELINE | {"method": "fsdp"}, WIRE),  # S-SGD computes otherwise
         (PIPELINE | {"node": "dgx-h100"}, ("nic", 400.0, "")),
         (GPT | SITES | {"node": "dgx-h100", "tp": 2}, ("wan", 1.0, ",20ms")),
     ],
