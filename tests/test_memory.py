@@ -251,6 +251,18 @@ def test_tune_refuses_what_does_not_fit_unless_told(capsys: pytest.CaptureFixtur
     assert (left, err) == (0, "")
 
 
+def test_activations_grow_in_a_straight_line_with_the_imbalance_of_experts() -> None:
+    fields = {"gpus": 64, "node": "dgx-h100", "ep": 8, "batch": 1, "seq": 2048, "accumulate": 4}
+
+    def kept(imbalance: float) -> float:
+        return memory_use(setup("mixtral-8x7b", imbalance=imbalance, **fields)).parts["activations"]
+
+    even, double = kept(1.0), kept(2.0)
+    for ratio in (1.05, 1.1, 1.95):
+        line = even + (ratio - 1.0) * (double - even)
+        assert kept(ratio) == pytest.approx(line, rel=1e-3)
+
+
 @pytest.mark.parametrize("software", ["torch1.12", "torch2", "torch2-compiled"])
 def test_a_time_that_is_given_changes_no_byte(software: str) -> None:
     """Software of before 2023 keeps gradients from one iteration to the next, timed or not."""

@@ -76,7 +76,10 @@ def plan_command(
     ] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your prices (copy of profiles/prices.toml)."),
+        typer.Option(
+            metavar="FILE",
+            help="Your prices (copy of profiles/prices.toml); what has none is left out.",
+        ),
     ] = None,
     parallelism: Annotated[
         bool | None,

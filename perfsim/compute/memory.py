@@ -272,7 +272,7 @@ def _linear_bytes(
             # A gate: the product keeps the other half, and the activation's output where it is
             # an operation of its own.
             values += following.outputs + (0.0 if size.fused else layer.outputs)
-        elif 2 * _inputs(following) == layer.outputs and not size.fused:
+        elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
     return values * size.value + powers * _GELU_NEW * layer.outputs * size.wide
 

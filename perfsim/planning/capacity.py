@@ -455,7 +455,8 @@ def plan(
     ----------
     scenarios : what to choose from
     target : samples, epochs, deadline and budget
-    prices : what a GPU costs for an hour; None: nothing is known of it
+    prices : what a GPU costs for an hour; None: nothing is known of it. Where some clusters have
+        a price, those without one are left out
     catalog : where profiles are; None: the session that Python's API shares
     tell : called with how many are done, and of how many
     ignore_memory : whether what needs more memory than the GPU has may be chosen
@@ -509,7 +510,8 @@ def plan(
         if model not in factors:
             factors[model] = EpochsFactors(catalog, model, target.data, target.epochs_of)
         choices.append(_choice(prediction, divided, target, prices, factors[model]))
-    if target.budget is not None:
+    if target.budget is not None or any(one.cost is not None for one in choices):
+        # Money is not compared with GPU hours.
         for one in choices:
             if one.cost is None:
                 left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"

@@ -223,14 +223,18 @@ class DivisionSpace:
 
     def scenario_of(self, division: Division) -> Scenario:
         """Return the scenario of a division."""
-        sharding, made = division.sharding, self._by_sharding
+        return self.sharded(division.sharding).model_copy(update=division.fields())
+
+    def sharded(self, sharding: Sharding) -> Scenario:
+        """Return the scenario with the state shared so, its model divided as it asks."""
+        made = self._by_sharding
         if sharding.name not in made:
             asked = self.scenario
             if sharding.method:
                 own = {"method": sharding.method, "options": dict(sharding.options)}
                 asked = for_method(asked.model_copy(update=own), sharding.method)[0]
             made[sharding.name] = asked
-        return made[sharding.name].model_copy(update=division.fields())
+        return made[sharding.name]
 
 
 def why_not_searched(setup: Setup) -> str:

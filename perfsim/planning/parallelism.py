@@ -43,6 +43,7 @@ from perfsim.planning.divisions import (
     DivisionChain,
     DivisionSpace,
     PipelineSchedule,
+    Sharding,
     division_space,
     fixed_fields,
     tokens_of,
@@ -455,7 +456,7 @@ class _Search:
                 if (schedule, sharding.name) in state.left_out:
                     continue
                 least_bytes = state.least_bytes.get(sharding.name, 0.0)
-                if self.beaten(self.least_s(chain, at, schedule), least_bytes):
+                if self.beaten(self.least_s(chain, at, schedule, sharding), least_bytes):
                     continue
                 use = self.try_division(chain.division(at, schedule, sharding))
                 first = schedule == schedules[0]
@@ -566,33 +567,41 @@ class _Search:
         )
 
     def least_s(
-        self, chain: DivisionChain, at: int, schedule: PipelineSchedule | None = None
+        self,
+        chain: DivisionChain,
+        at: int,
+        schedule: PipelineSchedule | None = None,
+        sharding: Sharding | None = None,
     ) -> float:
         """Return the least that an iteration takes with a micro-batch or a larger one [s].
 
-        ``schedule`` is one of those that are tried; None: the fastest of them.
+        ``schedule`` and ``sharding`` are of those that are tried; None: the fastest of them.
         """
         batch, count, schedules = chain.sizes[at]
-        seconds, pp = batch * self.floor_s(chain), chain.ranks.pp
+        shardings = chain.shardings if sharding is None else (sharding,)
+        seconds = batch * min(self.floor_s(chain, one) for one in shardings)
+        pp = chain.ranks.pp
         if pp == 1:
             return count * seconds
         if all(name in _WHOLE_PASSES for name, _ in ([schedule] if schedule else schedules)):
             return float(seconds / (1.0 - (1.0 - 1.0 / count) ** pp))
         return count * seconds / pp
 
-    def floor_s(self, chain: DivisionChain) -> float:
+    def floor_s(self, chain: DivisionChain, sharding: Sharding) -> float:
         """Return the least that both passes of a replica take a sample, on all of its stages [s].
 
         A model that is divided keeps its parameters in 16 bits, so that one with stages is no
-        measure of one without any division, nor the other way round.
+        measure of one without any division, nor the other way round. Without any, the way in which
+        state is shared says how wide they are kept.
         """
         ranks = chain.ranks
         whole = ranks.tp == ranks.cp == ranks.ep == 1
         stages = self._least_stages if whole and ranks.pp > 1 else 1
-        key = ranks.tp, ranks.cp, ranks.ep, stages, chain.recompute
+        undivided_with = sharding.name if whole and stages == 1 else ""
+        key = ranks.tp, ranks.cp, ranks.ep, stages, chain.recompute, undivided_with
         if key not in self._floors:
             ends = self._batches[0], self._batches[-1]
-            self._floors[key] = min(self.sample_s(chain, stages, batch) for batch in ends)
+            self._floors[key] = min(self.sample_s(chain, sharding, stages, batch) for batch in ends)
         return self._floors[key]
 
     @cached_property
@@ -605,9 +614,9 @@ class _Search:
         """The fewest stages, two or more, of any division."""
         return min(chain.ranks.pp for chain in self.space.chains if chain.ranks.pp > 1)
 
-    def sample_s(self, chain: DivisionChain, stages: int, batch: int) -> float:
+    def sample_s(self, chain: DivisionChain, sharding: Sharding, stages: int, batch: int) -> float:
         """Return what both passes of a replica take a sample, on all of so many stages [s]."""
-        asked = undivided(self.space.scenario).model_copy(
+        asked = undivided(self.space.sharded(sharding)).model_copy(
             update={
                 **{name: getattr(chain.ranks, name) for name in ("tp", "cp", "ep")},
                 **{"pp": stages, "recompute": chain.recompute, "batch": batch, "accumulate": 1},

@@ -610,12 +610,15 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
     if all(seconds is None for seconds in curve.values()):
         raise refusals[0]
     refine(curve, iteration_s, _SEARCH_STEPS, whole=tunable.whole)
-    least_s = min(seconds for seconds in curve.values() if seconds is not None)
-    limit_s = least_s * (1.0 + FLAT_SHARE)
-    search = partial(edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole)
-    low, high = search(rising=False), search(rising=True)
+    fastest = math.nan
+    while fastest != _least(curve):  # the search for an end of the range may find a faster one
+        fastest = _least(curve)
+        limit_s = (curve[fastest] or 0.0) * (1.0 + FLAT_SHARE)
+        search = partial(
+            edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole
+        )
+        low, high = search(rising=False), search(rising=True)
     tried = dict(sorted((value, one) for value, one in curve.items() if one is not None))
-    fastest = _least(curve)
     advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
     return TunedValue(
         tunable,
@@ -834,7 +837,8 @@ def edge(
     """Return the argument farthest from the minimum, on one side, with a result within ``limit``.
 
     Follows the curve from the minimum (upwards if ``rising``) while results are within the limit,
-    then halves the last gap ``steps`` times, in the logarithm.
+    half-way between its points too, where it may have a step; then halves the last gap ``steps``
+    times, in the logarithm.
 
     Examples
     --------
@@ -845,24 +849,29 @@ def edge(
     """
 
     def within(value: float) -> bool:
+        if value not in curve:
+            curve[value] = function(value)
         result = curve[value]
         return result is not None and result <= limit
+
+    def between(one: float, other: float) -> float:
+        middle = math.sqrt(one * other)
+        return float(round(middle)) if whole else middle
 
     order: Sequence[float] = sorted(curve, reverse=not rising)
     near = _least(curve)
     beyond = None
     for value in order[order.index(near) + 1 :]:
-        if not within(value):
-            beyond = value
+        outside = [one for one in (between(near, value), value) if not within(one)]
+        if outside:
+            beyond = outside[0]
             break
         near = value
     for _ in range(steps if beyond is not None else 0):
         assert beyond is not None
-        middle = math.sqrt(near * beyond)
-        middle = float(round(middle)) if whole else middle
+        middle = between(near, beyond)
         if middle in (near, beyond):
             break
-        curve[middle] = curve[middle] if middle in curve else function(middle)
         if within(middle):
             near = middle
         else:

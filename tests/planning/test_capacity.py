@@ -131,6 +131,16 @@ def test_a_price_on_the_network_comes_before_that_of_any() -> None:
     assert [one and one.per_gpu_hour for one in found] == [3.0, 2.0, None]
 
 
+def test_money_is_not_compared_with_gpu_hours() -> None:
+    fields = {"model": "resnet50", "gpus": 8, "net": "ib100"}
+    pair = [make_scenario(fields | {"gpu": gpu}) for gpu in ("v100", "h100")]
+    made = plan(pair, Target(1_281_167, 90), prices(30.0), SHIPPED)
+    assert [one.scenario.gpu for one in made.choices] == ["v100"] and made.unit == "usd"
+    assert [why for name, why in made.left_out.items() if "h100" in name] == [
+        "no price of h100 in p.toml"
+    ]
+
+
 def test_nothing_that_meets_names_the_nearest() -> None:
     target = Target(1_281_167, 90, deadline_s=3600.0)
     with pytest.raises(RequestError) as caught:

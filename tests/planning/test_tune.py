@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -206,3 +207,13 @@ def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
     asked_there = inspect.signature(predict_command).parameters
     assert {name for name in asked_there if name in Scenario.model_fields} <= set(taken)
     assert files <= set(asked_there)
+
+
+def test_a_range_within_one_per_cent_has_no_step_in_it() -> None:
+    fields = {"model": "resnet18", "gpus": 16, "gpus_per_node": 1, "net": "ib100"}
+    asked = make_scenario(fields | {"method": "dgc", "library": "gloo"})
+    [bucket] = tune(asked, ["bucket"], SHIPPED).tuned
+    for value in np.geomspace(bucket.low, bucket.high, 6):
+        sizes = {"bucket": f"{value:.0f}B", "fusion_options": {"first_bucket": "1MiB"}}
+        there = predict(asked.model_copy(update=sizes), SHIPPED)
+        assert there.iteration_s <= bucket.fastest_s * 1.0101
