@@ -707,7 +707,7 @@ def node_facts(
     try:
         device = device or load_device(node.gpu or DEFAULT_GPU, catalog)
     except RequestError as error:
-        raise error.within(node.path or node.name) from None
+        raise error.of_file(node.path or node.name) from None
     return node.facts(generation_of(device.architecture) or STAND_IN_GENERATION, version)
 
 
@@ -1505,7 +1505,7 @@ def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], li
         try:
             setups.append(resolve(asked, catalog))
         except RequestError as error:
-            raise error.within(basename(name)).within("`beside`") from None
+            raise error.of_file(basename(name)).within("`beside`") from None
         notes += noted
     return tuple(setups), notes
 

@@ -1395,12 +1395,17 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     for field, value in fields.items():
         if isinstance(value, str) and forbidden(value):
             why = f"{shown(value)} holds a control character."
-            raise RequestError(field, why, value=value, source=source)
+            raise _of_source(RequestError(field, why, value=value), source)
     try:
         made: Scenario = _model()(**fields)
     except RequestError as error:
-        raise error.within(source) from None
+        raise _of_source(error, source) from None
     return made
+
+
+def _of_source(error: RequestError, source: str) -> RequestError:
+    """Return a refusal of the file that the fields came from, "" where they came from none."""
+    return error.of_file(source) if source else error
 
 
 def with_checked(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
