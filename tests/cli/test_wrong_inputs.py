@@ -1,4 +1,4 @@
-"""Forty slips that a newcomer makes: each is answered by one sentence that says what to type.
+"""Slips that a newcomer makes: each is answered by one sentence that says what to type.
 
 Some are allowed and surprising: they are answered, with a warning first.
 """
@@ -43,6 +43,18 @@ REFUSED = [
     ("predict --model gpt2 --gpus 8 --method dgc --set density=2", "it must be 1.0 or less"),
     ("predict --model gpt2 --gpus 8 --method fsdp --set shard=half", "'full', 'grad' or 'hybrid'"),
     ("predict --model gpt2 --gpus 8 --bucket 25", "give a number and a unit such as '25MiB'"),
+    (
+        "predict --model gpt2 --gpus 8 --oversubscription nan",
+        "'nan' is not allowed: it must be a f",
+    ),
+    ("predict --model gpt2 --gpus 8 --imbalance inf", "'inf' is not allowed: it must be a finite"),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=-1%", "'-1%' is not allowed for"),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=-1%", "it must be above 0.0."),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=200%", "'200%' is not allowed for"),
+    ("predict --model gpt2 --gpus 8 --net -10Gbit/s,50us", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --bucket -1MiB", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --single-gpu -3ms", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --single-gpu-kernels -3ms", "it must be finite and above 0."),
     ("predict --model gpt2 --gpus 8 --straggler 1", "is not GPUS:FACTOR such as 1:1.5"),
     ("predict --model gpt2 --gpus 8 --straggler 9:1.5", "9 slow GPUs of 8 are too many."),
     ("predict --model gpt2 --gpus 8 --single-gpu 107", "a number and a unit such as '253ms'"),
