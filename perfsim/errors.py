@@ -233,17 +233,20 @@ class DataError(PerfsimError):
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return the choice most like ``name``, or "" when none is close.
 
+    Of a name of up to four letters two in three must agree: two letters alone are like many names.
+
     Examples
     --------
     >>> nearest("resnet5O", ["resnet50", "vgg16"])
     'resnet50'
-    >>> nearest("zzz", ["resnet50"])
-    ''
+    >>> nearest("zzz", ["resnet50"]), nearest("foo", ["loco"]), nearest("density", ["gradients"])
+    ('', '', '')
     """
     import difflib
 
+    cutoff = 0.65 if len(name) <= 4 else 0.6
     plain = {choice.lower().replace("_", "-"): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=cutoff)
     return plain[close[0]] if close else ""
 
 

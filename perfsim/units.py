@@ -24,6 +24,7 @@ __all__ = [
     "parse_rate",
     "parse_seconds",
     "parse_seconds_per_byte",
+    "size_for_rate",
 ]
 
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
@@ -79,6 +80,8 @@ def _parse(
             bits = _BITS.fullmatch(match[2])
             meant = f"; write '{bits[1] or bits[2]}bit/s'" if bits and units is RATE_UNITS else ""
             wrong = f"unit {shown(match[2])} is not one{meant}"
+            if units is RATE_UNITS and match[2] in SIZE_UNITS:
+                wrong = size_for_rate(match[2])
             reason = f" ({wrong if match[2] else 'a bare number has no unit'})"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(
@@ -95,6 +98,18 @@ def _parse(
         why = f"{shown(text)} is not {what}; it must be finite and {least}."
         raise RequestError(field, why, value=text)
     return value
+
+
+def size_for_rate(unit: str) -> str:
+    """Say what to write in place of a unit of sizes where a rate is needed.
+
+    Examples
+    --------
+    >>> size_for_rate("GB")
+    "'GB' is a unit of sizes; rates are 'GB/s' or 'Gbit/s'"
+    """
+    bits = f"{unit[:1]}bit/s" if f"{unit[:1]}bit" in BIT_UNITS else "bit/s"
+    return f"{unit!r} is a unit of sizes; rates are {f'{unit}/s'!r} or {bits!r}"
 
 
 def parse_seconds(

@@ -241,7 +241,9 @@ def _verdict(error: BaseException, told: str) -> tuple[str, int]:
         return _file_verdict(error)
     # Typer bundles click, so usage errors are known by their method.
     if hasattr(error, "format_message"):
-        return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
+        from perfsim.cli.usage import usage_refusal
+
+        return usage_refusal(error), int(getattr(error, "exit_code", 2))
     if os.environ.get("PERFSIM_DEBUG"):
         raise error
     name = type(error).__name__

@@ -212,7 +212,7 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --method auto --set rank=4", ["rank", "one method"]),
     ("predict --model resnet50 --gpus 4 --method auto --fusion sizes", ["did you mean 'size'"]),
     ("show method auto", ["auto is no method"]),
-    ("pipeline", ["Missing argument", "FILE"]),
+    ("pipeline", ["FILE", "is needed"]),
     ("show net 1gbee", ["did you mean '1gbe'"]),
     ("show modl resnet50", ["'modl'", "did you mean 'model'"]),
     ("list mehtods", ["'mehtods'", "did you mean 'methods'"]),
