@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.data.files import Stamp, forbidden, is_there, near_file, noting
+from perfsim.data.files import Stamp, forbidden, is_there, near_file, no_file, noting
 from perfsim.errors import DataError, MissingFileError, RequestError, shown, unknown
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "owners_of",
     "read_elsewhere",
     "shipped",
+    "unknown_name",
 ]
 
 Made = TypeVar("Made")
@@ -310,7 +311,7 @@ class Catalog:
         """
         files = self.files(kind)
         if name not in files:
-            raise unknown(field, name, files, listing)
+            raise unknown_name(field, name, files, listing)
         return files[name]
 
     def scenarios(self) -> dict[str, Path]:
@@ -338,7 +339,23 @@ class Catalog:
                 " `perfsim list scenarios` shows those that ship.",
                 value=name,
             )
-        raise unknown("scenario", name, names, "scenarios")
+        raise unknown_name("scenario", name, names, "scenarios")
+
+
+def unknown_name(field: str, name: str, names: Iterable[str], listing: str) -> RequestError:
+    """Return the error for a name that is none, which says so where a folder has that name.
+
+    Examples
+    --------
+    >>> print(unknown_name("net", "/", ["1gbe"], "networks"))
+    net: '/' is a folder. Allowed: 1gbe (`perfsim list networks` shows them).
+    """
+    error = unknown(field, name, names, listing)
+    found = no_file(name)
+    if not found:
+        return error
+    why = f"{shown(name)} is {found}{error.why.removeprefix(f'no {shown(name)}')}"
+    return RequestError(field, why, value=name)
 
 
 def _folder(field: str, folder: Path) -> Path:

@@ -140,7 +140,7 @@ def _refused(name: str, options: Mapping[str, Any], error: ValidationError) -> R
     if isinstance(cause, OptionError):
         why = f"{cause.value} {cause.why} (method {name!r})."
         return RequestError(f"options.{cause.option}", why, value=cause.value)
-    option = first["loc"][0]
+    option = str(first["loc"][0])
     given = options[option] if first["loc"] == (option,) else first["input"]
     why = f"{shown(given)} is not allowed for method {name!r}: {rule(first)}."
     return RequestError(f"options.{option}", why, value=given)

@@ -5,6 +5,7 @@ Some are allowed and surprising: they are answered, with a warning first.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,14 @@ REFUSED = [
         "plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24",
         "a number and a unit such as '24h'",
     ),
+    ("init hurt.json -y --out new.toml", "hurt.json, line 2: is not JSON: "),
+    ("calibrate import none.json", "none.json: is an empty trace: it has no events"),
+    ("predict --model folder --gpus 8", "--model: 'folder' is a folder. Allowed are "),
+    ("predict --model pipe.json --gpus 8", "pipe.json: there is no such file: it is a pipe"),
+    ("predict --model my-scenario.toml --gpus 8", "give it as `perfsim predict my-scenario.toml`"),
+    ("predict --model gpt2 --gpus 8 --net folder", "--net: 'folder' is a folder. Allowed are "),
+    ("predict --model gpt2 --gpus 8 --node folder", "--node: 'folder' is a folder. Allowed are "),
+    ("predict folder", "--scenario: 'folder' is a folder. Allowed are "),
     ("list model", "did you mean 'models'?"),
     ("show model gpt5", "did you mean 'gpt2'?"),
 ]
@@ -110,8 +119,12 @@ SURPRISING = [
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a config.json and a scenario, whose names are misspelt."""
+    """Return a folder with a config.json and a scenario, whose names are misspelt, and damage."""
     folder = furnish(tmp_path_factory.mktemp("slips"))
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe.json")
+    (folder / "hurt.json").write_text('{"a":\n')
+    (folder / "none.json").write_text('{"traceEvents": []}')
     (folder / "my-scenario.toml").write_text('schema = "perfsim/scenario/1"\n[scenario]\n')
     return folder
 
