@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -30,7 +30,6 @@ __all__ = [
 
 Made = TypeVar("Made")
 
-_DATA_FOLDERS = "models/, devices/, networks/, nodes/ or measurements/"
 FILE_SUFFIXES = {
     "models": ".csv",
     "devices": ".toml",
@@ -57,6 +56,9 @@ RECORDS = ("measurements", "learning", "methods")
 
 They decide intervals and verdicts of every answer, so a folder of these counts only where the user
 names it (``profiles``), not where it is found."""
+
+_KINDS = tuple(dict.fromkeys((*FILE_SUFFIXES, *RECORDS)))
+"""Folders of which ``profiles`` holds at least one."""
 
 
 @dataclass(slots=True)
@@ -216,7 +218,8 @@ class Catalog:
         self.given, self.without = profiles, frozenset(without)
         self.without_kernels = frozenset(without_kernels)
         if isinstance(profiles, str) and not profiles.strip():
-            raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
+            why = f"is empty; give a folder that holds {_any_of(_KINDS)}."
+            raise RequestError("profiles", why)
         named = [("profiles", profiles)] if profiles is not None else []
         named += [
             ("PERFSIM_PATH", part)
@@ -364,9 +367,15 @@ def _folder(field: str, folder: Path) -> Path:
     if not _there(folder.is_dir):
         kind = RequestError if is_there(str(folder)) else MissingFileError
         raise kind(field, f"{shown(str(folder))} is not a folder.", source=source)
-    if not any(_there((folder / kind).is_dir) for kind in FILE_SUFFIXES):
-        raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.", source=source)
+    kinds = _KINDS if field else tuple(FILE_SUFFIXES)  # records of PERFSIM_PATH do not count
+    if not any(_there((folder / kind).is_dir) for kind in kinds):
+        why = f"{shown(str(folder))} holds no {_any_of(kinds)}."
+        raise RequestError(field, why, source=source)
     return folder
+
+
+def _any_of(kinds: Sequence[str]) -> str:
+    return f"{', '.join(f'{kind}/' for kind in kinds[:-1])} or {kinds[-1]}/"
 
 
 def _there(question: Callable[[], bool]) -> bool:
