@@ -29,6 +29,16 @@ REFUSED = [
     ("app --port abc", "--port: 'abc' is not allowed: it must be a whole number."),
     ("app --port 70000", "--port: '70000' is not allowed: it must be 65535 or less."),
     ("calibrate kernels --max 1e99", "--max: '1e99' is not allowed: it must be a whole number."),
+    (
+        "calibrate kernels --tolerance 300%",
+        "--tolerance: '300%' is not allowed: it must be 0.01% to",
+    ),
+    ("calibrate kernels --tolerance 1e9", "--tolerance: '1e9' is not allowed"),
+    (
+        "calibrate kernels --tolerance 0",
+        "--tolerance: '0' is not allowed: it must be 0.01% to 50%.",
+    ),
+    ("calibrate network --out a.toml --tolerance 51%", "--tolerance: '51%' is not allowed"),
     ("calibrate compute --batch 8", "--model is needed: torchvision:resnet50, "),
     ("list", "KIND is needed: "),
     ("predict --model gpt2 --gpus 8 --method foo", "no 'foo'. Allowed are "),
