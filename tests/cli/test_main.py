@@ -221,6 +221,12 @@ WRONG = [
 ]
 
 
+def test_a_group_of_commands_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run("calibrate", capsys)
+    assert (left, err) == (0, "")
+    assert out.startswith("Usage: perfsim calibrate") and out.count("\n") > 10
+
+
 @pytest.mark.parametrize(("text", "words"), WRONG, ids=[text[:70] for text, _ in WRONG])
 def test_wrong_input_is_one_sentence(
     text: str, words: list[str], capsys: pytest.CaptureFixture[str]
