@@ -106,20 +106,33 @@ class RequestError(PerfsimError):
     ) -> None:
         self.field, self.why, self.value = field, why, value
         self.nearest, self.source = nearest, source
+        self.in_file = False
         super().__init__(field, why)
 
     def __str__(self) -> str:
         """Return the whole sentence, with fields as the reader knows them (see `spelling`)."""
-        sentence = spelled(self.why)
+        spell = str if self.in_file else _SPELL.get()
+        sentence = spelled(self.why, spell)
         if self.field:
             joint = " " if sentence.startswith("is ") else ": "
-            sentence = f"{_SPELL.get()(self.field)}{joint}{sentence}"
+            sentence = f"{spell(self.field)}{joint}{sentence}"
         return f"{spelled(self.source)}: {sentence}" if self.source else sentence
 
     def within(self, source: str) -> RequestError:
         """Return the same error with the name of the file or job that holds the field."""
         where = ": ".join(part for part in (source, self.source) if part)
         return self._with(source=where)
+
+    def of_file(self, name: str) -> RequestError:
+        """Return the same error about a file whose keys are all the fields of the sentence.
+
+        Examples
+        --------
+        >>> with spelling(lambda field: f"--{field}"):
+        ...     print(RequestError("gpus", "is needed.").of_file("a.toml").within("`beside`"))
+        --beside: a.toml: gpus is needed.
+        """
+        return self.within(name)._with(in_file=True)
 
     def or_else(self, ways: str) -> RequestError:
         """Return the same error with what else may be given.
@@ -131,7 +144,7 @@ class RequestError(PerfsimError):
         """
         return self._with(why=f"{self.why.removesuffix('.')}; or {ways}")
 
-    def _with(self, **changed: str) -> RequestError:
+    def _with(self, **changed: str | bool) -> RequestError:
         """Return an error of the same kind with all that this one knows, some of it changed."""
         made = type(self).__new__(type(self), *self.args)
         made.__dict__.update(self.__dict__, **changed)
@@ -172,15 +185,16 @@ def spelling(spell: Callable[[str], str]) -> Iterator[None]:
         _SPELL.reset(token)
 
 
-def spelled(text: str) -> str:
-    """Write the fields that stand in backticks in a text as the reader knows them.
+def spelled(text: str, spell: Callable[[str], str] | None = None) -> str:
+    """Write the fields that stand in backticks in a text as ``spell`` does, or as `spelling` says.
 
     Examples
     --------
     >>> spelled("give `single_gpu` or `net`")
     'give single_gpu or net'
     """
-    return _FIELD.sub(lambda match: _SPELL.get()(match[1]), text)
+    write = spell or _SPELL.get()
+    return _FIELD.sub(lambda match: write(match[1]), text)
 
 
 class DataError(PerfsimError):
@@ -219,17 +233,20 @@ class DataError(PerfsimError):
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return the choice most like ``name``, or "" when none is close.
 
+    Of a name of up to four letters two in three must agree: two letters alone are like many names.
+
     Examples
     --------
     >>> nearest("resnet5O", ["resnet50", "vgg16"])
     'resnet50'
-    >>> nearest("zzz", ["resnet50"])
-    ''
+    >>> nearest("zzz", ["resnet50"]), nearest("foo", ["loco"]), nearest("density", ["gradients"])
+    ('', '', '')
     """
     import difflib
 
+    cutoff = 0.65 if len(name) <= 4 else 0.6
     plain = {choice.lower().replace("_", "-"): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=cutoff)
     return plain[close[0]] if close else ""
 
 

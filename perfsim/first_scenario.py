@@ -98,6 +98,10 @@ def file_kind(path: Path) -> str:
         return "config"
     if holds_measurements(path):
         return "log"
+    if text.startswith("{") and path.suffix == ".json":
+        from perfsim.models.config_file import json_table
+
+        json_table(path)  # what is damaged is refused as that, not as another kind of file
     raise _none_of(path)
 
 

@@ -1072,7 +1072,7 @@ def _scenario(name: str, catalog: Catalog) -> ScenarioDescription:
         try:
             load_method(scenario.method, scenario.options)
         except RequestError as error:
-            raise error.within(name) from None
+            raise error.of_file(name) from None
     varied = [VariedField(field, values) for field, values in data.get("sweep", {}).items()]
     measured = [MeasuredAnswer(row, id_) for row, id_ in data.get("measured", {}).items()]
     return ScenarioDescription(

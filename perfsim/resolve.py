@@ -41,7 +41,7 @@ from perfsim.compute.transfer import (
     transfer,
 )
 from perfsim.conditions.spec import Conditions, parse_straggler
-from perfsim.data.catalog import Catalog, is_own
+from perfsim.data.catalog import Catalog, is_own, unknown_name
 from perfsim.errors import DataError, RequestError, shown, unknown, unknown_option
 from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import load_method, method_class, method_name
@@ -193,7 +193,14 @@ _OTHER_WAYS = (
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:
     """Return the error for a model that nobody knows, with the ways to state one."""
-    error = unknown("model", model, {*names, *MODELS, *NAMED}, "models")
+    from perfsim.scenario_file import is_scenario_file
+
+    if is_scenario_file(model):
+        why = (
+            f"{shown(model)} is a scenario; give it as `perfsim predict {model}`, or as `scenario`."
+        )
+        return RequestError("model", why, value=model)
+    error = unknown_name("model", model, {*names, *MODELS, *NAMED}, "models")
     return error.or_else(_OTHER_WAYS)
 
 
@@ -707,7 +714,7 @@ def node_facts(
     try:
         device = device or load_device(node.gpu or DEFAULT_GPU, catalog)
     except RequestError as error:
-        raise error.within(node.path or node.name) from None
+        raise error.of_file(node.path or node.name) from None
     return node.facts(generation_of(device.architecture) or STAND_IN_GENERATION, version)
 
 
@@ -1505,7 +1512,7 @@ def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], li
         try:
             setups.append(resolve(asked, catalog))
         except RequestError as error:
-            raise error.within(basename(name)).within("`beside`") from None
+            raise error.of_file(basename(name)).within("`beside`") from None
         notes += noted
     return tuple(setups), notes
 

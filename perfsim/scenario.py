@@ -141,7 +141,13 @@ class ScenarioField(NamedTuple):
         import pydantic
         from pydantic_core import core_schema
 
-        limits = pydantic.Field(ge=self.min, le=self.max, min_length=1 if self.nonempty else None)
+        ratio = self.max is not None and float in (kind, *get_args(kind))
+        limits = pydantic.Field(
+            ge=self.min,
+            le=self.max,
+            min_length=1 if self.nonempty else None,
+            allow_inf_nan=False if ratio else None,
+        )
         schema = handler.generate_schema(Annotated[kind, limits])
         field = handler.field_name
         if self.read is not None:
@@ -945,7 +951,7 @@ def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:
 def _check_bucket(value: str, field: str) -> str:
     from perfsim.units import parse_bytes
 
-    if parse_bytes(value, field) <= 0:
+    if parse_bytes(value, field, zero=False) <= 0:
         raise RequestError(
             field,
             f"{value!r} is not allowed: it must be above 0. For one message a tensor use `fusion`"
@@ -1016,7 +1022,7 @@ def _check_nic(value: str, field: str) -> str:
 def _check_time(value: str, field: str) -> str:
     from perfsim.units import parse_seconds
 
-    return _check_duration(value, field, parse_seconds(value, field))
+    return _check_duration(value, field, parse_seconds(value, field, zero=False))
 
 
 def _check_duration(value: str, field: str, seconds: float) -> str:
@@ -1395,12 +1401,17 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     for field, value in fields.items():
         if isinstance(value, str) and forbidden(value):
             why = f"{shown(value)} holds a control character."
-            raise RequestError(field, why, value=value, source=source)
+            raise _of_source(RequestError(field, why, value=value), source)
     try:
         made: Scenario = _model()(**fields)
     except RequestError as error:
-        raise error.within(source) from None
+        raise _of_source(error, source) from None
     return made
+
+
+def _of_source(error: RequestError, source: str) -> RequestError:
+    """Return a refusal of the file that the fields came from, "" where they came from none."""
+    return error.of_file(source) if source else error
 
 
 def with_checked(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:

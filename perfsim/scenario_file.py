@@ -9,14 +9,25 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from perfsim.data.catalog import shipped
+from perfsim.data.files import is_there, reading
 from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
-from perfsim.errors import shown
+from perfsim.errors import DataError, shown
 
-__all__ = ["FILE_ENDINGS", "SCENARIO_SCHEMA", "ScenarioFile", "read_fields", "read_scenario"]
+__all__ = [
+    "FILE_ENDINGS",
+    "SCENARIO_SCHEMA",
+    "ScenarioFile",
+    "is_scenario_file",
+    "read_fields",
+    "read_scenario",
+]
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
 """The version of scenario files that is read."""
 
+
+_HEAD_BYTES = 4096
+"""Bytes of a file among which its schema stands. No source: chosen."""
 
 FILE_ENDINGS = {
     "model": (".json", ".csv"),
@@ -99,6 +110,24 @@ def read_fields(path: Path) -> dict[str, Any]:
             beside = path.parent / value
             fields[field] = str(beside) if os.path.isfile(beside) else value
     return fields
+
+
+def is_scenario_file(name: str) -> bool:
+    """Tell whether a name is the path of a TOML file that says that it is a scenario.
+
+    Examples
+    --------
+    >>> is_scenario_file("resnet50")
+    False
+    """
+    if not name.endswith(".toml") or not is_there(name):
+        return False
+    try:
+        with reading(Path(name)) as file:
+            head = file.read(_HEAD_BYTES)
+    except DataError:
+        return False
+    return SCENARIO_SCHEMA.rpartition("/")[0].encode() in head
 
 
 def read_scenario(path: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ __all__ = [
     "parse_rate",
     "parse_seconds",
     "parse_seconds_per_byte",
+    "size_for_rate",
 ]
 
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
@@ -56,8 +57,21 @@ _BITS = re.compile(r"([kMGT])bps|([kMGT])b/s")
 """Other ways to write a rate in bits."""
 
 
-def _parse(text: object, units: dict[str, float], field: str, what: str, example: str) -> float:
-    """Return a text's number in SI units; refuse another unit, no unit, and negative numbers."""
+def _parse(
+    text: object,
+    units: dict[str, float],
+    field: str,
+    what: str,
+    example: str,
+    *,
+    zero: bool = True,
+) -> float:
+    """Return a text's number in SI units; refuse another unit, no unit, and negative numbers.
+
+    Parameters
+    ----------
+    zero : False where the caller takes no 0: a refusal of a negative number says so at once
+    """
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units:
         given = text if isinstance(text, str) else repr(text)
@@ -66,6 +80,8 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
             bits = _BITS.fullmatch(match[2])
             meant = f"; write '{bits[1] or bits[2]}bit/s'" if bits and units is RATE_UNITS else ""
             wrong = f"unit {shown(match[2])} is not one{meant}"
+            if units is RATE_UNITS and match[2] in SIZE_UNITS:
+                wrong = size_for_rate(match[2])
             reason = f" ({wrong if match[2] else 'a bare number has no unit'})"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(
@@ -78,15 +94,27 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
     if value and math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
         value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
     if not math.isfinite(value) or value < 0:
-        raise RequestError(
-            field,
-            f"{shown(text)} is not {what}; it must be finite and 0 or more.",
-            value=text,
-        )
+        least = "0 or more" if zero else "above 0"
+        why = f"{shown(text)} is not {what}; it must be finite and {least}."
+        raise RequestError(field, why, value=text)
     return value
 
 
-def parse_seconds(text: object, field: str = "time", example: str = "50us") -> float:
+def size_for_rate(unit: str) -> str:
+    """Say what to write in place of a unit of sizes where a rate is needed.
+
+    Examples
+    --------
+    >>> size_for_rate("GB")
+    "'GB' is a unit of sizes; rates are 'GB/s' or 'Gbit/s'"
+    """
+    bits = f"{unit[:1]}bit/s" if f"{unit[:1]}bit" in BIT_UNITS else "bit/s"
+    return f"{unit!r} is a unit of sizes; rates are {f'{unit}/s'!r} or {bits!r}"
+
+
+def parse_seconds(
+    text: object, field: str = "time", example: str = "50us", *, zero: bool = True
+) -> float:
     """Parse a time such as "50us" [s]; a refusal shows ``example``.
 
     Examples
@@ -94,7 +122,7 @@ def parse_seconds(text: object, field: str = "time", example: str = "50us") -> f
     >>> parse_seconds("50us")
     5e-05
     """
-    return _parse(text, TIME_UNITS, field, "a time", example)
+    return _parse(text, TIME_UNITS, field, "a time", example, zero=zero)
 
 
 def parse_iteration(text: object, samples: int, field: str = "iteration") -> float:
@@ -106,7 +134,8 @@ def parse_iteration(text: object, samples: int, field: str = "iteration") -> flo
     (0.25, 0.25)
     """
     units = TIME_UNITS | SAMPLE_RATE_UNITS
-    value = _parse(text, units, field, "the time of an iteration or a rate", "253ms")
+    what = "the time of an iteration or a rate"
+    value = _parse(text, units, field, what, "253ms", zero=False)
     if str(text).rstrip().endswith(tuple(SAMPLE_RATE_UNITS)):
         return samples / value if value else math.inf
     return value
@@ -123,7 +152,7 @@ def parse_seconds_per_byte(text: object, field: str = "cost") -> float:
     return _parse(text, TIME_PER_BYTE_UNITS, field, "a time a byte", "0.8ns/B")
 
 
-def parse_bytes(text: object, field: str = "size") -> float:
+def parse_bytes(text: object, field: str = "size", *, zero: bool = True) -> float:
     """Parse a size such as "25MiB" [B].
 
     Examples
@@ -131,7 +160,7 @@ def parse_bytes(text: object, field: str = "size") -> float:
     >>> parse_bytes("25MiB")
     26214400.0
     """
-    return _parse(text, SIZE_UNITS, field, "a size", "25MiB")
+    return _parse(text, SIZE_UNITS, field, "a size", "25MiB", zero=zero)
 
 
 def parse_rate(text: object, field: str = "rate") -> float:
@@ -142,7 +171,7 @@ def parse_rate(text: object, field: str = "rate") -> float:
     >>> parse_rate("10Gbit/s")
     1250000000.0
     """
-    return _parse(text, RATE_UNITS, field, "a rate", "10Gbit/s")
+    return _parse(text, RATE_UNITS, field, "a rate", "10Gbit/s", zero=False)
 
 
 def parse_fraction(text: object, field: str = "fraction") -> float:

@@ -48,14 +48,13 @@ def app_command(
     need_flask()
     from perfsim.app.controls import texts_of
     from perfsim.app.security import is_loopback_host
-    from perfsim.cli.scenario_flags import naming, scenario_fields
+    from perfsim.cli.scenario_flags import scenario_fields
     from perfsim.data.catalog import Catalog, read_elsewhere
     from perfsim.scenario import make_scenario
 
     fields, _ = scenario_fields(Catalog(profiles), scenario, {}, [])
     if fields:
-        with naming(scenario):
-            make_scenario(fields)
+        make_scenario(fields)
 
     def tell(where: str) -> None:
         typer.echo(f"perfsim app is on {where} (Ctrl-C ends it)")

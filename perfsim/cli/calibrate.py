@@ -22,14 +22,16 @@ _REPORTS = ("short", "full")
 
 calibrate_commands = typer.Typer(
     help="Measure a cluster, or read what was measured, into files that predictions use.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
 )
 
 
 @calibrate_commands.callback()
-def _group() -> None:
+def _group(context: typer.Context) -> None:
     """Measure a cluster, or read what was measured, into files that predictions use."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @calibrate_commands.command(

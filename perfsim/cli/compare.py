@@ -10,12 +10,7 @@ import typer
 from perfsim.cli.flags import EpochsOfFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
-from perfsim.cli.scenario_flags import (
-    ScenarioFlags,
-    naming,
-    scenario_command,
-    split_settings,
-)
+from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command, split_settings
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import Comparison
@@ -108,7 +103,7 @@ def compare_command(
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = asked._replace(pairs=pairs).fields()
     session = Session(asked.profiles)
-    with naming(asked.scenario), progress() as show_progress:
+    with progress() as show_progress:
         comparison = compare(
             make_scenario(fields),
             methods,

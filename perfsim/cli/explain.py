@@ -11,7 +11,7 @@ from perfsim.cli.flags import EpochsOfFlag, PngFlag, TraceFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import ranking_of, timeline_png
 from perfsim.cli.predict import trace as trace_of
-from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
+from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 
 __all__ = ["explain_command"]
 
@@ -44,18 +44,15 @@ def explain_command(
     outputs.check()
     catalog = Session(asked.profiles)
     fields, notes = asked.fields()
-    with naming(asked.scenario):
-        scenario = make_scenario(fields)
-        ranking = ranking_of(scenario, catalog, epochs_of)
-        if ranking is not None:
-            from perfsim.methods.fusion_settings import for_method
+    scenario = make_scenario(fields)
+    ranking = ranking_of(scenario, catalog, epochs_of)
+    if ranking is not None:
+        from perfsim.methods.fusion_settings import for_method
 
-            notes.append(
-                f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
-            )
-            scenario = for_method(scenario, ranking.winner)[0]
-        explanation = explain(scenario, catalog)
-        explanation.notes[:0] = notes
+        notes.append(f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}")
+        scenario = for_method(scenario, ranking.winner)[0]
+    explanation = explain(scenario, catalog)
+    explanation.notes[:0] = notes
 
     def page() -> str:
         from perfsim.report.html.pages import explanation_page

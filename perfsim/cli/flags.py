@@ -153,8 +153,9 @@ PLURALS = {"counts": "gpus", "gpu_types": "gpu", "nets": "net", "methods": "meth
 
 
 def several_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return how ``sweep`` and ``plan`` write the fields that they are given several values of.
+    """Return how fields are written that no flag of their own gives, by the command line's words.
 
+    ``--set`` gives options one by one, ``--vary`` and flags of ``plan`` several values of a field.
     ``plan`` refuses a field that its own flag gives too; that error names the flag.
 
     Examples
@@ -163,6 +164,8 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
     {'gpus': '--vary gpus', 'options.density': '--vary options.density'}
     >>> several_flags(["plan", "--nets", "1gbe,10gbe", "--counts", "8", "--gpus", "8"])
     {'net': '--nets'}
+    >>> several_flags(["predict", "--set", "density=1%", "--set=fusion.cycle_time=2ms"])
+    {'options.density': '--set density', 'fusion_options.cycle_time': '--set fusion.cycle_time'}
     """
     flags: dict[str, str] = {}
     for argument, after in zip(arguments, (*arguments[1:], ""), strict=True):
@@ -171,6 +174,10 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
         if flag == "--vary":
             field = (value if equals else after).partition("=")[0].strip()
             flags[field] = f"{flag} {field}"
+        elif flag == "--set":
+            option = (value if equals else after).partition("=")[0].strip()
+            group = "fusion_options" if option.startswith("fusion.") else "options"
+            flags[f"{group}.{option.removeprefix('fusion.')}"] = f"{flag} {option}"
         elif arguments[0] == "plan" and flag.startswith("--") and name in PLURALS:
             field = PLURALS[name]
             if not any(one.partition("=")[0] == flag_of(field, {}) for one in arguments):

@@ -210,8 +210,8 @@ Examples:
 
 \b
 Files and environment:
-  ./profiles      your own models/, devices/ and networks/; searched before
-                  those that ship
+  ./profiles      your own models/, devices/, networks/ and nodes/; searched
+                  before those that ship
   PERFSIM_PATH    more such folders, separated by colons; searched before
                   ./profiles
   --profiles DIR  one such folder, searched first; the only one whose records

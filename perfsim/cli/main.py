@@ -18,10 +18,11 @@ from typer.main import get_command
 
 from perfsim.cli.grouped_help import GroupedCommand, brief_help
 from perfsim.cli.help import HELP_QUESTIONS, HELP_REFERENCE, OVERVIEW, examples
+from perfsim.cli.origin import FileFields, file_fields_noted
 from perfsim.cli.output import arguments_known
 from perfsim.data.catalog import own_files_noted
 from perfsim.data.files import noting
-from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
+from perfsim.errors import MAX_QUOTED, PerfsimError, RequestError, shown, spelling
 from perfsim.report.plain import plain_output
 
 __all__ = ["COMMANDS", "application", "code", "run"]
@@ -132,6 +133,7 @@ def code(arguments: list[str] | None = None) -> int:
         brief,
         plain_output(line.plain),
         own_files_noted() as own,
+        file_fields_noted() as given,
     ):
         try:
             if sys.stdout is None:
@@ -146,7 +148,8 @@ def code(arguments: list[str] | None = None) -> int:
                 raise KeyboardInterrupt
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
-            sentence, left = _verdict(error)
+            told = line.told(error, given) if isinstance(error, RequestError) else ""
+            sentence, left = _verdict(error, told)
             if sentence:
                 _complain(sentence)
         if own.folders and left in (0, _WORSE):
@@ -172,8 +175,6 @@ class _Line:
     def __init__(self, arguments: list[str]) -> None:
         self.plain = _PLAIN in arguments or bool(os.environ.get("PERFSIM_PLAIN"))
         self.arguments = [one for one in arguments if one != _PLAIN]
-        self._flags: dict[str, str] | None = None
-        self._several: dict[str, str] = {}
 
     @cached_property
     def command(self) -> Callable[..., Any]:
@@ -190,18 +191,44 @@ class _Line:
 
     def spell(self, field: str) -> str:
         """Return how this command line writes a field: as the command's flag, if it has one."""
-        from perfsim.cli.flags import flag_of, flags_of, several_flags
+        from perfsim.cli.flags import flag_of
 
-        if self._flags is None:
-            self._flags = flags_of(_made_once(*self._needs)[0])
-            self._several = several_flags(self.arguments)
         return self._several.get(field) or flag_of(field, self._flags)
 
+    def told(self, error: RequestError, given: FileFields) -> str:
+        """Return a refusal: what the scenario file gives as the file's keys, all else as flags."""
 
-def _verdict(error: BaseException) -> tuple[str, int]:
-    """Return the sentence for an error, and the exit code."""
+        def in_file(field: str) -> bool:
+            return field.partition(".")[0] in given.names and field not in self._several
+
+        def spell(one: str) -> str:
+            return one + where if in_file(one) and one != flag else self.spell(one)
+
+        # A refusal of another file says first which field names that file.
+        field = (error.source or error.field or error.why).partition(":")[0].strip("`")
+        flag = field if f"{field}.{error.value}" in self._several else ""
+        own = in_file(field) and not flag
+        where = "" if own else f" of {given.file}"
+        with spelling(spell):
+            return str(error.within(given.file) if own else error)
+
+    @cached_property
+    def _flags(self) -> dict[str, str]:
+        from perfsim.cli.flags import flags_of
+
+        return flags_of(_made_once(*self._needs)[0])
+
+    @cached_property
+    def _several(self) -> dict[str, str]:
+        from perfsim.cli.flags import several_flags
+
+        return several_flags(self.arguments)
+
+
+def _verdict(error: BaseException, told: str) -> tuple[str, int]:
+    """Return the sentence for an error, ``told`` for a refusal, and the exit code."""
     if isinstance(error, PerfsimError):
-        return str(error), error.exit_code
+        return told or str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         # A prompt aborts alike where Ctrl-C comes and where the answers end (Ctrl-D).
         ended = isinstance(error, typer.Abort) and isinstance(error.__context__, EOFError)
@@ -214,7 +241,9 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         return _file_verdict(error)
     # Typer bundles click, so usage errors are known by their method.
     if hasattr(error, "format_message"):
-        return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
+        from perfsim.cli.usage import usage_refusal
+
+        return usage_refusal(error), int(getattr(error, "exit_code", 2))
     if os.environ.get("PERFSIM_DEBUG"):
         raise error
     name = type(error).__name__

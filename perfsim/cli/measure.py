@@ -50,7 +50,9 @@ def network_command(
     tolerance: Annotated[
         str,
         typer.Option(
-            "--tolerance", metavar="SHARE", help="Half-width of a median's 90 % interval to reach."
+            "--tolerance",
+            metavar="SHARE",
+            help="Half-width of a median's 90 % interval to reach, 0.01% to 50%.",
         ),
     ] = "2%",
     patience: Annotated[
@@ -88,7 +90,8 @@ def network_command(
     its points by far more than their repeats differ is refused, unless by --force.
     """
     from perfsim.calibrate.measure import network_sweep
-    from perfsim.units import parse_bytes, parse_fraction, parse_seconds
+    from perfsim.calibrate.measure.repeats import parse_tolerance
+    from perfsim.units import parse_bytes, parse_seconds
 
     request = network_sweep.NetworkRequest(
         out=out,
@@ -96,7 +99,7 @@ def network_command(
         collectives=_names(collectives),
         most_bytes=int(parse_bytes(most, "max_size")),
         budget_s=None if budget is None else parse_seconds(budget, "budget"),
-        tolerance=parse_fraction(tolerance, "tolerance"),
+        tolerance=parse_tolerance(tolerance),
         patience_s=parse_seconds(patience, "patience"),
         nics_per_node=nics_per_node,
         transport=transport,
@@ -219,7 +222,9 @@ def kernels_command(
     tolerance: Annotated[
         str,
         typer.Option(
-            "--tolerance", metavar="SHARE", help="Half-width of a median's 90 % interval to reach."
+            "--tolerance",
+            metavar="SHARE",
+            help="Half-width of a median's 90 % interval to reach, 0.01% to 50%.",
         ),
     ] = "2%",
     title: Annotated[
@@ -243,7 +248,8 @@ def kernels_command(
 ) -> None:
     """Time the kernels that methods use on this machine, over sizes, into a device's files."""
     from perfsim.calibrate.measure.kernel_runs import KernelRequest, TimingRule, calibrate_kernels
-    from perfsim.units import parse_fraction, parse_seconds
+    from perfsim.calibrate.measure.repeats import parse_tolerance
+    from perfsim.units import parse_seconds
 
     if beside:
         _beside(device, json)
@@ -251,7 +257,7 @@ def kernels_command(
     if most is not None and most < 1:
         raise RequestError("max", f"{most} is not allowed: it must be 1 or more.", value=most)
     rule = TimingRule(
-        tolerance=parse_fraction(tolerance, "tolerance"),
+        tolerance=parse_tolerance(tolerance),
         kernel_s=parse_seconds(kernel_budget, "kernel_budget"),
         budget_s=None if budget is None else parse_seconds(budget, "budget"),
     )

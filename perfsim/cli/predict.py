@@ -16,7 +16,7 @@ from perfsim.cli.flags import (
 )
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.progress import progress
-from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
+from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ def predict_command(
     outputs.check()
     catalog = Session(asked.profiles)
     fields, notes = asked.fields()
-    with naming(asked.scenario):
-        scenario = make_scenario(fields)
-        ranking = ranking_of(scenario, catalog, epochs_of)
-        prediction = _predicted(scenario, ranking, catalog)
-        if asked.scenario is not None:
-            _add_file_notes(prediction, notes, asked.scenario, catalog, None if ranking else fields)
+    scenario = make_scenario(fields)
+    ranking = ranking_of(scenario, catalog, epochs_of)
+    prediction = _predicted(scenario, ranking, catalog)
+    if asked.scenario is not None:
+        _add_file_notes(prediction, notes, asked.scenario, catalog, None if ranking else fields)
     _write(outputs, prediction, scenario, catalog, ranking)
     print_answer(
         (ranking or prediction).to_dict,
@@ -87,7 +86,9 @@ def ranking_of(
     if scenario.method.lower() != AUTO_METHOD:
         if epochs_of:
             raise RequestError(
-                "epochs_of", "is for ranking methods: `method` auto, `perfsim compare` or `plan`."
+                "epochs_of",
+                "is for ranking methods: `perfsim predict --method auto`, `perfsim compare` or"
+                " `perfsim plan`.",
             )
         return None
     from perfsim.ranking import rank

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,6 +12,7 @@ import typer
 
 from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
+from perfsim.cli.origin import note_file_fields
 from perfsim.errors import RequestError, shown, spelled, spelling
 from perfsim.note import warning
 from perfsim.scenario import SCENARIO_FIELDS, ScenarioField
@@ -25,7 +25,6 @@ __all__ = [
     "ScenarioFlags",
     "command_of",
     "field_flags",
-    "naming",
     "scenario_command",
     "scenario_fields",
     "split_settings",
@@ -331,7 +330,10 @@ def scenario_fields(
         if flags.get("method") not in (None, own) and fields.pop("options", None):
             notes.append(warning(f"The file's options are left out: they are for {own}."))
     method, fusion = split_settings(pairs)
-    fields |= {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if scenario is not None:
+        note_file_fields(scenario, fields.keys() - given.keys())
+    fields |= given
     if method:
         fields["options"] = {**fields.get("options", {}), **method}
     if fusion:
@@ -354,20 +356,3 @@ def _refuse_model(scenario: str, catalog: Catalog) -> None:
     if is_defined(scenario) or scenario.endswith(".csv"):
         why = f"{shown(scenario)} is a model; give it as `model` {scenario}."
         raise RequestError("scenario", why, value=scenario)
-
-
-@contextmanager
-def naming(scenario: str | None) -> Iterator[None]:
-    """Name the scenario file in a refusal: what is wrong may stand there, not in a flag.
-
-    Examples
-    --------
-    >>> with naming("mine.toml"):
-    ...     raise RequestError("gpus", "is needed.")
-    Traceback (most recent call last):
-    perfsim.errors.RequestError: mine.toml: gpus is needed.
-    """
-    try:
-        yield
-    except RequestError as error:
-        raise error.within(scenario or "") from None

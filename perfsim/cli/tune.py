@@ -11,7 +11,7 @@ from perfsim.cli.flags import GlobalBatchFlag, VerboseFlag
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
 from perfsim.cli.progress import progress
-from perfsim.cli.scenario_flags import ScenarioFlags, command_of, naming, scenario_command
+from perfsim.cli.scenario_flags import ScenarioFlags, command_of, scenario_command
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -93,33 +93,31 @@ def tune_command(
     outputs.check()
     session = Session(asked.profiles)
     fields, notes = asked.fields()
-    with naming(asked.scenario):
-        scenario = make_scenario(fields)
-        if scenario.method.lower() == AUTO_METHOD:
-            raise RequestError(
-                "method",
-                "auto is no method to tune; `perfsim predict --method auto` ranks all,"
-                " then tune one.",
-                value=scenario.method,
+    scenario = make_scenario(fields)
+    if scenario.method.lower() == AUTO_METHOD:
+        raise RequestError(
+            "method",
+            "auto is no method to tune; `perfsim predict --method auto` ranks all, then tune one.",
+            value=scenario.method,
+        )
+    if over == [PARALLELISM]:
+        with progress() as show_progress:
+            tuning = tune_parallelism(
+                scenario,
+                session,
+                by=by or "time",
+                global_batch=global_batch,
+                gpus_up_to=gpus_up_to,
+                ignore_memory=ignore_memory,
+                tell=show_progress,
             )
-        if over == [PARALLELISM]:
-            with progress() as show_progress:
-                tuning = tune_parallelism(
-                    scenario,
-                    session,
-                    by=by or "time",
-                    global_batch=global_batch,
-                    gpus_up_to=gpus_up_to,
-                    ignore_memory=ignore_memory,
-                    tell=show_progress,
-                )
-        else:
-            given = {"by": by, "global_batch": global_batch, "gpus_up_to": gpus_up_to}
-            for name, value in given.items():
-                if value is not None:
-                    raise RequestError(name, "is for `over` parallelism.", value=value)
-            tuning = tune(scenario, over or (), session, ignore_memory=ignore_memory)
-        tuning.notes[:0] = notes
+    else:
+        given = {"by": by, "global_batch": global_batch, "gpus_up_to": gpus_up_to}
+        for name, value in given.items():
+            if value is not None:
+                raise RequestError(name, "is for `over` parallelism.", value=value)
+        tuning = tune(scenario, over or (), session, ignore_memory=ignore_memory)
+    tuning.notes[:0] = notes
     command = _command(asked, tuning)
 
     _write(outputs, tuning, scenario, session, command)

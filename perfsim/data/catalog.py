@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from filecmp import cmp
 from pathlib import Path
 from typing import TypeVar
 
-from perfsim.data.files import Stamp, forbidden, is_there, near_file, noting
+from perfsim.data.files import Stamp, forbidden, is_there, near_file, no_file, noting
 from perfsim.errors import DataError, MissingFileError, RequestError, shown, unknown
 
 __all__ = [
@@ -25,11 +25,11 @@ __all__ = [
     "owners_of",
     "read_elsewhere",
     "shipped",
+    "unknown_name",
 ]
 
 Made = TypeVar("Made")
 
-_DATA_FOLDERS = "models/, devices/, networks/, nodes/ or measurements/"
 FILE_SUFFIXES = {
     "models": ".csv",
     "devices": ".toml",
@@ -56,6 +56,9 @@ RECORDS = ("measurements", "learning", "methods")
 
 They decide intervals and verdicts of every answer, so a folder of these counts only where the user
 names it (``profiles``), not where it is found."""
+
+_KINDS = tuple(dict.fromkeys((*FILE_SUFFIXES, *RECORDS)))
+"""Folders of which ``profiles`` holds at least one."""
 
 
 @dataclass(slots=True)
@@ -215,7 +218,8 @@ class Catalog:
         self.given, self.without = profiles, frozenset(without)
         self.without_kernels = frozenset(without_kernels)
         if isinstance(profiles, str) and not profiles.strip():
-            raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
+            why = f"is empty; give a folder that holds {_any_of(_KINDS)}."
+            raise RequestError("profiles", why)
         named = [("profiles", profiles)] if profiles is not None else []
         named += [
             ("PERFSIM_PATH", part)
@@ -310,7 +314,7 @@ class Catalog:
         """
         files = self.files(kind)
         if name not in files:
-            raise unknown(field, name, files, listing)
+            raise unknown_name(field, name, files, listing)
         return files[name]
 
     def scenarios(self) -> dict[str, Path]:
@@ -338,7 +342,23 @@ class Catalog:
                 " `perfsim list scenarios` shows those that ship.",
                 value=name,
             )
-        raise unknown("scenario", name, names, "scenarios")
+        raise unknown_name("scenario", name, names, "scenarios")
+
+
+def unknown_name(field: str, name: str, names: Iterable[str], listing: str) -> RequestError:
+    """Return the error for a name that is none, which says so where a folder has that name.
+
+    Examples
+    --------
+    >>> print(unknown_name("net", "/", ["1gbe"], "networks"))
+    net: '/' is a folder. Allowed: 1gbe (`perfsim list networks` shows them).
+    """
+    error = unknown(field, name, names, listing)
+    found = no_file(name)
+    if not found:
+        return error
+    why = f"{shown(name)} is {found}{error.why.removeprefix(f'no {shown(name)}')}"
+    return RequestError(field, why, value=name)
 
 
 def _folder(field: str, folder: Path) -> Path:
@@ -347,9 +367,15 @@ def _folder(field: str, folder: Path) -> Path:
     if not _there(folder.is_dir):
         kind = RequestError if is_there(str(folder)) else MissingFileError
         raise kind(field, f"{shown(str(folder))} is not a folder.", source=source)
-    if not any(_there((folder / kind).is_dir) for kind in FILE_SUFFIXES):
-        raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.", source=source)
+    kinds = _KINDS if field else tuple(FILE_SUFFIXES)  # records of PERFSIM_PATH do not count
+    if not any(_there((folder / kind).is_dir) for kind in kinds):
+        why = f"{shown(str(folder))} holds no {_any_of(kinds)}."
+        raise RequestError(field, why, source=source)
     return folder
+
+
+def _any_of(kinds: Sequence[str]) -> str:
+    return f"{', '.join(f'{kind}/' for kind in kinds[:-1])} or {kinds[-1]}/"
 
 
 def _there(question: Callable[[], bool]) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "missing_file",
     "named_file",
     "near_file",
+    "no_file",
     "note",
     "noting",
     "printable",
@@ -202,9 +203,13 @@ def _without_waiting(name: str, flags: int) -> int:
 def _check_regular(mode: int, path: Path) -> None:
     """Refuse what is no regular file; a folder is left to the system's own refusal."""
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        names = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        what = names.get(stat.S_IFMT(mode), "a device")
-        raise DataError(f"is {what}, not a file", path=path)
+        raise DataError(f"is {_kind(mode)}, not a file", path=path)
+
+
+def _kind(mode: int) -> str:
+    """Return in words what is no regular file."""
+    names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return names.get(stat.S_IFMT(mode), "a device")
 
 
 def check_lines(text: str, path: Path) -> None:
@@ -432,6 +437,21 @@ def is_there(text: str) -> bool:
         return False
 
 
+def no_file(text: str) -> str:
+    """Return what stands on disk where a file is looked for, "" where nothing or a file does.
+
+    Examples
+    --------
+    >>> no_file("/"), no_file("no such file")
+    ('a folder', '')
+    """
+    try:
+        mode = os.stat(text).st_mode
+    except (OSError, ValueError):  # nothing, a name too long, or with a zero byte
+        return ""
+    return "" if stat.S_ISREG(mode) else _kind(mode)
+
+
 _MAX_LOOKED_AT = 10_000
 """Files of a folder among which the nearest name is looked for. No source: chosen."""
 
@@ -459,9 +479,10 @@ def near_file(path: Path, suffixes: Sequence[str]) -> str:
     >>> near_file(Path("a file that nobody has.csv"), (".none",)), near_file(Path("/"), (".csv",))
     ('', ': it is a folder')
     """
+    found = no_file(str(path))
+    if found:
+        return f": it is {found}"
     try:
-        if path.is_dir():
-            return ": it is a folder"
         if not path.parent.is_dir():
             return f", nor a folder {shown(str(path.parent))}"
         with os.scandir(path.parent) as entries:

@@ -124,7 +124,7 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
     try:
         return cls(**options)
     except ValidationError as error:
-        raise _refused(name, error) from None
+        raise _refused(name, options, error) from None
 
 
 @cache  # it is frozen, and cannot go stale
@@ -133,13 +133,14 @@ def _with_defaults(cls: type[Method]) -> Method:
     return cls.model_construct()
 
 
-def _refused(name: str, error: ValidationError) -> RequestError:
-    """Return the error for an option whose value is not allowed."""
+def _refused(name: str, options: Mapping[str, Any], error: ValidationError) -> RequestError:
+    """Return the error for an option whose value is not allowed, as it was written."""
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OptionError):
         why = f"{cause.value} {cause.why} (method {name!r})."
         return RequestError(f"options.{cause.option}", why, value=cause.value)
-    given = first["input"]
+    option = str(first["loc"][0])
+    given = options[option] if first["loc"] == (option,) else first["input"]
     why = f"{shown(given)} is not allowed for method {name!r}: {rule(first)}."
-    return RequestError(f"options.{first['loc'][0]}", why, value=given)
+    return RequestError(f"options.{option}", why, value=given)

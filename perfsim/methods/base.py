@@ -428,8 +428,9 @@ def shares_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[st
     read = dict(values)
     for name, value in values.items():
         if isinstance(value, str) and value.rstrip().endswith("%") and _is_share(model, name):
+            below, amount = value.lstrip().startswith("-"), value.lstrip().removeprefix("-")
             with suppress(RequestError):  # what is no number is refused as any other text
-                read[name] = parse_fraction(value)
+                read[name] = -parse_fraction(amount) if below else parse_fraction(amount)
     return read
 
 

@@ -148,7 +148,7 @@ def read_config(path: Path) -> Architecture:
         If it cannot be read, is of an unknown kind, or its keys are missing or contradict
         each other.
     """
-    values = _object(path)
+    values = json_table(path)
     kind = values.get("model_type")
     if not isinstance(kind, str):
         known = ", ".join(MODEL_TYPES)
@@ -164,8 +164,14 @@ def read_config(path: Path) -> Architecture:
     return shape
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """Return the names and values of a JSON file."""
+def json_table(path: Path) -> dict[str, Any]:
+    """Return the names and values of a JSON file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is no JSON or no table.
+    """
     text = read_text(path, _MAX_BYTES)
     try:
         values = json.loads(text, parse_int=_whole)

@@ -49,7 +49,13 @@ from perfsim.quantity import (
     NumberLimit,
     Quantity,
 )
-from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
+from perfsim.units import (
+    parse_bytes,
+    parse_rate,
+    parse_seconds,
+    parse_seconds_per_byte,
+    size_for_rate,
+)
 
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
@@ -540,6 +546,9 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     try:
         path = catalog.path("networks", text, field, "networks")
     except RequestError as error:
+        if size := _SIZE_GIVEN.fullmatch(text.strip()):
+            why = f"no {shown(text)} ({size_for_rate(size[1])}); {_OTHER_WAYS}"
+            raise RequestError(field, why, value=text) from None
         if rate := _BIT_RATE.fullmatch(text.strip()):
             raise _no_latency(text, field, rate[1], rate[2], catalog) from None
         raise _of_other_place(error, text, field, catalog).or_else(_OTHER_WAYS) from None
@@ -548,6 +557,8 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
 
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:b|bps|bits?)", re.IGNORECASE)
 """A rate in bits as people say it, such as 10Gbps; its unit is Gbit/s."""
+
+_SIZE_GIVEN = re.compile(r"\d++(?:\.\d++)?\s*+([kKMGT]i?B)")
 
 
 def _no_latency(text: str, field: str, number: str, scale: str, catalog: Catalog) -> RequestError:

@@ -212,13 +212,19 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --method auto --set rank=4", ["rank", "one method"]),
     ("predict --model resnet50 --gpus 4 --method auto --fusion sizes", ["did you mean 'size'"]),
     ("show method auto", ["auto is no method"]),
-    ("pipeline", ["Missing argument", "FILE"]),
+    ("pipeline", ["FILE", "is needed"]),
     ("show net 1gbee", ["did you mean '1gbe'"]),
     ("show modl resnet50", ["'modl'", "did you mean 'model'"]),
     ("list mehtods", ["'mehtods'", "did you mean 'methods'"]),
     ("predcit", ["predcit"]),
     ("predict --gpus 4 --model " + "x" * 5000, ["--model", "xxx...'"]),
 ]
+
+
+def test_a_group_of_commands_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run("calibrate", capsys)
+    assert (left, err) == (0, "")
+    assert out.startswith("Usage: perfsim calibrate") and out.count("\n") > 10
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG, ids=[text[:70] for text, _ in WRONG])

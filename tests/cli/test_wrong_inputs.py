@@ -1,10 +1,11 @@
-"""Forty slips that a newcomer makes: each is answered by one sentence that says what to type.
+"""Slips that a newcomer makes: each is answered by one sentence that says what to type.
 
 Some are allowed and surprising: they are answered, with a warning first.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,37 @@ from support.workplace import furnish
 REFUSED = [
     ("predict --model resnet50", "--gpus is needed: how many GPUs in all, such as 64."),
     ("predict --gpus 8", "--model is needed: a name such as resnet50 (`perfsim list models`)"),
-    ("prdict --model gpt2 --gpus 8", "No such command 'prdict'. Did you mean 'predict'?"),
-    ("predict --modle gpt2 --gpus 8", "No such option: --modle (Possible options: "),
+    ("prdict --model gpt2 --gpus 8", "command: no 'prdict'; did you mean 'predict'? Allowed"),
+    ("foo", "command: no 'foo'. Allowed: app, calibrate, compare, "),
+    ("calibrate foo", "calibrate: no 'foo'. Allowed: compute, import, kernels, "),
+    (
+        "predict --modle gpt2 --gpus 8",
+        "no option '--modle'; did you mean --model? `perfsim predict",
+    ),
+    ("sweep --vary batch=8,16 --format xml", "--format: 'xml' is not one of 'table', 'csv', 'js"),
+    ("sweep --workers 0", "--workers: '0' is not allowed: it must be 1 or more."),
+    ("tune --global-batch 0", "--global-batch: '0' is not allowed: it must be 1 or more."),
+    ("app --port abc", "--port: 'abc' is not allowed: it must be a whole number."),
+    ("app --port 70000", "--port: '70000' is not allowed: it must be 65535 or less."),
+    ("calibrate kernels --max 1e99", "--max: '1e99' is not allowed: it must be a whole number."),
+    (
+        "calibrate kernels --tolerance 300%",
+        "--tolerance: '300%' is not allowed: it must be 0.01% to",
+    ),
+    ("calibrate kernels --tolerance 1e9", "--tolerance: '1e9' is not allowed"),
+    (
+        "calibrate kernels --tolerance 0",
+        "--tolerance: '0' is not allowed: it must be 0.01% to 50%.",
+    ),
+    ("calibrate network --out a.toml --tolerance 51%", "--tolerance: '51%' is not allowed"),
+    ("calibrate compute --batch 8", "--model is needed: torchvision:resnet50, "),
+    ("list", "KIND is needed: "),
+    ("predict --model gpt2 --gpus 8 --method foo", "no 'foo'. Allowed are "),
+    ("predict --model gpt2 --gpus 8 --method ssgd --set density=1", "'density'. Allowed: buffers"),
+    (
+        "predict --model gpt2 --gpus 8 --net 10GB",
+        "('GB' is a unit of sizes; rates are 'GB/s' or 'Gbit/s')",
+    ),
     ("predict --model gtp2 --gpus 8", "did you mean 'gpt2'?"),
     ("predict --model mine.csv --gpus 8", "mine.csv: there is no such file"),
     ("predict --model confg.json --gpus 8", "did you mean 'config.json'?"),
@@ -43,6 +73,18 @@ REFUSED = [
     ("predict --model gpt2 --gpus 8 --method dgc --set density=2", "it must be 1.0 or less"),
     ("predict --model gpt2 --gpus 8 --method fsdp --set shard=half", "'full', 'grad' or 'hybrid'"),
     ("predict --model gpt2 --gpus 8 --bucket 25", "give a number and a unit such as '25MiB'"),
+    (
+        "predict --model gpt2 --gpus 8 --oversubscription nan",
+        "'nan' is not allowed: it must be a f",
+    ),
+    ("predict --model gpt2 --gpus 8 --imbalance inf", "'inf' is not allowed: it must be a finite"),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=-1%", "'-1%' is not allowed for"),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=-1%", "it must be above 0.0."),
+    ("predict --model gpt2 --gpus 8 --method dgc --set density=200%", "'200%' is not allowed for"),
+    ("predict --model gpt2 --gpus 8 --net -10Gbit/s,50us", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --bucket -1MiB", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --single-gpu -3ms", "it must be finite and above 0."),
+    ("predict --model gpt2 --gpus 8 --single-gpu-kernels -3ms", "it must be finite and above 0."),
     ("predict --model gpt2 --gpus 8 --straggler 1", "is not GPUS:FACTOR such as 1:1.5"),
     ("predict --model gpt2 --gpus 8 --straggler 9:1.5", "9 slow GPUs of 8 are too many."),
     ("predict --model gpt2 --gpus 8 --single-gpu 107", "a number and a unit such as '253ms'"),
@@ -59,6 +101,14 @@ REFUSED = [
         "plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24",
         "a number and a unit such as '24h'",
     ),
+    ("init hurt.json -y --out new.toml", "hurt.json, line 2: is not JSON: "),
+    ("calibrate import none.json", "none.json: is an empty trace: it has no events"),
+    ("predict --model folder --gpus 8", "--model: 'folder' is a folder. Allowed are "),
+    ("predict --model pipe.json --gpus 8", "pipe.json: there is no such file: it is a pipe"),
+    ("predict --model my-scenario.toml --gpus 8", "give it as `perfsim predict my-scenario.toml`"),
+    ("predict --model gpt2 --gpus 8 --net folder", "--net: 'folder' is a folder. Allowed are "),
+    ("predict --model gpt2 --gpus 8 --node folder", "--node: 'folder' is a folder. Allowed are "),
+    ("predict folder", "--scenario: 'folder' is a folder. Allowed are "),
     ("list model", "did you mean 'models'?"),
     ("show model gpt5", "did you mean 'gpt2'?"),
 ]
@@ -79,8 +129,12 @@ SURPRISING = [
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a config.json and a scenario, whose names are misspelt."""
+    """Return a folder with a config.json and a scenario, whose names are misspelt, and damage."""
     folder = furnish(tmp_path_factory.mktemp("slips"))
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe.json")
+    (folder / "hurt.json").write_text('{"a":\n')
+    (folder / "none.json").write_text('{"traceEvents": []}')
     (folder / "my-scenario.toml").write_text('schema = "perfsim/scenario/1"\n[scenario]\n')
     return folder
 

@@ -29,7 +29,7 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         ("--model unknown.json", 3, "unknown.json: model_type: no 'llamaa'; did you mean 'llama'?"),
         ("--model torn.json", 3, "torn.json, line 1: is not JSON: expecting ',' delimiter"),
         ("--model empty.json", 3, "empty.json, line 1: is not JSON: expecting value"),
-        ("--model none.json", 3, "none.json: there is no such file (did you mean"),
+        ("--model none.json", 3, "none.json: there is no such file"),
         ("--model transformer:layers=2", 2, "--model: transformer: needs hidden, heads, vocab too"),
         (f"{STATED},kv=3", 2, "--model: kv=3 does not divide heads=4."),
         (f"{STATED},experts=8", 2, "--model: topk=0 is not 1 to experts=8."),
@@ -50,7 +50,7 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
             2,
             "--recompute: only transformers have blocks to compute again; leave --recompute out.",
         ),
-        (f"{NAMED} --reduce-dtype fp4", 2, "--reduce-dtype: no 'fp4'; did you mean 'fp32'?"),
+        (f"{NAMED} --reduce-dtype fp4", 2, "--reduce-dtype: no 'fp4'. Allowed: bf16, fp16"),
         (f"{NAMED} --precision fp4", 2, "--precision: no 'fp4'; did you mean 'nvfp4'?"),
         (f"{NAMED} --gpu v100 --precision fp8", 2, "--precision: v100 has no 'fp8' rate"),
         (

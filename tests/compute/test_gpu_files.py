@@ -12,6 +12,7 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.errors import RequestError
 from perfsim.inventory import describe_thing, list_rows
 from perfsim.network.node_network import load_any_network
+from perfsim.network.node_type import read_node_type
 from support.what_ships import SHIPPED
 
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
@@ -123,8 +124,23 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
         assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
         assert gpu.intra_net == f"pcie{gpu.pcie}"
-    stands_in = not re.search(r"NVLink|PCIe", gpu.link) and inside.node_type is None
+    of_own_node = inside.node_type is not None and inside.node_type.gpu == name
+    stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node
     assert bool(gpu.intra_net_why) == stands_in
+
+
+def test_a_gpu_of_a_fabric_that_a_shipped_node_type_has_names_it() -> None:
+    """What its file says of a link that stands in is true only where no node type has its own."""
+    nodes = [read_node_type(path) for path in SHIPPED.files("nodes").values()]
+    shipped = {node.gpu for node in nodes if node.inside.link == "xgmi"}
+    assert shipped >= {"mi250x", "mi300x", "mi325x"}
+    for name, gpu in GPUS.items():
+        joined = next((node for node in nodes if node.name == gpu.intra_net), None)
+        if name in shipped:
+            assert joined is not None and joined.gpu == name, name
+        if gpu.intra_net_why:
+            assert name not in {node.gpu for node in nodes}, name
+            assert "Infinity Fabric" not in gpu.link or joined in nodes, name
 
 
 def test_no_two_gpus_share_a_name() -> None:

@@ -93,9 +93,12 @@ def test_a_folder_without_data_is_refused(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PERFSIM_PATH", "empty")
     with pytest.raises(RequestError, match="PERFSIM_PATH: 'empty' holds no models/, devices/"):
         Catalog()
+    (folder / "empty" / "learning").mkdir()  # a record, which counts in --profiles alone
+    with pytest.raises(RequestError, match=r"networks/, nodes/ or measurements/\."):
+        Catalog()
 
 
-@pytest.mark.parametrize("kind", ["models", "devices", "networks", "measurements"])
+@pytest.mark.parametrize("kind", ["models", "nodes", "measurements", "learning", "methods"])
 def test_a_folder_with_one_kind_is_enough(folder: Path, kind: str) -> None:
     (folder / "own" / kind).mkdir(parents=True)
     assert Catalog(folder / "own").folders[0] == folder / "own"

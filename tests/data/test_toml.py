@@ -114,7 +114,11 @@ def test_a_file_is_read_with_its_units(tmp_path: Path) -> None:
         ('"edge"', '"edge"\nslots = true', ", line 3: slots: found True, allowed is a whole num"),
         ('"edge"', '"edge"\nmanaged = 1', ", line 3: managed: found 1, allowed are true and fal"),
         ("latency", "latancy", ", line 9: port[2].latancy: unknown key; did you mean 'latency'?"),
-        ('"1GB/s"', '"1GB"', ", line 8: port[2].rate: '1GB' is not a rate (unit 'GB' is not one"),
+        (
+            '"1GB/s"',
+            '"1GB"',
+            ", line 8: port[2].rate: '1GB' is not a rate ('GB' is a unit of sizes",
+        ),
         ('"5us"', '"1h"', ", line 9: port[2].latency: found '1h', allowed is 0 s to 10 s"),
         ('"5us"', "nan", ", line 9: port[2].latency: 'nan' is not a time; give a number and a"),
         (GOOD[GOOD.index("\n[[") :], "port = 3", ", line 3: port: found 3, allowed are one or m"),

@@ -6,6 +6,7 @@ anew.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from perfsim.report.terminal import command_lines
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.validate.mapping import SourceCases, scenario_of
-from scripts import gallery, gallery_answers
+from scripts import gallery, gallery_answers, ranking, readme
 from scripts.gallery_found import by_axes, seconds
 from support.bars import Row, bar, chart
 
@@ -152,3 +153,12 @@ def test_show_tells_question_and_command(name: str, capsys: pytest.CaptureFixtur
     assert file["command"] in " ".join(printed.replace("\\\n", "").split())
     assert ("3, 5" in printed) == (name == "what_if_uneven_nodes")
     assert ("spd-016" in printed) == (name == "which_kfac_64")
+
+
+@pytest.mark.parametrize("script", [gallery, ranking, readme])
+def test_help_of_a_script_is_a_usage_line(
+    script: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        script.main(["--help"])
+    assert capsys.readouterr().out.startswith("usage: ")

@@ -6,13 +6,14 @@ written from what it found; a test fails on drift.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -233,5 +234,11 @@ def write() -> None:
     README.write_text(generated(), encoding="utf-8")
 
 
-if __name__ == "__main__":
+def main(given: Sequence[str] | None = None) -> None:
+    """Store and write, unless the arguments (default: the process's) ask for help."""
+    argparse.ArgumentParser(description=write.__doc__).parse_args(given)
     write()
+
+
+if __name__ == "__main__":
+    main()

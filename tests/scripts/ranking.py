@@ -1,8 +1,10 @@
-"""Every method at three scales on three networks. ``python tests/scripts/ranking.py [MODEL]``."""
+"""Every method at three scales on three networks: ``python tests/scripts/ranking.py [MODEL]``."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -16,7 +18,14 @@ NETWORKS = ("1gbe", "10gbe", "ib100")
 SCALES = (8, 64, 1024)
 
 
-def main(model: str) -> None:
+def main(given: Sequence[str] | None = None) -> None:
+    """Print the ranking of the model that is named (default: resnet50)."""
+    parser = argparse.ArgumentParser(description=rank.__doc__)
+    parser.add_argument("model", nargs="?", default="resnet50", metavar="MODEL")
+    rank(parser.parse_args(given).model)
+
+
+def rank(model: str) -> None:
     """Print, fastest first, each method's iteration and its speed-up over S-SGD."""
     catalog = SHIPPED
     print(f"{model}: iteration in ms (times as fast as S-SGD), fastest first")
@@ -33,4 +42,4 @@ def main(model: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "resnet50")
+    main()

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
@@ -382,6 +383,12 @@ def generated(document: str) -> str:
     return text
 
 
-if __name__ == "__main__":
+def main(given: Sequence[str] | None = None) -> None:
+    """Write the generated parts of all documents anew."""
+    argparse.ArgumentParser(description=main.__doc__).parse_args(given)
     for one in DOCUMENTS:
         (ROOT / one).write_text(generated(one), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

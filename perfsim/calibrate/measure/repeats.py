@@ -7,13 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import median
 
+from perfsim.errors import RequestError, shown
+from perfsim.units import parse_fraction
+
 __all__ = [
     "CONFIDENCE",
+    "MAX_TOLERANCE",
     "MIN_REPEATS",
+    "MIN_TOLERANCE",
     "Repeats",
     "ReportProgress",
     "half_width",
     "mean_of",
+    "parse_tolerance",
     "settled",
 ]
 
@@ -28,6 +34,12 @@ LONGEST_SHARE = 0.1
 among few repeats would else outweigh all others. No source: chosen; a winsorized mean."""
 MIN_REPEATS = 5
 """The extremes of 5 samples enclose the median with 1 - 2 / 2^5 = 94 %, those of 4 with 88 %."""
+MIN_TOLERANCE = 1e-4
+"""The least half-width that can be asked for; points that do not reach it end by their budget. No
+source: chosen, below what clocks show."""
+MAX_TOLERANCE = 0.5
+"""The widest one. No source: chosen: the first 5 repeats reach it where they differ by a factor 3,
+and a wider one would take any repeats for settled."""
 
 
 class Repeats:
@@ -93,6 +105,28 @@ def half_width(samples: Sequence[float]) -> float:
 def settled(samples: Sequence[float], tolerance: float) -> bool:
     """Say whether half the median's interval is within this fraction of the median."""
     return half_width(samples) <= tolerance
+
+
+def parse_tolerance(text: str) -> float:
+    """Parse the half-width at which a point is done, such as "2%".
+
+    Raises
+    ------
+    RequestError
+        If it is none that repeats can be held to.
+
+    Examples
+    --------
+    >>> parse_tolerance("2%")
+    0.02
+    """
+    share = parse_fraction(text, "tolerance")
+    if not MIN_TOLERANCE <= share <= MAX_TOLERANCE:
+        why = (
+            f"{shown(text)} is not allowed: it must be {MIN_TOLERANCE:.2%} to {MAX_TOLERANCE:.0%}."
+        )
+        raise RequestError("tolerance", why, value=text)
+    return share
 
 
 @lru_cache(maxsize=256)

@@ -123,7 +123,8 @@ def read_recording(path: Path) -> Recording:
     Raises
     ------
     DataError
-        If it is no JSON trace, or an event lacks its time; names which.
+        If it is no JSON trace, holds no event that is read, or an event lacks its time; names
+        which.
     """
     reader = _Reader()
     count = 0
@@ -139,6 +140,11 @@ def read_recording(path: Path) -> Recording:
                 why = f"holds more than {MAX_SPANS:,} spans of training; record fewer steps"
                 raise DataError(why, path=path)
             reader.take(value, f"{path}: event {count}")
+    if not count:
+        raise DataError("is an empty trace: it has no events", path=path)
+    if not reader.read_any:
+        why = f"none of its {count:,} events is an operator, kernel or launch of PyTorch"
+        raise DataError(why, path=path)
     return reader.finish()
 
 
@@ -147,6 +153,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.recording = Recording()
+        self.read_any = False
         self._launches: dict[str, tuple[float, str]] = {}
         self._device_spans: list[tuple[str, RecordedSpan]] = []
 
@@ -175,6 +182,9 @@ class _Reader:
             self._device_spans.append((correlation, span))
         elif category in _HOST_CATEGORIES:
             self._take_host(event, name, arguments, where)
+        else:
+            return
+        self.read_any = True
 
     def _take_host(
         self, event: Mapping[str, Any], name: str, arguments: Mapping[str, Any], where: str

@@ -35,7 +35,8 @@ from support.training_traces import OWN, host, imported, op, saved, step
         ([*step(), {"ph": "X", "cat": "kernel", "name": "k"}], "'ts' is None, not a number"),
         ([*step(), op("aten::add", 1, 2, 3) | {"ts": 1e999}], "not finite"),
         ([*step(), 7], "event 34 is no object"),
-        ([], "inference only"),
+        ([], "is an empty trace: it has no events"),
+        ([{"ph": "X", "ts": "x", "dur": 1, "name": "a"}], "none of its 1 events is an operator"),
     ],
 )  # fmt: skip
 def test_a_trace_that_shows_no_training_is_one_sentence(

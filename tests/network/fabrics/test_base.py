@@ -195,8 +195,8 @@ def test_a_table_without_a_source_is_refused() -> None:
             "node.peer_access: is missing: whether",
         ),
         (
-            {"fabric": "nvlink-mesh", "gpus": 8, "layout": "dgx-2"},
-            "node.layout: found 'dgx-2'; did you mean 'dgx-1-v100'? Allowed: dgx-1-v100,"
+            {"fabric": "nvlink-mesh", "gpus": 8, "layout": "dgx-1"},
+            "node.layout: found 'dgx-1'; did you mean 'dgx-1-v100'? Allowed: dgx-1-v100,"
             " dgx-1-p100",
         ),
     ],
