@@ -113,7 +113,7 @@ def _pair_times(
     times: dict[tuple[str, str], float] = {}
     for word in wire.gather(own):
         for (first, other), time_s in word.items():
-            pair = hosts[first], hosts[other]
-            between = min(pair), max(pair)
+            ends = hosts[first], hosts[other]
+            between = min(ends), max(ends)
             times[between] = max(times.get(between, 0.0), time_s)
     return times
