@@ -6,6 +6,7 @@ anew.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from perfsim.report.terminal import command_lines
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.validate.mapping import SourceCases, scenario_of
-from scripts import gallery, gallery_answers
+from scripts import gallery, gallery_answers, readme
 from scripts.gallery_found import by_axes, seconds
 from support.bars import Row, bar, chart
 
@@ -152,3 +153,16 @@ def test_show_tells_question_and_command(name: str, capsys: pytest.CaptureFixtur
     assert file["command"] in " ".join(printed.replace("\\\n", "").split())
     assert ("3, 5" in printed) == (name == "what_if_uneven_nodes")
     assert ("spd-016" in printed) == (name == "which_kfac_64")
+
+
+def test_an_answer_counts_as_the_screen_does() -> None:
+    screen = (gallery.OUTPUTS / "which_method_1gbe.txt").read_text(encoding="utf-8")
+    [counted] = re.findall(r"\w+ and \d+ more have shorter iterations", screen)
+    written = " ".join(gallery.README.read_text(encoding="utf-8").split())
+    assert f"{counted}, down to" in written
+    assert " costs -" not in written
+
+
+def test_a_field_without_a_flag_says_so() -> None:
+    assert "| `overlap_slowdown` | FACTOR; no flag |" in readme.fields()
+    assert "| `overlap` | true or false |" in readme.fields()
