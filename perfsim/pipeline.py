@@ -472,6 +472,9 @@ class PipelineAnswer:
             f" kept, then {format_seconds(link.message_s)} a message"
             for number, link in enumerate(self.links, 1)
         ]
+        if any(link.ratio > 1 for link in self.links):
+            kept = f"a kept value takes {VALUE_BYTES + INDEX_BYTES} bytes with its index"
+            lines.append(f"{kept}, a dense one {VALUE_BYTES}")
         lines += [
             f"iteration, {name}: {format_seconds(seconds)}"
             for name, seconds in self.iteration_s.items()

@@ -208,6 +208,7 @@ def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     told = capsys.readouterr().out
     # 0.1 + 12 s dense; 100 of 3000 values are 1200 B: 0.1 + 1.2 s.
     assert "link 1: dense 12.1 s, 1 of 30 values kept, then 1.3 s a message" in told
+    assert "a kept value takes 12 bytes with its index, a dense one 4" in told
     # Dense: 3 + 12.1 x 3, and 6 + 12.1 x 3. Adaptive: 3 + 1.3 + 2 x 2, and 6 + 1.3 + 2 x 4.
     assert "iteration, dense: 81.6 s" in told
     assert "iteration, adaptive ratios: 23.6 s" in told
