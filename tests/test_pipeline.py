@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,10 @@ def test_a_file_may_ask_for_thresholded_activations(
     # 300 of 3000 values and 375 bytes of mask: 0.1 + 1.575 and 0.1 + 1.2 s.
     # Forward 3 + 1.675 + 2 x 2, backward 6 + 1.3 + 2 x 4: 23.975 s.
     assert "iteration, 0.1 kept (DCT-MP): 23.98 s" in capsys.readouterr().out
+    assert code(["pipeline", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    sent = ["dense", "equal_ratios", "adaptive_ratios", "thresholded"]
+    assert list(found["iteration_s"]) == sent and found["kept_ratio"] == 0.1
 
 
 @pytest.mark.parametrize(
