@@ -280,8 +280,8 @@ class Prediction(PredictedIteration, Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return the prediction as one flat record; `to_pandas` has it as a table of one row.
 
-        A name ends with its unit: ``iteration_s``, ``sent_per_gpu_bytes``,
-        ``speedup_over_ssgd_ratio`` (see `perfsim.data.tables.flat_record`).
+        A name holds its unit: ``iteration_s``, ``sent_bytes_per_gpu`` (see
+        `perfsim.data.tables.flat_record`).
         """
         from perfsim.data.tables import flat_record
 

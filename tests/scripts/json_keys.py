@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from perfsim.calibrate.measure.kernel_files import KernelLine
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import flat_record
 from perfsim.doctor import Diagnosis, Part
 from perfsim.first_scenario import INIT_SCHEMA
 from perfsim.inventory import (
@@ -32,6 +33,7 @@ from perfsim.inventory import (
     describe_thing,
 )
 from perfsim.pipeline import PIPELINE_ANSWER_SCHEMA, predict_pipeline, read_pipeline
+from perfsim.planning.rows import FULL_SWEEP_COLUMNS
 from perfsim.scenario import SCENARIO_FIELDS
 from scripts.oracle import STORE, stored_answers
 from support.paths import ROOT
@@ -121,6 +123,7 @@ def collected() -> _Keys:
         found[schema] = set(_written_keys(ROOT / "perfsim" / "calibrate" / "measure" / file))
     found["perfsim/calibrate-kernels/1"] |= {f"kernels[].{one.name}" for one in fields(KernelLine)}
     found[INIT_SCHEMA] = set(_written_keys(ROOT / "perfsim" / "first_scenario.py"))
+    found["CSV columns"] = {*FULL_SWEEP_COLUMNS, *_csv_columns()}
     found["division"] = {*_written_keys(SEARCHED), "tp", "pp", "cp", "ep"}
     here = set(found)
     groups = {path.name.partition(".")[0] for path in STORE.glob("*.json.gz")}
@@ -141,6 +144,14 @@ def _asked_here() -> Iterator[tuple[str, dict[str, Any]]]:
         for name in names:
             shown = describe_thing(kind, name, catalog).to_dict()
             yield f"perfsim/show/1 {kind}", {"schema": "perfsim/show/1", "kind": kind} | shown
+
+
+def _csv_columns() -> Iterator[str]:
+    """Yield the columns of a prediction in the CSV of `compare`, without those of its scenario."""
+    stored = next(one["json"] for one in stored_answers(["options"]).values() if "json" in one)
+    for column in flat_record(stored, ()):
+        if column != "options":
+            yield re.sub(r"memory_\w+_bytes", "memory_<part>_bytes", column)
 
 
 def _section(result: dict[str, Any]) -> str:
