@@ -63,25 +63,31 @@ class InventoryItem:
     BRIEF_COLUMNS: ClassVar[tuple[str, ...]] = ()
     """Those of them that are shown where not everything was asked for; none: all."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+    NUMBERS: ClassVar[tuple[str, ...]] = ()
+    """Fields that say in JSON, as a number, what another says in words."""
+
+    def to_dict(self, *, numbers: bool = True) -> dict[str, Any]:
+        """Return it as JSON has it; without ``numbers``, only what a person is shown."""
         return {
-            self.JSON_KEYS.get(field.name, field.name): _plain(getattr(self, field.name))
+            self.JSON_KEYS.get(field.name, field.name): _plain(getattr(self, field.name), numbers)
             for field in fields(self)  # type: ignore[arg-type]
-            if field.default is not None or getattr(self, field.name) is not None
+            if (field.default is not None or getattr(self, field.name) is not None)
+            and (numbers or field.name not in self.NUMBERS)
         }
 
     def shown(self, *, brief: bool = False) -> dict[str, Any]:
         """Return the columns that a person is shown; JSON has all of them."""
-        row = self.to_dict()
+        row = self.to_dict(numbers=False)
         keys = (self.BRIEF_COLUMNS if brief else ()) or self.SHOWN_COLUMNS
         return {key: row[key] for key in keys} or row
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, numbers: bool) -> Any:
     """Return a value as JSON has it: objects as mappings, also those in lists."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item, numbers) for item in value]
+    if isinstance(value, InventoryItem):
+        return value.to_dict(numbers=numbers)
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
@@ -179,6 +185,7 @@ class GpuRow(InventoryItem):
         *("link", "derived", "measured kernels"),
     )
     BRIEF_COLUMNS: ClassVar = ("gpu", "memory", "memory bandwidth", "power", "title")
+    NUMBERS: ClassVar = ("memory_bytes", "memory_bandwidth_bytes_per_s", "power_w")
 
     gpu: str
     title: str
@@ -192,6 +199,9 @@ class GpuRow(InventoryItem):
     precisions: str
     derived: str
     measured_kernels: str
+    memory_bytes: float
+    memory_bandwidth_bytes_per_s: float
+    power_w: float | None
 
 
 def _gpus(catalog: Catalog) -> list[GpuRow]:
@@ -217,6 +227,9 @@ def _gpus(catalog: Catalog) -> list[GpuRow]:
                 ", ".join(device.rates),
                 ", ".join(device.derived) or "none",
                 kernels,
+                device.memory_bytes,
+                bandwidth.value,
+                device.power_w,
             )
         )
     return rows
@@ -228,6 +241,7 @@ class LinkRow(InventoryItem):
 
     JSON_KEYS: ClassVar = {"latency_1kb": "latency 1 KB"}
     BRIEF_COLUMNS: ClassVar = ("network", "link", "rate", "title")
+    NUMBERS: ClassVar = ("rate_bytes_per_s", "latency_1_kb_s")
 
     network: str
     link: str
@@ -236,6 +250,8 @@ class LinkRow(InventoryItem):
     kind: str
     ranks: str
     title: str
+    rate_bytes_per_s: float
+    latency_1_kb_s: float
 
 
 def _networks(catalog: Catalog) -> list[LinkRow]:
@@ -254,6 +270,8 @@ def _networks(catalog: Catalog) -> list[LinkRow]:
                     kind=link.rate.kind,
                     ranks="-".join(map(str, link.ranks)) if link.ranks else "",
                     title=network.title,
+                    rate_bytes_per_s=link.rate.value,
+                    latency_1_kb_s=link.ring.at(1e3),
                 )
             )
     return rows
@@ -513,6 +531,7 @@ class ProfileTimes(InventoryItem):
     """The times of one profile, each with its kind."""
 
     JSON_KEYS: ClassVar = {"ready_times": "ready times"}
+    NUMBERS: ClassVar = ("iteration_s", "forward_s", "backward_s", "update_s")
 
     gpu: str
     precision: str
@@ -522,6 +541,10 @@ class ProfileTimes(InventoryItem):
     backward: str
     ready_times: str
     update: str
+    iteration_s: float
+    forward_s: float
+    backward_s: float
+    update_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -682,29 +705,44 @@ def _profile(profile: Profile) -> ProfileTimes:
         backward=f"{format_seconds(profile.backward_s)} {profile.kinds['backward_ms']}",
         ready_times=profile.kinds["ready_ms"],
         update=f"{format_seconds(profile.optimizer_s)} {profile.kinds['optimizer_ms']}",
+        iteration_s=profile.iteration_s,
+        forward_s=profile.forward_s,
+        backward_s=profile.backward_s,
+        update_s=profile.optimizer_s,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class GpuDescription(InventoryItem):
-    """One GPU type: its figures in words, by name."""
+    """One GPU type: its figures in words, by name, and some of them as numbers."""
 
     figures: dict[str, str]
+    numbers: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, numbers: bool = True) -> dict[str, Any]:
         """Return the figures."""
-        return dict(self.figures)
+        return self.figures | (self.numbers if numbers else {})
 
 
 def _gpu(name: str, catalog: Catalog) -> GpuDescription:
     from perfsim.compute.device import load_device
 
-    return GpuDescription(load_device(name, catalog).describe())
+    device = load_device(name, catalog)
+    numbers = {
+        "memory_bytes": device.memory_bytes,
+        "memory_bandwidth_bytes_per_s": device.memory_bandwidth.value,
+        "power_w": device.power_w,
+        "kernel_launch_s": device.launch_s.value,
+        "matrix_rates_flop_per_s": {name: rate.value for name, rate in device.rates.items()},
+    }
+    return GpuDescription(device.describe(), numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkValue(InventoryItem):
-    """One number of a link, with its range and source."""
+    """One number of a link, with its range and source; ``number`` is in ``unit``."""
+
+    NUMBERS: ClassVar = ("number", "unit")
 
     link: str
     what: str
@@ -712,6 +750,8 @@ class LinkValue(InventoryItem):
     kind: str
     range: str
     source: str
+    number: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -809,6 +849,7 @@ class DerivedRate(InventoryItem):
     """What one collective is predicted to take on nodes of a type."""
 
     JSON_KEYS: ClassVar = {"bus_bandwidth": "bus bandwidth", "within": "90 % within"}
+    NUMBERS: ClassVar = ("size_bytes", "time_s", "time_s_interval", "bus_bandwidth_bytes_per_s")
 
     collective: str
     nodes: int
@@ -818,6 +859,10 @@ class DerivedRate(InventoryItem):
     bus_bandwidth: str
     within: str
     algorithm: str
+    size_bytes: float
+    time_s: float
+    time_s_interval: list[float]
+    bus_bandwidth_bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -900,6 +945,7 @@ def _derived_rate(
     assert cost is not None
     gpus = nodes * node.gpus
     volume = busbw_factor(collective, gpus) * size
+    times = exp(cost.spread or 0.0)
     return DerivedRate(
         collective=collective,
         nodes=nodes,
@@ -907,8 +953,12 @@ def _derived_rate(
         size=format_bytes(size, 3),
         time=format_seconds(cost.seconds, 3),
         bus_bandwidth=format_rate(volume / cost.seconds, 3),
-        within=f"x{exp(-(cost.spread or 0.0)):.2g} to x{exp(cost.spread or 0.0):.2g}",
+        within=f"x{1.0 / times:.2g} to x{times:.2g}",
         algorithm=named_algorithm(cost),
+        size_bytes=size,
+        time_s=cost.seconds,
+        time_s_interval=[cost.seconds / times, cost.seconds * times],
+        bus_bandwidth_bytes_per_s=volume / cost.seconds,
     )
 
 
@@ -933,6 +983,8 @@ def _values(link_class: str, link: Link) -> list[LinkValue]:
             kind=quantity.kind,
             range=_range(quantity.low, quantity.high),
             source=quantity.source,
+            number=quantity.value,
+            unit=quantity.unit,
         )
         for what, quantity in quantities
     ]

@@ -446,12 +446,16 @@ class LinkFigures:
 
 @dataclass(frozen=True, slots=True)
 class PipelineAnswer:
-    """What `pipeline` answers: the links, and the iteration by how messages are sent [s]."""
+    """What `pipeline` answers: the links, and the iteration by how messages are sent [s].
+
+    ``kept`` is the share of activations that ``thresholded`` messages hold, if it was asked for.
+    """
 
     stages: int
     micro_batches: int
     links: tuple[LinkFigures, ...]
     iteration_s: dict[str, float]
+    kept: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -461,6 +465,7 @@ class PipelineAnswer:
             "micro_batches": self.micro_batches,
             "links": [asdict(link) for link in self.links],
             "iteration_s": self.iteration_s,
+            "kept_ratio": self.kept,
             "left_out": _LEFT_OUT,
         }
 
@@ -472,10 +477,13 @@ class PipelineAnswer:
             f" kept, then {format_seconds(link.message_s)} a message"
             for number, link in enumerate(self.links, 1)
         ]
-        lines += [
-            f"iteration, {name}: {format_seconds(seconds)}"
-            for name, seconds in self.iteration_s.items()
-        ]
+        if any(link.ratio > 1 for link in self.links):
+            kept = f"a kept value takes {VALUE_BYTES + INDEX_BYTES} bytes with its index"
+            lines.append(f"{kept}, a dense one {VALUE_BYTES}")
+        for name, seconds in self.iteration_s.items():
+            thresholded = name == "thresholded"
+            words = f"{self.kept:g} kept (DCT-MP)" if thresholded else name.replace("_", " ")
+            lines.append(f"iteration, {words}: {format_seconds(seconds)}")
         return "\n".join([*lines, f"left out: {_LEFT_OUT}"])
 
 
@@ -486,14 +494,14 @@ def predict_pipeline(pipeline: Pipeline) -> PipelineAnswer:
     equal = [max(ratios, default=1.0)] * len(links)
     iterations = {
         "dense": iteration_s(stages, links, count, None),
-        "equal ratios": iteration_s(stages, links, count, equal),
-        "adaptive ratios": iteration_s(stages, links, count, ratios),
+        "equal_ratios": iteration_s(stages, links, count, equal),
+        "adaptive_ratios": iteration_s(stages, links, count, ratios),
     }
     if pipeline.kept is not None:
         masked_s = masked_iteration_s(stages, links, count, pipeline.kept)
-        iterations[f"{pipeline.kept:g} kept (DCT-MP)"] = masked_s
+        iterations["thresholded"] = masked_s
     figures = (
         LinkFigures(link.dense_s, ratio, link.message_s(ratio))
         for link, ratio in zip(links, ratios, strict=True)
     )
-    return PipelineAnswer(len(stages), count, tuple(figures), iterations)
+    return PipelineAnswer(len(stages), count, tuple(figures), iterations, pipeline.kept)

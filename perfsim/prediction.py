@@ -280,8 +280,8 @@ class Prediction(PredictedIteration, Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return the prediction as one flat record; `to_pandas` has it as a table of one row.
 
-        A name ends with its unit: ``iteration_s``, ``sent_per_gpu_bytes``,
-        ``speedup_over_ssgd_ratio`` (see `perfsim.data.tables.flat_record`).
+        A name holds its unit: ``iteration_s``, ``sent_bytes_per_gpu`` (see
+        `perfsim.data.tables.flat_record`).
         """
         from perfsim.data.tables import flat_record
 
@@ -544,9 +544,21 @@ def communication_of(
     period = sum(costed.iterations for costed in rounds)
     return {
         "bytes_per_gpu": sum(costed.count * costed.sent_bytes for costed in rounds) / period,
-        "calls": sum(costed.count * costed.calls for costed in rounds) / period,
+        "calls": _whole(sum(costed.count * costed.calls for costed in rounds) / period),
         **spent(rounds, timelines, draws, Timeline.communication),
     }
+
+
+def _whole(mean: float) -> float:
+    """Return a mean over rounds without its rounding error, where it is a whole number.
+
+    Examples
+    --------
+    >>> _whole(6467.000000000001), _whole(127.66666666666667)
+    (6467.0, 127.66666666666667)
+    """
+    nearest = round(mean)
+    return float(nearest) if math.isclose(mean, nearest, rel_tol=1e-12) else mean
 
 
 def spent(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,7 @@ def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     told = capsys.readouterr().out
     # 0.1 + 12 s dense; 100 of 3000 values are 1200 B: 0.1 + 1.2 s.
     assert "link 1: dense 12.1 s, 1 of 30 values kept, then 1.3 s a message" in told
+    assert "a kept value takes 12 bytes with its index, a dense one 4" in told
     # Dense: 3 + 12.1 x 3, and 6 + 12.1 x 3. Adaptive: 3 + 1.3 + 2 x 2, and 6 + 1.3 + 2 x 4.
     assert "iteration, dense: 81.6 s" in told
     assert "iteration, adaptive ratios: 23.6 s" in told
@@ -223,6 +225,10 @@ def test_a_file_may_ask_for_thresholded_activations(
     # 300 of 3000 values and 375 bytes of mask: 0.1 + 1.575 and 0.1 + 1.2 s.
     # Forward 3 + 1.675 + 2 x 2, backward 6 + 1.3 + 2 x 4: 23.975 s.
     assert "iteration, 0.1 kept (DCT-MP): 23.98 s" in capsys.readouterr().out
+    assert code(["pipeline", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    sent = ["dense", "equal_ratios", "adaptive_ratios", "thresholded"]
+    assert list(found["iteration_s"]) == sent and found["kept_ratio"] == 0.1
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,6 @@ Exit codes:
   130  stopped by Ctrl-C
 
 Results go to standard output, progress and warnings to standard error. Every command takes
---json, and --plain (or PERFSIM_PLAIN=1) for screen readers and logs: a line a fact, no bars,
-columns or drawings. -h shows common options, --help all of them and examples.
+--json (its keys: perfsim/JSON.md in the repository), and --plain (or PERFSIM_PLAIN=1) for screen
+readers and logs: a line a fact, no bars, columns or drawings. -h shows common options, --help all of them and examples.
 """

@@ -123,7 +123,7 @@ def show_command(
             from perfsim.report.node_drawing import node_text
 
             typer.echo(node_text(node_picture(name, catalog)) + "\n")
-        print_description(description.to_dict())
+        print_description(description.to_dict(numbers=False))
 
 
 def _page(kind: str, name: str, catalog: Catalog) -> str:

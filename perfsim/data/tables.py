@@ -265,29 +265,34 @@ def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[s
 
     It begins with those ``columns`` of the scenario (see `perfsim.scenario.table_columns`).
 
-    A column's name ends with its unit: ``_s`` for seconds, ``_bytes``, ``_ratio`` for a fraction or
-    a multiple, ``_per_s``. A column without a unit is a count or a word. Times and bytes are those
-    of one iteration of one GPU.
+    Columns that a sweep's file has too have its names (`perfsim.planning.rows.FULL_SWEEP_COLUMNS`).
+    A column's name holds its unit: ``_s`` for seconds, ``_bytes``, ``_per_s``, ``_ratio`` for a
+    fraction or a multiple. One without a unit is a count, a fraction, a multiple or a word. Times
+    and bytes are those of one iteration of one GPU.
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
+    memory, usable = prediction["memory_bytes"], prediction.get("memory_usable_bytes")
+    held = sum(memory.values())
     low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in columns}
     question["options"] = options_cell(scenario["options"])
     return {
         **question,
         "iteration_s": prediction["iteration_s"],
-        "iteration_low_s": low,
-        "iteration_high_s": high,
+        "iteration_s_low": low,
+        "iteration_s_high": high,
         "samples_per_s": prediction["samples_per_s"],
-        "scaling_efficiency_ratio": prediction["scaling_efficiency"],
+        "scaling_efficiency": prediction["scaling_efficiency"],
         "ssgd_iteration_s": prediction["baseline"]["iteration_s"],
-        "speedup_over_ssgd_ratio": prediction["baseline"]["speedup"],
+        "speedup": prediction["baseline"]["speedup"],
         **{f"{part}_s": seconds for part, seconds in prediction["breakdown_s"].items()},
-        "sent_per_gpu_bytes": sent["bytes_per_gpu"],
+        "sent_bytes_per_gpu": sent["bytes_per_gpu"],
         "calls": sent["calls"],
         "communication_busy_s": sent["busy_s"],
         "communication_hidden_s": sent["hidden_s"],
-        **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
+        "memory_bytes": held,
+        **{f"memory_{what}_bytes": size for what, size in memory.items()},
+        "fits": usable is None or held <= usable,
         "bottleneck": prediction["bottleneck"],
     }
 

@@ -24,6 +24,7 @@ from perfsim.simulate.task import COMPUTE, Shared
 from perfsim.units import parse_fraction
 
 __all__ = [
+    "COMPRESSING",
     "FAMILIES",
     "FIDELITY_OPTIONS",
     "LOCAL_ITERATION",
@@ -493,6 +494,9 @@ FAMILIES = (
     "beyond one cluster",
 )
 """The families of methods, in the order in which they are listed."""
+
+COMPRESSING = ("quantisation", "sparsification", "low rank")
+"""Families of methods that compress."""
 
 
 class Method(BaseModel):

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_name
+from perfsim.methods.base import COMPRESSING
 from perfsim.methods.fusion_settings import for_method
 from perfsim.prediction import predict_iteration
 from perfsim.scenario import Scenario
 from perfsim.units import format_bytes
 
-__all__ = ["COMPRESSING", "SETTINGS", "EqualBytes", "equal_bytes", "settings_of"]
-
-COMPRESSING = ("quantisation", "sparsification", "low rank")
-"""Families of methods that compress."""
+__all__ = ["SETTINGS", "EqualBytes", "equal_bytes", "settings_of"]
 
 SETTINGS = ("density", "rank", "bits")
 """Options that set how much a method sends: it rises with each of them."""

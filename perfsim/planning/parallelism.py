@@ -347,8 +347,8 @@ def _record(
         "rank": rank,
         **tried.to_dict(),
         "options": options_cell(tried.scenario.options),
-        "iteration_low_s": low_s,
-        "iteration_high_s": high_s,
+        "iteration_s_low": low_s,
+        "iteration_s_high": high_s,
         "too_close_to_call": close,
         "on_front": on_front,
     }

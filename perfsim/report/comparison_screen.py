@@ -16,6 +16,7 @@ from perfsim.report.terminal import (
     ALL_COLUMNS,
     PAGE_COLUMNS,
     batch_words,
+    bucket_size_words,
     cluster_words,
     interval_words,
     labelled,
@@ -223,14 +224,10 @@ def _print_methods(
     )
     head, *lines = _lines_of(columns, both, [] if verbose else [one.head for one in drop])
     print(head)
-    for line in lines[: len(shown)]:
-        print(line)
-    _print_counted(len(known) - len(shown))
+    _print_rows(known, shown, lines)
     if others:
         print_lines([_APART], "    ", "    ", PAGE_COLUMNS)
-    for line in lines[len(shown) :]:
-        print(line)
-    _print_counted(len(apart) - len(others))
+    _print_rows(apart, others, lines[len(shown) :])
     print()
     heads = {part.strip() for part in head.split("  ")}
     seen = columns if is_plain() else [one for one in columns if one.head in heads]
@@ -251,6 +248,15 @@ def _lines_of(columns: Sequence[_Column], rows: Sequence[_Row], drop: Sequence[s
         return ["methods", *plain_rows(told)]
     words = ",".join(one.head for one in columns if one.left)
     return number_lines(told, page_columns() if drop else ALL_COLUMNS, left=words, drop=drop)
+
+
+def _print_rows(rows: Sequence[_Row], shown: Sequence[_Row], lines: Sequence[str]) -> None:
+    """Print the lines of the rows that are shown, and where others are left out, how many."""
+    places = [rows.index(row) for row in shown]
+    for before, place, line in zip([-1, *places], places, lines, strict=False):
+        _print_counted(place - before - 1)
+        print(line)
+    _print_counted(len(rows) - 1 - (places[-1] if places else -1))
 
 
 def _print_counted(count: int) -> None:
@@ -279,7 +285,7 @@ def _times(ratio: float) -> str:
 
 
 def _fusion(scenario: ResolvedScenario) -> str:
-    size = f" {scenario.bucket_bytes / 2**20:g} MiB" if scenario.bucket_bytes else ""
+    size = f" {bucket_size_words(scenario.bucket_bytes)}" if scenario.bucket_bytes else ""
     return f"{scenario.fusion}{size}"
 
 

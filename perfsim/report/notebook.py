@@ -53,15 +53,16 @@ from perfsim.report.html.prediction_figures import (
 from perfsim.report.html.render import render
 from perfsim.report.parallelism import best_words, count_words, division_words
 from perfsim.report.planning import (
-    IMPROVEMENT_WORDS,
     TUNABLE_NAMES,
     break_even_words,
     explanation_verdict,
+    improvement_words,
     sweep_cells,
     tuned_verdict,
 )
 from perfsim.report.prediction_screen import asked_words
-from perfsim.report.terminal import SHORT_PART_NAMES, interval_words, rate_words
+from perfsim.report.task_names import part_words
+from perfsim.report.terminal import interval_words, rate_words
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _counted(shown: int, count: int, what: str) -> str:
 @card_of.register
 def _(result: Prediction) -> Card:
     parts = {
-        SHORT_PART_NAMES[part]: (
+        part_words(part, result.scenario.method): (
             seconds / result.iteration_s,
             seconds,
             PART_STYLES[part][0],
@@ -422,7 +423,9 @@ def _(result: Explanation) -> Card:
         " .to_pandas(), .to_dict()",
         bars=[
             Bar(
-                f"twice {IMPROVEMENT_WORDS[row.what]}".replace("twice half", "half"),
+                f"twice {improvement_words(row.what, prediction.scenario.method)}".replace(
+                    "twice half", "half"
+                ),
                 f"{format_seconds(row.iteration_s)}, {-row.saved:+.1%}",
                 _BAR_EM * max(row.saved, 0.0) / widest,
                 PALETTE["sky"],

@@ -23,7 +23,6 @@ from perfsim.planning.explain import (
     CriticalPath,
     Explanation,
     Exposed,
-    Improvement,
     PathStep,
     WaitingTime,
 )
@@ -32,6 +31,13 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning, 
 from perfsim.report.parallelism import print_parallelism
 from perfsim.report.plain import is_plain
 from perfsim.report.prediction_screen import question
+from perfsim.report.task_names import (
+    METHOD_KERNELS,
+    bucket_words,
+    compresses,
+    kind_words,
+    task_words,
+)
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     interval_words,
@@ -48,13 +54,13 @@ from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
     "FUSION_WORDS",
-    "IMPROVEMENT_WORDS",
     "TUNABLE_NAMES",
     "break_even_words",
     "choice_words",
     "exchange_summary",
     "exchange_words",
     "explanation_verdict",
+    "improvement_words",
     "print_explanation",
     "print_plan",
     "print_sweep",
@@ -78,7 +84,7 @@ _MAX_BUCKETS = 5
 _MIN_PART = 0.005
 """Smaller shares of a critical path would be written as 0 %."""
 
-_MAX_BUCKET_NAME = 28
+_MAX_BUCKET_NAME = 40
 """Columns of a bucket's name."""
 
 _MAX_LEARNING = 1
@@ -98,12 +104,13 @@ _MAX_ROWS = 60
 
 _WHOLE = 1e4
 """What is spent is written in whole numbers from here on."""
+_BIT_UNITS = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"))
 _BAR_COLUMNS = 30
 _MAX_BRIEF_LINES = 8
 _MAX_CURVE_LINES = 18
 """Values of a tuned curve that are printed; the JSON has all."""
 
-IMPROVEMENT_WORDS = {
+_IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
@@ -113,7 +120,7 @@ IMPROVEMENT_WORDS = {
     "bucket_doubled": "the bucket size",
     "bucket_halved": "half the bucket size",
 }
-"""What `explain` improves, as a reader knows it."""
+"""What `explain` improves, as a reader knows it; see `improvement_words`."""
 
 TUNABLE_NAMES = {
     "bucket": "bucket size",
@@ -226,17 +233,18 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         ],
         most=PAGE_COLUMNS,
     )
-    several = len(explanation.paths) > 1
+    method = prediction.scenario.method
+    rounds = _rounds(explanation)
     for line in _costs(explanation):
         print(line)
-    for path in explanation.paths:
+    for path, (title, _) in zip(explanation.paths, rounds, strict=True):
         print()
-        for line in _path(path, several, whole=verbose):
+        for line in _path(path, title, method, whole=verbose):
             print(line)
     if explanation.exposed:
         print()
         buckets = _MAX_PATH_LINES if verbose else _MAX_BUCKETS
-        for line in _exposed(explanation.exposed, several, buckets):
+        for line in _exposed(explanation.exposed, [short for _, short in rounds], buckets):
             print(line)
     if prediction.parallel is not None and prediction.parallel.run is not None and not is_plain():
         from perfsim.report.pipeline_drawing import draw_pipeline
@@ -244,7 +252,6 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         print("\nmicro-batches over the stages, one iteration")
         for line in draw_pipeline(prediction.parallel.run, PAGE_COLUMNS - 2):
             print(f"  {line}")
-    method = prediction.scenario.method
     print_lines(["", "Break-even with S-SGD"], most=PAGE_COLUMNS)
     for one in (explanation.bandwidth, explanation.gpus):
         print_lines(break_even_words(one, method), "  - ", "    ", PAGE_COLUMNS)
@@ -261,7 +268,20 @@ def _costs(explanation: Explanation) -> Iterator[str]:
         yield ""
         yield from _waits(explanation.waits, prediction.iteration_s)
     yield ""
-    yield from _improvements(explanation.improvements, prediction.iteration_s)
+    yield from _improvements(explanation)
+
+
+def improvement_words(what: str, method: str) -> str:
+    """Say what is twice as good; the kernels of a method that compresses nothing are its own.
+
+    Examples
+    --------
+    >>> improvement_words("compression", "dgc"), improvement_words("compression", "fsdp")
+    ("the compression kernels' speed", "the speed of the method's kernels")
+    """
+    if what == "compression" and not compresses(method):
+        return f"the speed of the {METHOD_KERNELS}"
+    return _IMPROVEMENT_WORDS[what]
 
 
 def explanation_verdict(explanation: Explanation) -> str:
@@ -269,7 +289,7 @@ def explanation_verdict(explanation: Explanation) -> str:
     if not explanation.improvements or explanation.improvements[0].saved < _MIN_SAVING:
         return "No single improvement by a factor of two saves 1 % of the iteration."
     first = explanation.improvements[0]
-    what = IMPROVEMENT_WORDS[first.what]
+    what = improvement_words(first.what, explanation.prediction.scenario.method)
     twice = what[0].upper() + what[1:] if what.startswith("half") else f"Twice {what}"
     return (
         f"{twice} pays most: {format_seconds(first.iteration_s)} instead of"
@@ -277,19 +297,38 @@ def explanation_verdict(explanation: Explanation) -> str:
     )
 
 
-def _path(path: CriticalPath, several: bool, *, whole: bool) -> Iterator[str]:
-    """Yield the shares of a critical path and, if asked, each run of tasks of one kind on it."""
-    title = "critical path of the steady iteration"
-    if several:
+def _rounds(explanation: Explanation) -> list[tuple[str, str]]:
+    """Return what the iterations of each round are, in a title's words and in a line's."""
+    paths, apart = explanation.paths, explanation.apart
+    if len(paths) == 1:
+        return [("the steady iteration", "")]
+    whole = sum(path.count for path in paths)
+    if len(paths) == 2 and apart is not None and whole == apart.interval.asked:
+        local, exchanging = (f"{path.count:g} of {whole:g}" for path in paths)
+        return [
+            (f"the local iterations ({local})", "local"),
+            (f"the iteration that exchanges ({exchanging})", "exchange"),
+        ]
+    result = []
+    for number, path in enumerate(paths, 1):
         times = "once" if path.count == 1 else f"{path.count:g} times"
-        title += f", round run {times} in a period"
+        title = f"the steady iteration, kind {number} of {len(paths)}, {times} in a period"
+        result.append((title, f"kind {number}"))
+    return result
+
+
+def _path(path: CriticalPath, title: str, method: str, *, whole: bool) -> Iterator[str]:
+    """Yield the shares of a critical path and, if asked, each run of tasks of one kind on it."""
+    title = f"critical path of {title}"
     if path.iterations > 1:
         title += f" ({path.iterations} iterations)"
     yield from wrap(title, page_columns(), subsequent_indent="  ")
     if not path.steps:
         return
-    shares = path.by_kind().items()
-    parts = {kind: spent_s / path.length_s for kind, spent_s in shares}
+    parts: dict[str, float] = {}
+    for kind, spent_s in path.by_kind().items():
+        words = kind_words(kind, method)
+        parts[words] = parts.get(words, 0.0) + spent_s / path.length_s
     line = ", ".join(f"{kind} {part:.0%}" for kind, part in parts.items() if part >= _MIN_PART)
     yield from wrap(line, page_columns(), initial_indent="  ", subsequent_indent="  ")
     if not whole:
@@ -302,24 +341,24 @@ def _path(path: CriticalPath, several: bool, *, whole: bool) -> Iterator[str]:
         else [*runs[: _MAX_PATH_LINES // 2], [], *runs[-_MAX_PATH_LINES // 2 :]]
     )
     for run in left:
-        yield _run(run) if run else _middle(runs[_MAX_PATH_LINES // 2 : -_MAX_PATH_LINES // 2])
+        if run:
+            yield _run(run, method)
+        else:
+            yield _middle(runs[_MAX_PATH_LINES // 2 : -_MAX_PATH_LINES // 2])
 
 
-def _run(run: list[PathStep]) -> str:
+def _run(run: list[PathStep], method: str) -> str:
     first, last = run[0], run[-1]
-    what = first.task if len(run) == 1 else f"{first.kind}, {len(run)} tasks"
-    if len(run) > 1 and first.kind == "communicate":
-        what = f"{first.task} ... {last.task}, {len(run)} messages"
+    what = task_words(first, method)
+    if len(run) > 1:
+        kind = "message" if first.kind == "communicate" else kind_words(first.kind, method)
+        what = f"{len(run)} messages" if kind == "message" else f"{kind}, {len(run)} tasks"
     return _cells(first.start_s, last.end_s, first.stream or "-", what)
 
 
 def _middle(runs: list[list[PathStep]]) -> str:
-    kinds: dict[str, int] = {}
-    for run in runs:
-        for step in run:
-            kinds[step.kind] = kinds.get(step.kind, 0) + 1
-    what = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return _cells(runs[0][0].start_s, runs[-1][-1].end_s, "...", what)
+    tasks = sum(map(len, runs))
+    return _cells(runs[0][0].start_s, runs[-1][-1].end_s, "...", f"{tasks} tasks more")
 
 
 def _cells(start_s: float, end_s: float, stream: str, what: str) -> str:
@@ -331,15 +370,23 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.{3 if seconds < 1.0 else 1}f} ms"
 
 
-def _exposed(buckets: list[Exposed], several: bool, limit: int) -> Iterator[str]:
-    """Yield the exposed time of the ``limit`` buckets with most of it, in the order of sending."""
+def _exposed(buckets: list[Exposed], rounds: Sequence[str], limit: int) -> Iterator[str]:
+    """Yield the exposed time of the ``limit`` buckets with most of it, in the order of sending.
+
+    ``rounds`` are the words of each of the method's rounds, "" where there is one.
+    """
     total_s = sum(one.exposed_s for one in buckets)
     title = f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
     yield from wrap(title, page_columns())
     shown = [one for one in buckets if one.exposed_s > 0]
     most = sorted(range(len(shown)), key=lambda index: -shown[index].exposed_s)
     printed, rest = sorted(most[:limit]), most[limit:]
-    names = [f"round {one.round}: {one.bucket}" if several else one.bucket for one in shown]
+    several = len({one.bucket.partition(".")[0] for one in shown if one.bucket[:1].isdigit()}) > 1
+    names = [bucket_words(one, several=several) for one in shown]
+    names = [
+        f"{rounds[one.round]}: {name}" if rounds[one.round] else name
+        for one, name in zip(shown, names, strict=True)
+    ]
     told = [
         {
             "bucket": names[index][:_MAX_BUCKET_NAME],
@@ -505,13 +552,14 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
     )
 
 
-def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
+def _improvements(explanation: Explanation) -> Iterator[str]:
+    rows, prediction = explanation.improvements, explanation.prediction
     if not rows:
-        yield f"nothing: no part of {format_seconds(iteration_s)} can be made faster"
+        yield f"nothing: no part of {format_seconds(prediction.iteration_s)} can be made faster"
         return
     told = [
         {
-            "if twice as good": IMPROVEMENT_WORDS[row.what],
+            "if twice as good": improvement_words(row.what, prediction.scenario.method),
             "iteration": format_seconds(row.iteration_s),
             "saved": f"{row.saved:.1%}",
             "elasticity": "-" if row.elasticity is None else f"{row.elasticity:.2f}",
@@ -566,9 +614,17 @@ def _point_words(search: BreakEven, point: float) -> str:
 
 
 def _bits(bytes_per_s: float) -> str:
+    """Write a rate in bits with four digits.
+
+    Examples
+    --------
+    >>> _bits(2.5e6), _bits(1.25e9), _bits(5.12e13)
+    ('20 Mbit/s', '10 Gbit/s', '409.6 Tbit/s')
+    """
     bits = 8.0 * bytes_per_s
-    factor, unit = (1e9, "Gbit/s") if bits >= 1e9 else (1e6, "Mbit/s")
-    return f"{bits / factor:.4g} {unit}"
+    factor, unit = next(one for one in _BIT_UNITS if bits >= one[0] or one is _BIT_UNITS[-1])
+    value = bits / factor
+    return f"{value:.4g} {unit}" if value < _WHOLE else f"{value:,.0f} {unit}"
 
 
 @dataclass

@@ -14,11 +14,13 @@ from perfsim.methods import method_class
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.note import briefs
 from perfsim.report.plain import is_plain
+from perfsim.report.task_names import part_words
 from perfsim.report.terminal import (
     LABEL_COLUMNS,
     PAGE_COLUMNS,
     SHORT_PART_NAMES,
     batch_words,
+    bucket_size_words,
     cluster_words,
     coloured,
     interval_words,
@@ -78,7 +80,7 @@ def print_prediction(prediction: Prediction, *, verbose: bool = False) -> None:
         [
             "",
             f"options         {options or 'none'}",
-            f"fusion          {scenario.fusion}" + (f" {bucket / 2**20:g} MiB" if bucket else ""),
+            f"fusion          {scenario.fusion}{f' {bucket_size_words(bucket)}' if bucket else ''}",
             f"collectives     all-reduce {scenario.algorithm}, protocol {scenario.protocol},"
             f" library {scenario.library}",
             f"software        {scenario.software}",
@@ -153,7 +155,7 @@ def _question(scenario: ResolvedScenario) -> str:
         if name in _ALWAYS_SAID or value != usual.get(name, value)
     )
     bucket = scenario.bucket_bytes
-    limit = f" {bucket / 2**20:g} MiB" if bucket not in (None, _USUAL_BUCKET) else ""
+    limit = f" {bucket_size_words(bucket)}" if bucket not in (None, _USUAL_BUCKET) else ""
     words = [
         f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         f"{batch_words(scenario)}, {scenario.precision}",
@@ -202,11 +204,12 @@ def _answer(prediction: Prediction) -> Iterator[tuple[str, str]]:
     )
     cause = prediction.bottleneck
     better = _TWICE_AS_GOOD.get(cause, "twice as fast")
-    yield "held back by", f"{cause}   ({better} would save {prediction.worth[cause]:.0%})"
+    words = part_words(cause, prediction.scenario.method)
+    yield "held back by", f"{words}   ({better} would save {prediction.worth[cause]:.0%})"
     sent = prediction.communication
     yield (
         "sent by a GPU",
-        f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:.4g} calls;"
+        f"{format_bytes(sent['bytes_per_gpu'])} in {_calls(sent['calls'])};"
         f" {format_seconds(sent['hidden_s'], 3)} of {format_seconds(sent['busy_s'], 3)} hidden",
     )
     yield "memory of a GPU", _memory(prediction)
@@ -216,6 +219,19 @@ def _answer(prediction: Prediction) -> Iterator[tuple[str, str]]:
         first, *rest = meeting_lines(prediction.scenario, prediction.meeting)
         yield "", first
         yield from (("", line) for line in rest)
+
+
+def _calls(mean: float) -> str:
+    """Say how many collectives an iteration has, and that it is a mean where it is no whole number.
+
+    Examples
+    --------
+    >>> _calls(6467.0), _calls(39.59)
+    ('6,467 calls', 'a mean of 39.59 calls')
+    """
+    if mean != round(mean):
+        return f"a mean of {mean:,.4g} calls"
+    return f"{mean:,.0f} call{'s' * (mean != 1)}"
 
 
 def _throughput(prediction: Prediction) -> str:
@@ -242,15 +258,16 @@ def _memory(prediction: Prediction) -> str:
 def _breakdown(prediction: Prediction, columns: int) -> Iterator[str]:
     """Yield where the time goes, a part a line."""
     width = max(map(len, SHORT_PART_NAMES.values()))
+    method = prediction.scenario.method
     bar = max(columns - width - _NUMBER_COLUMNS, 0)
     for name, seconds in prediction.breakdown_s.items():
         share = seconds / prediction.iteration_s
         if share <= _ROUNDING:
             continue
         if is_plain():
-            yield f"{SHORT_PART_NAMES[name]}: {format_seconds(seconds, 3)}, {share:.1%}"
+            yield f"{part_words(name, method)}: {format_seconds(seconds, 3)}, {share:.1%}"
             continue
-        line = f"{SHORT_PART_NAMES[name]:{width}} {format_seconds(seconds, 3):>9}{share:7.1%}"
+        line = f"{part_words(name, method):{width}} {format_seconds(seconds, 3):>9}{share:7.1%}"
         yield f"{line}  {'#' * round(min(bar, _BAR_COLUMNS) * share)}".rstrip()
         if prediction.parallel:
             for words, of_it_s in _parallel_waits(prediction.parallel, name).items():

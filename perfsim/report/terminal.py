@@ -32,6 +32,7 @@ __all__ = [
     "PART_NAMES",
     "SHORT_PART_NAMES",
     "batch_words",
+    "bucket_size_words",
     "cluster_words",
     "coloured",
     "command_lines",
@@ -240,12 +241,29 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     links = f"{scenario.net} between nodes, {scenario.intra_net} inside"
     if scenario.net == scenario.intra_net:
         links = f"{scenario.net} between nodes and inside"
-    words = f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {links}"
+    gpus = gpu_words(scenario.gpus, scenario.gpu)
+    if scenario.gpus == 1:
+        return gpus
+    words = f"{gpus} ({nodes} GPUs), {links}"
     site, wan = scenario.further.get("site"), str(scenario.further.get("wan"))
     if not site:
         return words
     links = "links of their own" if ";" in wan else wan
     return f"{words}; {len(site)} site{'s' * (len(site) > 1)} over {links}"
+
+
+def bucket_size_words(size_bytes: float) -> str:
+    """Write a bucket in MiB, or in MB where that is what it is a whole number of.
+
+    Examples
+    --------
+    >>> bucket_size_words(25 * 2**20), bucket_size_words(25e6), bucket_size_words(45_686_000)
+    ('25 MiB', '25 MB', '43.57 MiB')
+    """
+    if size_bytes % 2**20 and not size_bytes % 10**6:
+        return f"{size_bytes / 10**6:,.0f} MB"
+    size = size_bytes / 2**20
+    return f"{size:.4g} MiB" if size < 1e4 else f"{size:,.0f} MiB"
 
 
 def interval_words(low: float, high: float) -> str:

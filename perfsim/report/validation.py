@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 
+_TARGETS = "goals in limits.csv; a miss is no failure"
+
 _MAX_REASONS = 15
 """Reasons for missing predictions that are printed."""
 
@@ -196,7 +198,7 @@ def print_measurements(
             wide=True,
         )
     if report.missed:
-        print("\ntargets missed (no error: what was aimed at, limits.csv)")
+        print(f"\ntargets missed ({_TARGETS})")
         for miss in report.missed:
             print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, target {miss.limit:.0%}")
     if worse:
@@ -241,7 +243,7 @@ def _print_brief(
         print()
         print_table([_brief_line(_short_group(one.name), one) for one in tables[_BRIEF_GROUPS]])
     if report.missed:
-        print(f"\n{len(report.missed)} targets missed (no error: what was aimed at, limits.csv)")
+        print(f"\n{len(report.missed)} targets missed ({_TARGETS})")
     if worse:
         print_lines(["", "worse than the stored record", *worse], most=PAGE_COLUMNS)
     _print_left(report, _MAX_BRIEF_REASONS)

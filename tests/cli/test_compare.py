@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import PerfsimError
+from perfsim.planning.rows import FULL_SWEEP_COLUMNS
 from perfsim.report.comparison_screen import print_comparison
 from support.commands import run
 from support.comparisons import NO_ERROR, pair, some
@@ -46,13 +47,17 @@ def test_csv_has_the_rows_of_the_json_with_units_in_the_names(
     assert [row["method"] for row in rows] == [one["scenario"]["method"] for one in predictions]
     for row, one in zip(rows, predictions, strict=True):
         assert float(row["iteration_s"]) == one["iteration_s"]
-        interval = [float(row["iteration_low_s"]), float(row["iteration_high_s"])]
+        interval = [float(row["iteration_s_low"]), float(row["iteration_s_high"])]
         assert interval == one["iteration_s_interval"]
         parts = {f"{part}_s": value for part, value in one["breakdown_s"].items()}
         assert {part: float(row[part]) for part in parts} == parts
-        assert float(row["sent_per_gpu_bytes"]) == one["communication"]["bytes_per_gpu"]
-    units = ("_s", "_bytes", "_ratio")
-    words = {"method", "told_apart", "may_be_fastest", "against_ssgd", "learns_as_ssgd", "model"}
+        assert float(row["sent_bytes_per_gpu"]) == one["communication"]["bytes_per_gpu"]
+        assert float(row["memory_bytes"]) == sum(one["memory_bytes"].values())
+        assert float(row["speedup"]) == one["baseline"]["speedup"] and row["fits"] == "true"
+    assert set(FULL_SWEEP_COLUMNS) - {"reason"} <= rows[0].keys()
+    units = ("_s", "_s_low", "_s_high", "_bytes", "_bytes_per_gpu", "_ratio")
+    words = {"fits", "scaling_efficiency", "speedup"}
+    words |= {"method", "told_apart", "may_be_fastest", "against_ssgd", "learns_as_ssgd", "model"}
     words |= {"compression", "software", "input", "recompute", "optimizer", "reduce_dtype"}
     words |= {"exchange_each", "epochs_basis"}
     words |= {"net", "intra_net", "gpu", "precision", "options", "fusion", "bottleneck"}

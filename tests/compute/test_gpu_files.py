@@ -179,3 +179,25 @@ def test_list_and_show_tell_what_is_derived() -> None:
     assert shown["architecture"] == "Blackwell"
     assert shown["network inside a node"] == "dgx-b200"
     assert shown["derived"] == rows["b200"]["derived"]
+    assert rows["v100"]["power_w"] == 300 and rows["b300"]["power_w"] is None
+    assert rows["b200"]["memory_bytes"] == shown["memory_bytes"] == GPUS["b200"].memory_bytes
+    bandwidth = GPUS["b200"].memory_bandwidth.value
+    assert shown["memory_bandwidth_bytes_per_s"] == bandwidth
+    assert shown["matrix_rates_flop_per_s"]["amp-bf16"] == GPUS["b200"].rates["amp-bf16"].value
+    words = describe_thing("gpu", "b200", SHIPPED).to_dict(numbers=False)
+    assert shown.keys() - words.keys() == {
+        *("memory_bytes", "memory_bandwidth_bytes_per_s", "power_w"),
+        *("kernel_launch_s", "matrix_rates_flop_per_s"),
+    }
+
+
+def test_claims_of_a_scenario_are_plain_data() -> None:
+    shown = describe_thing("scenario", "Lin2018_dgc_resnet50_bytes", SHIPPED).to_dict()
+    assert shown["claims"] and all(isinstance(one, dict) for one in shown["claims"])
+
+
+def test_numbers_of_a_network_stand_beside_its_words() -> None:
+    found = describe_thing("net", "10gbe", SHIPPED)
+    rate = next(one for one in found.to_dict()["values"] if one["what"] == "rate")
+    assert rate["unit"] == "B/s" and rate["value"].startswith(f"{rate['number'] / 1e9:.4g} GB/s")
+    assert all("number" not in one for one in found.to_dict(numbers=False)["values"])

@@ -6,8 +6,9 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_class
+from perfsim.methods.base import COMPRESSING
 from perfsim.planning.compare import Comparison, compare
-from perfsim.planning.equal_bytes import COMPRESSING, MAX_OFF
+from perfsim.planning.equal_bytes import MAX_OFF
 from perfsim.scenario import make_scenario
 
 FIELDS = {"model": "resnet50", "gpus": 16, "net": "10gbe"}

@@ -6,6 +6,7 @@ anew.
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -162,3 +163,16 @@ def test_help_of_a_script_is_a_usage_line(
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_an_answer_counts_as_the_screen_does() -> None:
+    screen = (gallery.OUTPUTS / "which_method_1gbe.txt").read_text(encoding="utf-8")
+    [counted] = re.findall(r"\w+ and \d+ more have shorter iterations", screen)
+    written = " ".join(gallery.README.read_text(encoding="utf-8").split())
+    assert f"{counted}, down to" in written
+    assert " costs -" not in written
+
+
+def test_a_field_without_a_flag_says_so() -> None:
+    assert "| `overlap_slowdown` | FACTOR; no flag |" in readme.fields()
+    assert "| `overlap` | true or false |" in readme.fields()

@@ -281,3 +281,13 @@ def test_layer_times_agree_with_another_profiler(
     moments = [step / 20 for step in range(1, 20)]
     apart = [abs(at(own, moment) - at(other, moment)) for moment in moments]
     assert sum(apart) / len(apart) < limit
+
+
+def test_what_stands_in_for_a_network_is_what_the_devices_say() -> None:
+    text = (shipped() / "devices" / "README.md").read_text(encoding="utf-8")
+    said = re.findall(r"^\| (.+) \| a network of .+ \((\w+) stands in\) \|$", text, re.MULTILINE)
+    devices = [(gpu.strip().lower(), net.lower()) for gpus, net in said for gpu in gpus.split(",")]
+    assert devices
+    for gpu, net in devices:
+        assert (load_device(gpu, Catalog()).intra_net or "").startswith(net)
+    assert text.count("stands in") == len(said)

@@ -414,10 +414,12 @@ def test_a_plan_is_drawn_with_its_front_and_its_limits(cluster_plan: ClusterPlan
 # Tables
 
 
-UNITS = re.compile(r"_(s|bytes|ratio|kwh|usd|h|unit|per_s|per_s_\w+|per_million_samples)$")
+UNITS = re.compile(
+    r"_(s|s_low|s_high|bytes|ratio|kwh|usd|h|unit|per_s|per_s_\w+|per_million_samples)$"
+)
 COUNTS = re.compile(
     r"^(gpus|\w*per_node|nodes|batch|seq|accumulate|calls|rank|round|seed|epochs|gpu_hours"
-    r"|samples|tp|pp|cp|ep|dp|virtual_stages|value|site|further|imbalance)$"
+    r"|samples|tp|pp|cp|ep|dp|virtual_stages|value|site|further|imbalance|scaling_efficiency)$"
 )
 
 

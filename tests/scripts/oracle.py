@@ -1,4 +1,4 @@
-"""Some 1,700 answers of perfsim, compared with those that are stored: not one number may move.
+"""Answers of perfsim, compared with those that are stored: not one number may move.
 
 It is for changes that must not change what perfsim answers: files that move, functions that are
 renamed, sentences that are rewritten. Run it from anywhere:

@@ -151,6 +151,7 @@ def fields() -> str:
     lines = ["| field | value | default | limits | what it is |", "|---|---|---|---|---|"]
     for name, field in SCENARIO_FIELDS.items():
         value = "true or false" if field.switch else field.metavar.replace("|", " or ")
+        value += "" if field.flag or name == "fusion_options" else "; no flag"
         default = field.default or ("" if field.value in (None, (), {}) else str(field.value))
         default = "needed" if name == "model" else default
         limits = "" if field.min is None else f"from {field.min:,}"

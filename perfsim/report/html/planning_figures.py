@@ -36,9 +36,9 @@ from perfsim.report.html.prediction_figures import (
 from perfsim.report.parallelism import best_words, division_words
 from perfsim.report.planning import (
     FUSION_WORDS,
-    IMPROVEMENT_WORDS,
     TUNABLE_NAMES,
     break_even_words,
+    improvement_words,
     tuned_verdict,
 )
 from perfsim.report.timeline import TimelineSpan
@@ -650,7 +650,10 @@ def _cells(
 def sensitivity_figure(explanation: Explanation) -> Figure:
     """Draw the share of the iteration that each improvement saves, the largest on top."""
     rows = explanation.improvements
-    names = [f"twice {IMPROVEMENT_WORDS[row.what]}".replace("twice half", "half") for row in rows]
+    method = explanation.prediction.scenario.method
+    names = [
+        f"twice {improvement_words(row.what, method)}".replace("twice half", "half") for row in rows
+    ]
     saved = [row.saved * 100 for row in rows]
     text = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
     labels = [f"{figure_label(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from perfsim.data.catalog import Catalog
@@ -19,16 +20,15 @@ def which_method_1gbe(asked: Any) -> str:
     faster = [row for row in found["standings"] if row["against_ssgd"] == "faster"]
     assert not any(row["learns_as_ssgd"] for row in faster)
     assert against(found, found["same_learning"]) == "not told apart"
-    apart = found["iteration_time_only"]
-    sooner = [name for name in apart if by[name]["iteration_s"] < first["iteration_s"]]
+    [(sooner, more)] = re.findall(r"(\w+) and (\d+) more have shorter", found["verdict"][0])
     return (
-        f"{found['winner']}: {time(first)} instead of S-SGD's {time(by['ssgd'])}, and DGC's own"
-        f" runs on ImageNet needed no more epochs. {len(sooner)} methods have shorter iterations,"
-        f" down to {time(by[sooner[0]])}, but no run on ImageNet is known that was as good with"
-        " them at such settings: they are listed apart, rand-k with a warning. All"
-        f" {len(faster)} of {len(by) - 1} methods"
-        " that beat S-SGD change what is learnt; the fastest that does not,"
-        f" {found['same_learning']}, takes {time(same)}."
+        f"{found['winner']} or {listed(found['undecided'])}, too close to call: {time(first)}"
+        f" instead of S-SGD's {time(by['ssgd'])}, and DGC's own runs on ImageNet needed no more"
+        f" epochs. {sooner} and {more} more have shorter iterations, down to {time(by[sooner])},"
+        " but nobody published how many epochs they need here: they are listed apart."
+        f" By iteration time {len(faster)} of {len(by) - 1} methods beat S-SGD, and all of them"
+        " change what is learnt. The fastest that changes nothing,"
+        f" {found['same_learning']}, takes {time(same)}: too close to S-SGD to call."
     )
 
 

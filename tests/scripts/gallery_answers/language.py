@@ -25,12 +25,13 @@ def how_far_does_llama3_scale(asked: Any) -> str:
     each = {key: rate(row) * tokens(asked) / key[1] for key, row in of.items()}
     assert all(fits(row) == (method == "fsdp") for (method, _), row in of.items())
     kept = each["fsdp", 1024] / each["fsdp", 8]
+    cost = f"{1 - kept:.0%}" if kept < 1 else f"nothing ({kept - 1:.0%} more a GPU than on 8)"
     slower = {gpus: seconds(of["powersgd", gpus]) / seconds(of["ssgd", gpus]) for gpus in (8, 1024)}
     assert kept > 0.9 and min(slower.values()) > 1.05
     held = {one: format_bytes(float(of[one, 8]["memory_bytes"]), 3) for one in ("ssgd", "powersgd")}
     return (
         f"By FSDP one H100 trains {each['fsdp', 8]:,.0f} tokens a second among 8 and"
-        f" {each['fsdp', 1024]:,.0f} among 1024: this network costs {1 - kept:.0%}. DDP (ssgd) and"
+        f" {each['fsdp', 1024]:,.0f} among 1024: this network costs {cost}. DDP (ssgd) and"
         f" Power-SGD do not fit: each GPU would hold {held['ssgd']} and {held['powersgd']}."
         f" Power-SGD would not pay anyway: it takes {slower[8]:.1f} to {slower[1024]:.1f} times as"
         " long as DDP, whose messages hide behind the backward pass."
