@@ -234,5 +234,6 @@ Exit codes:
 
 Results go to standard output, progress and warnings to standard error. Every command takes
 --json (its keys: perfsim/JSON.md in the repository), and --plain (or PERFSIM_PLAIN=1) for screen
-readers and logs: a line a fact, no bars, columns or drawings. -h shows common options, --help all of them and examples.
+readers and logs: a line a fact, no bars, columns or drawings. -h shows common options, --help all
+of them and examples.
 """
