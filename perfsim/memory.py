@@ -47,6 +47,7 @@ __all__ = [
     "least_change",
     "memory_note",
     "memory_use",
+    "one_gpu_holds",
     "outer_state",
     "stage_memory",
 ]
@@ -189,6 +190,13 @@ def memory_use(
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
     return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), defined)
+
+
+def one_gpu_holds(setup: Setup) -> bool:
+    """Tell whether one GPU alone, without a communicator, has the memory for the whole model."""
+    use = memory_use(replace(setup, split=None))
+    overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
+    return use.total - overhead.communicator <= use.usable
 
 
 def stage_memory(

@@ -221,7 +221,8 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
     print_lines(
         [
             f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
-            f" {format_seconds(prediction.baseline_s)} ({prediction.speedup:.2f}x)",
+            f" {format_seconds(prediction.baseline_s)}"
+            f" ({prediction.speedup:.2f}x){prediction.baseline.unfit_words('S-SGD ')}",
             explanation_verdict(explanation),
         ],
         most=PAGE_COLUMNS,
