@@ -156,6 +156,11 @@ class EpochsFactor:
         """Whether there is a number of epochs that a plan can count on."""
         return self.middle is not None
 
+    @property
+    def fell_short(self) -> bool:
+        """Whether most published results fell short of S-SGD's quality."""
+        return self.middle is None and self.short > 0
+
     def widened(self, spread: float) -> EpochsFactor:
         """Return it as a plan may count on it: wider where few results show its spread.
 
@@ -182,7 +187,7 @@ class EpochsFactor:
         ('1.10', '?')
         """
         if self.middle is None:
-            return "short" if self.short else "?"
+            return "short" if self.fell_short else "?"
         return "1" if self.basis == "same arithmetic" else f"{self.middle:.2f}"
 
     @property

@@ -749,16 +749,36 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
     elif tuned.fixed:
         result = [f"Kept as asked: {asked}. The smallest interval at which {rule}: {least}."]
     else:
-        result = [f"Advised: {least}, the smallest at which {rule}; asked: {asked}."]
+        lead = "By time alone" if tuned.advised_fell_short else "Advised"
+        result = [f"{lead}: {least}, the smallest at which {rule}; asked: {asked}."]
     known = [one.interval for one in tuned.intervals if one.evidence]
     where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
     result += [tuned.tunable.why, f"Its learning is on record at {where}."]
     advised = next((one for one in tuned.intervals if one.interval == enough.interval), None)
     if advised is not None:
         known_there = advised.epochs
-        result.append(f"With {advised.interval:,}: {known_there.sentence}.")
+        if known_there.fell_short:
+            result.append(_fell_short_words(tuned, known_there.sentence))
+        else:
+            result.append(f"With {advised.interval:,}: {known_there.sentence}.")
         result += [f"Against it: {told}." for told in known_there.against]
     return result
+
+
+def _fell_short_words(tuned: TunedValue, results: str) -> str:
+    """Say which interval is known to learn well enough, and from which on results fell short.
+
+    What fell short at an interval counts for longer ones, so that the shortest has the record.
+    """
+    learnt = [one for one in tuned.intervals if one.epochs.known]
+    known = "No interval is known to learn as well as S-SGD"
+    if learnt:
+        best = min(learnt, key=lambda one: one.iteration_s)
+        known = (
+            f"The fastest with known epochs is {best.interval:,},"
+            f" {format_seconds(best.iteration_s)} and {best.epochs.words} times those of S-SGD"
+        )
+    return f"{known}; from {tuned.short[0].interval:,} on, {results}."
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
@@ -769,7 +789,8 @@ def _interval_table(tuned: TunedValue) -> Iterator[str]:
     for one in told:
         marks = list(one.used_by)
         marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
-        marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
+        if one.interval == tuned.advised and not tuned.fixed:
+            marks.append("by time alone" if tuned.advised_fell_short else "advised")
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
         rows.append(
             {
