@@ -23,7 +23,14 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
-from perfsim.errors import MissingFileError, RequestError, nearest, shown
+from perfsim.errors import (
+    MissingFileError,
+    PerfsimError,
+    RequestError,
+    UnknownNameError,
+    nearest,
+    shown,
+)
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.note import warning
@@ -36,7 +43,7 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, device_in_era, with_gpu
+from perfsim.resolve import ResolvedScenario, device_in_era, resolve, with_gpu
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
@@ -487,6 +494,7 @@ def plan(
         check_epochs_of(target.epochs_of, (method_name(one.method) for one in scenarios))
     for scenario in scenarios:
         check_one_type(scenario.gpu)
+        _check_names(scenario, catalog)
     tried = _Tried(catalog, ignore_memory, global_batch)
     searched = ""
     if parallelism:
@@ -554,6 +562,16 @@ def check_one_type(gpu: str | None) -> None:
             " several clusters by `gpu_types`.",
             value=gpu,
         )
+
+
+def _check_names(scenario: Scenario, catalog: Catalog) -> None:
+    """Refuse a name that does not exist; what does not go together is left out later."""
+    try:
+        resolve(scenario, catalog)
+    except UnknownNameError:
+        raise
+    except PerfsimError:
+        return
 
 
 def _check_global_batch(global_batch: int | None, parallelism: bool | None) -> None:

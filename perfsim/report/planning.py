@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from math import isfinite, log
@@ -160,11 +160,25 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
             print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
-        reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
+        reasons = _left_out_words(plan.left_out)
         print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE_COLUMNS)
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print_notes(plan.notes, verbose=verbose)
+
+
+def _left_out_words(left_out: Mapping[str, str]) -> list[str]:
+    """Say why clusters and methods are left out; each reason once, with what it is the reason of.
+
+    Of more than two names the others are counted.
+    """
+    named: dict[str, list[str]] = {}
+    for name, why in sorted(left_out.items()):
+        named.setdefault(why, []).append(name)
+    return [
+        f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if names[2:] else ''}: {why}"
+        for why, names in named.items()
+    ]
 
 
 def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -> None:

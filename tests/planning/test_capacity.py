@@ -177,6 +177,20 @@ def test_what_is_set_already_would_not_help(
     assert f"({helps} would help)" in str(caught.value)
 
 
+@pytest.mark.parametrize("flag", ["--gpu-types", "--nets", "--methods"])
+def test_an_unknown_name_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"--gpu-types": "v100", "--nets": "10gbe", "--methods": "ssgd"}[flag]
+    assert code([*ASKED, "--counts", "8", flag, f"{known},foo"]) == 2
+    assert capsys.readouterr().err.startswith(f"perfsim: {flag}: no 'foo'")
+
+
+def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code([*ASKED, "--gpu-types", "v100,h100", "--precision", "fp8"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("has no 'fp8' rate") == 1
+    assert "ssgd on 128 v100 over 10gbe, ssgd on 16 v100 over 10gbe and 4 more:" in text
+
+
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
     made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)
