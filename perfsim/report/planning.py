@@ -96,8 +96,12 @@ _MAX_REASONS = 10
 _MAX_ROWS = 60
 """Rows of a sweep that are printed; a file has all."""
 
+_TIMES_EPOCHS = "x epochs"
+"""The head of what epochs are multiplied by."""
+
 _WHOLE = 1e4
-"""What is spent is written in whole numbers from here on."""
+"""Hours and what is spent are written in whole numbers from here on."""
+_THOUSAND = 1e3
 _BAR_COLUMNS = 30
 _MAX_BRIEF_LINES = 8
 _MAX_CURVE_LINES = 18
@@ -139,8 +143,7 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.samples:,} samples, {target.epochs:g} {epochs} of S-SGD:"
-            f" {len(plan.choices)} clusters and methods, {len(plan.meeting)} meet the target",
+            f"{target.data_words}, {target.epochs:,g} {epochs} of S-SGD: {_counted_choices(plan)}",
             "",
             f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
             f"{least} {choice_words(plan.cheapest, unit)}",
@@ -154,10 +157,11 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
         print("! misses the target")
     if plan.by_iteration_only:
         apart = plan.by_iteration_only
-        print(f"\nIteration time only: {len(apart)} whose epochs are not known, shown with S-SGD's")
+        print(f"\nIteration time only, as if with S-SGD's epochs: {len(apart)}")
         _print_choices(apart[:_MAX_APART], target, unit)
         if len(apart) > _MAX_APART:
             print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
+    print_lines(["", _epochs_legend(plan)], rest="", most=PAGE_COLUMNS)
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
         reasons = _left_out_words(plan.left_out)
@@ -165,6 +169,26 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print_notes(plan.notes, verbose=verbose)
+
+
+def _counted_choices(plan: ClusterPlan) -> str:
+    """Say how many clusters and methods there are, and how many meet limits that there are."""
+    count, meeting = len(plan.choices), len(plan.meeting)
+    words = f"{count} clusters and methods" if count != 1 else "1 cluster and method"
+    if not plan.target.limited:
+        return words
+    return f"{words}, {meeting} {'meets' if meeting == 1 else 'meet'} the target"
+
+
+def _epochs_legend(plan: ClusterPlan) -> str:
+    """Say what epochs are multiplied by, and what the words in place of a number mean."""
+    seen = {one.learning.words for one in plan.choices}
+    marks = {
+        "?": "? not known.",
+        "short": "short: half or more of the published results fell short.",
+    }
+    words = [said for mark, said in marks.items() if mark in seen]
+    return " ".join([f"{_TIMES_EPOCHS}: that it needs, as a multiple of S-SGD's.", *words])
 
 
 def _left_out_words(left_out: Mapping[str, str]) -> list[str]:
@@ -187,7 +211,7 @@ def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -
         [_choice_cells(one, target, unit) for one in choices],
         page_columns(),
         left="method,gpu,network",
-        drop=("90 % interval", "epochs", "network", "gpu"),
+        drop=("90 % interval", _TIMES_EPOCHS, "network", "gpu"),
     )
     divided = {
         len(lines) - len(choices) + index: one.divided.division.words
@@ -210,9 +234,11 @@ def _choice_cells(one: ParetoChoice, target: Target, unit: str) -> dict[str, str
         "gpus": str(cluster.gpus),
         "gpu": cluster.gpu,
         "network": "one node" if cluster.nodes == 1 else cluster.net,
-        "epochs": one.learning.words,
-        "hours": f"{one.seconds / HOUR_S:.4g}",
-        "90 % interval": f"{low:.3g} to {high:.3g}" if isfinite(high) else f"{low:.3g} and more",
+        _TIMES_EPOCHS: one.learning.words,
+        "hours": _spent(one.seconds / HOUR_S),
+        "90 % interval": f"{_end(low)} to {_end(high)}"
+        if isfinite(high)
+        else f"{_end(low)} and more",
         unit: f"{_spent(one.spent)}{missed}",
         **({} if one.energy_kwh is None else {"kWh": f"{one.energy_kwh:.4g}"}),
     }
@@ -222,9 +248,14 @@ def _spent(value: float) -> str:
     return f"{value:.4g}" if value < _WHOLE else f"{value:,.0f}"
 
 
+def _end(hours: float) -> str:
+    """Write an end of an interval, in whole hours where three digits would need an exponent."""
+    return f"{hours:.3g}" if hours < _THOUSAND else f"{hours:,.0f}"
+
+
 def choice_words(choice: ParetoChoice, unit: str) -> str:
     """Return a choice of a plan with its time and its cost in ``unit``."""
-    text = f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
+    text = f"{choice.words}: {_spent(choice.seconds / HOUR_S)} h, {_spent(choice.spent)} {unit}"
     return text if choice.learning.known else f"{text} (its epochs are not known)"
 
 

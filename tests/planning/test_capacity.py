@@ -184,6 +184,30 @@ def test_an_unknown_name_is_refused(flag: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith(f"perfsim: {flag}: no 'foo'")
 
 
+def test_the_screen_speaks_of_a_target_only_where_there_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert code([*ASKED, "--counts", "8,16"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == ("1,281,167 samples, 90 epochs of S-SGD: 2 clusters and methods")
+    assert "x epochs: that it needs, as a multiple of S-SGD's." in text
+    assert code([*ASKED, "--counts", "16", "--deadline", "24h"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("1 cluster and method, 1 meets the target")
+    assert code([*ASKED, "--counts", "16", "--deadline", "1s"]) == 2
+    assert "nothing meets 1s;" in capsys.readouterr().err
+
+
+def test_numbers_are_written_alike_and_tokens_as_they_were_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = ["plan", "--model", "gpt2", "--dataset", "1e14tokens", "--epochs", "1"]
+    assert code([*long, "--counts", "8", "--node", "dgx-h100"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("100,000,000,000,000 tokens, 1 epoch of S-SGD")
+    assert "e+" not in text
+
+
 def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert code([*ASKED, "--gpu-types", "v100,h100", "--precision", "fp8"]) == 0
     text = capsys.readouterr().out

@@ -412,7 +412,7 @@ def plan_page(plan: ClusterPlan) -> str:
     models = ", ".join(dict.fromkeys(one.scenario.model for one in plan.choices))
     limits = []
     if target.deadline_s is not None:
-        limits.append(f"within {target.deadline_s / HOUR_S:.4g} h")
+        limits.append(f"within {target.deadline_words}")
     if target.budget is not None:
         limits.append(f"for at most {target.budget:g} {target.currency}")
     least = "least GPU hours" if unit == "GPU h" else "cheapest"
@@ -423,7 +423,7 @@ def plan_page(plan: ClusterPlan) -> str:
             f"Plan for training {models}",
             " ".join(
                 [
-                    f"{target.samples:,} samples, {target.epochs:g}"
+                    f"{target.data_words}, {target.epochs:g}"
                     f" epoch{'s' * (target.epochs != 1)} of S-SGD",
                     *limits,
                 ]
@@ -432,8 +432,14 @@ def plan_page(plan: ClusterPlan) -> str:
             {
                 "fastest": choice_words(plan.fastest, unit),
                 least: choice_words(plan.cheapest, unit),
-                "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters and"
-                " methods",
+                **(
+                    {
+                        "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters"
+                        " and methods"
+                    }
+                    if target.limited
+                    else {}
+                ),
             },
             plan_figures(plan),
             [
