@@ -756,8 +756,17 @@ def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str,
             raise RequestError(
                 "epochs_of", f"{shown(pair)} is not METHOD=FACTOR, such as topk=1.2."
             )
-        factors[method_name(name, "epochs_of")] = _factor(value, epochs)
+        method, factor = method_name(name, "epochs_of"), _factor(value, epochs)
+        _check_unit(method, factor)
+        factors[method] = factor
     return factors
+
+
+def _check_unit(method: str, factor: float) -> None:
+    """Refuse another number than 1 for S-SGD, in whose epochs all others are counted."""
+    if method == "ssgd" and factor != 1.0:
+        why = "ssgd is what the epochs of others are multiples of; its own are 1."
+        raise RequestError("epochs_of", why, value=factor)
 
 
 def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str]) -> None:
@@ -766,10 +775,11 @@ def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str
     Raises
     ------
     RequestError
-        If a method with epochs is not among ``methods``.
+        If a method with epochs is not among ``methods``, or S-SGD has others than its own.
     """
     asked = list(dict.fromkeys(methods))
-    for name in epochs_of or {}:
+    for name, factor in (epochs_of or {}).items():
+        _check_unit(name, factor)
         if name not in asked:
             raise RequestError(
                 "epochs_of", f"{name} is not among the methods asked of: {', '.join(asked)}."
