@@ -81,7 +81,7 @@ class MemoryUse(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether the GPU has as much."""
-        return self.total <= self.usable
+        return bool(self.total <= self.usable)
 
 
 class OuterState(NamedTuple):
@@ -196,7 +196,7 @@ def one_gpu_holds(setup: Setup) -> bool:
     """Tell whether one GPU alone, without a communicator, has the memory for the whole model."""
     use = memory_use(replace(setup, split=None))
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
-    return use.total - overhead.communicator <= use.usable
+    return bool(use.total - overhead.communicator <= use.usable)
 
 
 def stage_memory(
