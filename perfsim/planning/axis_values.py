@@ -17,7 +17,7 @@ from perfsim.fusion import policy_names
 from perfsim.libraries import AUTO
 from perfsim.methods import method_name, method_names
 from perfsim.models import MODELS
-from perfsim.planning.grid import GridValue, SweepGrid, number_of
+from perfsim.planning.grid import Axis, GridValue, SweepGrid, number_of
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -52,7 +52,9 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     session = Session(profiles)
     first = [axis.values[0] for axis in grid.axes]
     for place, axis in enumerate(grid.axes):
-        if "." in axis.field:  # which options there are depends on the method
+        if axis.field.startswith("options."):
+            _check_option(grid, axis, session)
+        if "." in axis.field:
             continue
         known = _known_names(axis.field, session)
         for value in _to_check(axis.values):
@@ -60,6 +62,37 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
             _check_form(axis.field, value, fields)
             if known is not None and value not in known:
                 _check_name(axis.field, fields, session)
+
+
+def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
+    """Refuse a value of an option that no method of the grid takes, where no other option varies.
+
+    Which options there are, and what they may be, depends on the method and on other options.
+    """
+    varied = {one.field: one.values for one in grid.axes}
+    if any(name.startswith("options.") and name != axis.field for name in varied):
+        return
+    first = {name: values[0] for name, values in varied.items()}
+    methods = varied.get("method", [grid.base.get("method", "ssgd")])
+    for value in _to_check(axis.values):
+        refusals = []
+        for method in methods:
+            at = first | {axis.field: value} | ({"method": method} if "method" in varied else {})
+            refusals.append(_resolved(grid.combined(at.values()), catalog))
+        own = [one for one in refusals if one is not None and one.field == axis.field]
+        if own and None not in refusals:
+            raise own[0]
+
+
+def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> RequestError | None:
+    """Return the error with which a row is refused; None where it can be predicted."""
+    try:
+        resolve(make_scenario(fields), catalog)
+    except RequestError as error:
+        return error
+    except PerfsimError:
+        pass
+    return None
 
 
 def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
