@@ -20,6 +20,7 @@ __all__ = [
     "PerfsimError",
     "RequestError",
     "StoppedError",
+    "UnknownNameError",
     "nearest",
     "newer",
     "rule",
@@ -164,6 +165,10 @@ class MissingFileError(RequestError):
     exit_code = 3
 
 
+class UnknownNameError(RequestError):
+    """A field names what does not exist, whatever stands in the other fields."""
+
+
 _FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)")
 _SPELL: ContextVar[Callable[[str], str]] = ContextVar("_SPELL", default=str)
 
@@ -258,7 +263,8 @@ def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") ->
     listing : the kind of ``perfsim list`` that shows all names, or ""
     """
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    return _unknown(field, f"no {_quoted(name)}", name, choices, where)
+    found = _unknown(field, f"no {_quoted(name)}", name, choices, where)
+    return UnknownNameError(field, found.why, value=name, nearest=found.nearest)
 
 
 def unknown_option(

@@ -47,6 +47,7 @@ __all__ = [
     "least_change",
     "memory_note",
     "memory_use",
+    "one_gpu_holds",
     "outer_state",
     "stage_memory",
 ]
@@ -80,7 +81,7 @@ class MemoryUse(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether the GPU has as much."""
-        return self.total <= self.usable
+        return bool(self.total <= self.usable)
 
 
 class OuterState(NamedTuple):
@@ -189,6 +190,13 @@ def memory_use(
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
     return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), defined)
+
+
+def one_gpu_holds(setup: Setup) -> bool:
+    """Tell whether one GPU alone, without a communicator, has the memory for the whole model."""
+    use = memory_use(replace(setup, split=None))
+    overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
+    return bool(use.total - overhead.communicator <= use.usable)
 
 
 def stage_memory(

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from perfsim.collectives import find_algorithm
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
+from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.models import build_model
+from perfsim.models.layers import is_expert
 from perfsim.network.network_file import noticed_by_kind
 from perfsim.network.route import over_nics
 from perfsim.note import warning
@@ -184,12 +187,15 @@ def _network_notes(setup: Setup) -> list[str]:
     return notes
 
 
-_OF_DIVIDED = {
-    **dict.fromkeys(("stage_layers", "schedule", "virtual_stages"), "pp"),
-    "tp_overlap": "tp",
-    "dispatcher": "ep",
+_NEEDS = {
+    **dict.fromkeys(("stage_layers", "schedule", "virtual_stages"), ("pp",)),
+    **dict.fromkeys(("tp_overlap", "sequence_parallel"), ("tp",)),
+    **dict.fromkeys(("dispatcher", "ep_overlap", "imbalance"), ("ep",)),
+    "layout": ("tp", "pp", "cp", "ep"),
+    "exchange_each": ("accumulate",),
 }
-"""Fields that say how a model is divided, and the degree without which it is not divided so."""
+"""Fields that say how a model is divided or its gradients exchanged, and the degrees of which one
+must be above 1 for that."""
 
 
 def _asked_notes(setup: Setup) -> list[str]:
@@ -206,11 +212,23 @@ def _asked_notes(setup: Setup) -> list[str]:
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
         notes.append(warning("`oversubscription` has no effect: all GPUs stand on one node."))
-    for name, degree in _OF_DIVIDED.items():
+    for name, degrees in _NEEDS.items():
         asked = getattr(scenario, name) != Scenario.model_fields[name].default
-        if asked and getattr(scenario, degree) == 1:
-            notes.append(warning(f"`{name}` has no effect without `{degree}`."))
+        if asked and all(getattr(scenario, degree) == 1 for degree in degrees):
+            notes.append(warning(_without(setup, name, degrees)))
     return notes
+
+
+def _without(setup: Setup, name: str, degrees: Sequence[str]) -> str:
+    """Say that a field has no effect without one of some degrees, or with no experts."""
+    profile = setup.profile
+    if degrees == ("ep",) and matches_definition(profile):
+        layers = build_model(profile.model, defined_tokens(profile))
+        if not any(map(is_expert, layers)):
+            return f"`{name}` has no effect: {profile.model} has no experts."
+    *others, last = [f"`{degree}`" for degree in degrees]
+    needed = f"{', '.join(others)} or {last}" if others else last
+    return f"`{name}` has no effect without {needed}."
 
 
 def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:

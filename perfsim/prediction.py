@@ -23,7 +23,7 @@ from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.display import Displayed
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
-from perfsim.memory import OuterState, memory_note, memory_use, outer_state
+from perfsim.memory import OuterState, memory_note, memory_use, one_gpu_holds, outer_state
 from perfsim.methods import method_name
 from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
@@ -31,7 +31,13 @@ from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
-from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline, stage_rounds
+from perfsim.schedule.rounds import (
+    baseline_rounds,
+    baseline_setup,
+    build_rounds,
+    is_baseline,
+    stage_rounds,
+)
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, default_session, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
@@ -55,10 +61,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREDICTION_SCHEMA",
+    "Baseline",
     "IterationDetails",
     "PredictedIteration",
     "Prediction",
-    "baseline_s_of",
+    "baseline_of",
     "communication_of",
     "memory_of",
     "predict",
@@ -67,6 +74,9 @@ __all__ = [
 ]
 
 PREDICTION_SCHEMA = "perfsim/prediction/1"
+
+_ABOVE_ALL = 1.0005
+"""Scaling efficiency that is shown as more than 100.0 %; below, rounding may be all there is."""
 
 _DECODED = ("quantisation", "sparsification")
 """Families whose gathered messages are decoded after the backward pass."""
@@ -182,6 +192,34 @@ class PredictedIteration:
         return replace(self, details=self.details.stating(known))
 
 
+class Baseline(NamedTuple):
+    """S-SGD with DDP's defaults in the conditions of a prediction, and what one GPU can hold.
+
+    Parameters
+    ----------
+    iteration_s : its iteration [s], whether or not it could run
+    fits : whether it fits into the memory of the GPUs
+    one_gpu_holds : whether one GPU alone, whose rate scaling efficiency is over, holds the model
+    """
+
+    iteration_s: float
+    fits: bool
+    one_gpu_holds: bool
+
+    def unfit_words(self, subject: str = "") -> str:
+        """Say after its time that it could not run; nothing where it could."""
+        return "" if self.fits else f"; {subject}would not fit into memory"
+
+    def to_dict(self, iteration_s: float) -> dict[str, Any]:
+        """Return the baseline as plain data, beside an iteration of that long [s]."""
+        return {
+            "method": "ssgd",
+            "iteration_s": self.iteration_s,
+            "speedup": self.iteration_s / iteration_s,
+            "fits": self.fits,
+        }
+
+
 @dataclass(repr=False)
 class Prediction(PredictedIteration, Displayed):
     """What perfsim answers; `to_dict` is the object as JSON has it, `plot` draws it.
@@ -193,7 +231,7 @@ class Prediction(PredictedIteration, Displayed):
     elsewhere. ``memory_usable_bytes`` is what a GPU has for all that is held, None if not known.
     """
 
-    baseline_s: float
+    baseline: Baseline
     memory_bytes: dict[str, float]
     notes: list[str]
     terms: list[Term]
@@ -237,9 +275,24 @@ class Prediction(PredictedIteration, Displayed):
         return self._held_back[0]
 
     @property
+    def baseline_s(self) -> float:
+        """An iteration of the S-SGD baseline [s]."""
+        return self.baseline.iteration_s
+
+    @property
     def speedup(self) -> float:
         """How many times as fast as the S-SGD baseline."""
         return self.baseline_s / self.iteration_s
+
+    def efficiency_words(self) -> str:
+        """Say what scaling efficiency is over; nothing where one GPU holds it and is no slower."""
+        if self.scenario.gpus == 1:
+            return ""
+        if not self.baseline.one_gpu_holds:
+            return "of one GPU alone, had it the memory"
+        return (
+            "of one GPU alone, which updates all" if self.scaling_efficiency >= _ABOVE_ALL else ""
+        )
 
     def to_dict(self, *, provenance: bool = True) -> dict[str, Any]:
         """Return the prediction as plain data, by the contract perfsim/prediction/1."""
@@ -251,11 +304,7 @@ class Prediction(PredictedIteration, Displayed):
             "samples_per_s": self.samples_per_s,
             "scaling_efficiency": self.scaling_efficiency,
             "throughput": self.throughput.to_dict(),
-            "baseline": {
-                "method": "ssgd",
-                "iteration_s": self.baseline_s,
-                "speedup": self.speedup,
-            },
+            "baseline": self.baseline.to_dict(self.iteration_s),
             "breakdown_s": self.breakdown_s,
             "communication": self.communication,
             "memory_bytes": self.memory_bytes,
@@ -336,19 +385,20 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     ran = _run(scenario, catalog)
     iteration = _iteration(ran)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
-    baseline_s = baseline_s_of(setup, ran.iteration_s, catalog)
+    baseline = baseline_of(setup, ran.iteration_s, catalog)
     gathered, terms = gathered_bytes(setup, rounds), terms_of(rounds)
     memory = memory_use(setup, gathered)
     unfit = memory_note(setup, memory, gathered, catalog)
     notes = notes_of(setup, rounds, ran.timelines, terms, unfit, ran.record)
     notes += _width_notes(scenario, ran)
+    notes += _efficiency_notes(setup, iteration, baseline)
     if contention is not None:
         from perfsim.conditions.words import meeting_notes
 
         notes += meeting_notes(setup, rounds, contention)
     return Prediction(
         **vars(iteration),
-        baseline_s=baseline_s,
+        baseline=baseline,
         memory_bytes=memory.parts,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
@@ -377,19 +427,30 @@ _baseline_values = attrgetter(
 )
 
 
-def baseline_s_of(setup: Setup, iteration_s: float, catalog: Catalog) -> float:
-    """Return the S-SGD baseline's iteration [s], simulated once for all methods.
+def baseline_of(setup: Setup, iteration_s: float, catalog: Catalog) -> Baseline:
+    """Return the S-SGD baseline, simulated once for all methods.
 
     Parameters
     ----------
     iteration_s : of the setup itself [s], which may be the baseline
     """
+    key = _baseline_values(setup.scenario)
     if is_baseline(setup):
-        return iteration_s
-    key = "baseline", *_baseline_values(setup.scenario)
+        fits, alone = catalog.once(("baseline", "memory", *key), lambda: _held(setup))
+        return Baseline(iteration_s, fits, alone)
     # A single-GPU time of the user's own makes a profile that is seldom asked for again.
     cache = None if setup.scenario.single_gpu else job_cache(catalog)
-    return catalog.once(key, lambda: steady_s(baseline_rounds(setup, cache, timing_only=True)))
+
+    def made() -> Baseline:
+        baseline_s = steady_s(baseline_rounds(setup, cache, timing_only=True))
+        return Baseline(baseline_s, *_held(baseline_setup(setup)))
+
+    return catalog.once(("baseline", *key), made)
+
+
+def _held(setup: Setup) -> tuple[bool, bool]:
+    """Tell whether a setup of S-SGD fits into memory, and whether one GPU alone holds the model."""
+    return memory_use(setup).fits, one_gpu_holds(setup)
 
 
 def _parallel(setup: Setup, rounds: Sequence[CostedGraph]) -> ParallelSummary | None:
@@ -466,6 +527,24 @@ def _width_notes(scenario: Scenario, ran: _Run) -> list[str]:
         return []
     name = method_name(scenario.method)
     return [warning(f"`reduce_dtype` {width} changes nothing that {name} sends.")]
+
+
+def _efficiency_notes(setup: Setup, iteration: PredictedIteration, baseline: Baseline) -> list[str]:
+    """Say what scaling efficiency is over, where no such GPU could run or it is above 100 %."""
+    above = iteration.scaling_efficiency >= _ABOVE_ALL
+    if setup.cluster.gpus == 1 or (baseline.one_gpu_holds and not above):
+        return []
+    note = (
+        f"Scaling efficiency is over {setup.cluster.gpus} times the rate of one GPU that trains the"
+        f" whole model alone ({format_seconds(setup.alone_s)} an iteration)"
+    )
+    note += "." if baseline.one_gpu_holds else "; the memory of one GPU could not hold it."
+    if above:
+        note += (
+            " It is above 100 % because that GPU updates all parameters by itself"
+            f" ({format_seconds(setup.profile.optimizer_s)}), and here the GPUs share the update."
+        )
+    return [note]
 
 
 def _iteration(ran: _Run) -> PredictedIteration:

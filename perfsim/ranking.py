@@ -239,7 +239,7 @@ class Ranking:
         first = self._title()
         if first.startswith("first"):
             which = "that fit into memory and whose" if fit else "whose"
-            first = f"{first} among the {len(names)} {which} learning is known"
+            first = f"{first} among the {len(names)} {which} epochs are known"
         elif first == "fastest" and fit:
             first = f"{first} among the {len(names)} that fit into memory"
         return f"{self.winner} is {first}, {self._lead()}. {self._certainty(close)}{left}"
@@ -277,10 +277,11 @@ class Ranking:
         """Say that one method is the only one, or that all take the same time; None otherwise."""
         names = self._rivals()
         if len(self.predictions) == 1:
-            return f"{self.winner} is the only method that applies."
+            only = "that applies" if self.refused else "asked for"
+            return f"{self.winner} is the only method {only}."
         if len(names) == 1:
             fit = " that fits into memory and" if len(self.ranked) > 1 else ""
-            return f"{self.winner} is the only method{fit} whose learning is known for this model."
+            return f"{self.winner} is the only method{fit} whose epochs are known for this model."
         if self.accuracy_s(names[-1]) / self.accuracy_s(self.winner) - 1.0 <= _SAME_TIME:
             others = names[1] if len(names) == 2 else f"{len(names) - 1} others"
             return f"No difference: {self.winner} and {others} take the same time."

@@ -1311,7 +1311,7 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.tp_overlap and not scenario.sequence_parallel:
         why = "needs `sequence_parallel`: user buffers cut up its all-gathers and reduce-scatters."
         raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
-    if scenario.ep_overlap and scenario.accumulate == 1:
+    if scenario.ep_overlap and scenario.ep > 1 and scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
         raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
 

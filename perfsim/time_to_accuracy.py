@@ -156,6 +156,11 @@ class EpochsFactor:
         """Whether there is a number of epochs that a plan can count on."""
         return self.middle is not None
 
+    @property
+    def fell_short(self) -> bool:
+        """Whether most published results fell short of S-SGD's quality."""
+        return self.middle is None and self.short > 0
+
     def widened(self, spread: float) -> EpochsFactor:
         """Return it as a plan may count on it: wider where few results show its spread.
 
@@ -182,7 +187,7 @@ class EpochsFactor:
         ('1.10', '?')
         """
         if self.middle is None:
-            return "short" if self.short else "?"
+            return "short" if self.fell_short else "?"
         return "1" if self.basis == "same arithmetic" else f"{self.middle:.2f}"
 
     @property
@@ -751,8 +756,17 @@ def parse_epochs_of(of: Sequence[str], epochs: float | None = None) -> dict[str,
             raise RequestError(
                 "epochs_of", f"{shown(pair)} is not METHOD=FACTOR, such as topk=1.2."
             )
-        factors[method_name(name, "epochs_of")] = _factor(value, epochs)
+        method, factor = method_name(name, "epochs_of"), _factor(value, epochs)
+        _check_unit(method, factor)
+        factors[method] = factor
     return factors
+
+
+def _check_unit(method: str, factor: float) -> None:
+    """Refuse another number than 1 for S-SGD, in whose epochs all others are counted."""
+    if method == "ssgd" and factor != 1.0:
+        why = "ssgd is what the epochs of others are multiples of; its own are 1."
+        raise RequestError("epochs_of", why, value=factor)
 
 
 def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str]) -> None:
@@ -761,10 +775,11 @@ def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str
     Raises
     ------
     RequestError
-        If a method with epochs is not among ``methods``.
+        If a method with epochs is not among ``methods``, or S-SGD has others than its own.
     """
     asked = list(dict.fromkeys(methods))
-    for name in epochs_of or {}:
+    for name, factor in (epochs_of or {}).items():
+        _check_unit(name, factor)
         if name not in asked:
             raise RequestError(
                 "epochs_of", f"{name} is not among the methods asked of: {', '.join(asked)}."

@@ -64,14 +64,14 @@ def test_each_name_has_an_example_as_a_user_would_begin(name: str) -> None:
 
 def test_tables_of_pandas_have_numbers_where_there_are_numbers() -> None:
     pandas = pytest.importorskip("pandas", reason="needs pandas (pip install 'perfsim[pandas]')")
-    vary = {"gpus": "8..32", "net": "1gbe,nope", "options.density": "0.001,0.01"}
+    vary = {"gpus": "8..32", "precision": "fp32,fp8", "options.density": "0.001,0.01"}
     table = perfsim.sweep({"model": "resnet50", "method": "dgc"}, vary)
     frame = table.to_pandas()
     assert isinstance(frame, pandas.DataFrame) and tuple(frame.columns) == table.columns
     kinds = {name: frame[name].dtype.kind for name in ("gpus", "options.density", "iteration_s")}
     assert kinds == {"gpus": "i", "options.density": "f", "iteration_s": "f"}
     assert frame["iteration_s"].isna().tolist() == [bool(reason) for reason in frame["reason"]]
-    shortest_s = frame[frame["net"] == "1gbe"].groupby("gpus")["iteration_s"].min()
+    shortest_s = frame[frame["precision"] == "fp32"].groupby("gpus")["iteration_s"].min()
     assert list(shortest_s.index) == [8, 16, 32] and shortest_s.is_monotonic_increasing
 
 

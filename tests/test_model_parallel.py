@@ -58,15 +58,37 @@ def test_degrees_of_one_change_nothing() -> None:
         ("schedule", "gpipe", "pp"),
         ("virtual_stages", 2, "pp"),
         ("tp_overlap", True, "tp"),
-        ("dispatcher", "deepep", "ep"),
+        ("sequence_parallel", False, "tp"),
+        ("layout", "dp-tp-cp-ep-pp", "tp`, `pp`, `cp` or `ep"),
+        ("exchange_each", True, "accumulate"),
+        ("dispatcher", "deepep", ""),
+        ("ep_overlap", True, ""),
+        ("imbalance", 2.0, ""),
     ],
 )
-def test_what_says_nothing_without_a_degree_is_told(field: str, value: Any, degree: str) -> None:
+@pytest.mark.parametrize("method", ["ssgd", "fsdp"])
+def test_what_says_nothing_without_a_degree_is_told(
+    field: str, value: Any, degree: str, method: str
+) -> None:
     plain: dict[str, Any] = {"model": "gpt2", "gpus": 8, "gpu": "a100", "net": "10gbe"}
+    plain["method"] = method
     without, found = predict(Scenario(**plain)), predict(Scenario(**plain, **{field: value}))
     assert found.iteration_s == without.iteration_s
     words = f"`{field}` has no effect without `{degree}`."
+    words = words if degree else f"`{field}` has no effect: gpt2 has no experts."
     assert [note for note in found.notes if words in note] and words not in " ".join(without.notes)
+
+
+def test_experts_on_every_rank_have_no_use_for_a_dispatcher() -> None:
+    fields = {"model": "mixtral-8x7b", "gpus": 8, "node": "dgx-h100", "ep_overlap": True}
+    found = predict(Scenario(**fields, dispatcher="deepep"))
+    words = [f"`{field}` has no effect without `ep`." for field in ("dispatcher", "ep_overlap")]
+    assert [note for note in found.warnings if note in words] == words
+    assert not [
+        note
+        for note in predict(Scenario(**fields | {"accumulate": 2}, ep=8)).warnings
+        if "no effect" in note
+    ]
 
 
 def test_bytes_of_tensor_parallelism_with_sequences() -> None:

@@ -128,6 +128,17 @@ def test_the_baseline_is_that_of_ddp_whatever_is_set(method: str, asked: dict[st
     assert found.speedup == pytest.approx(usual.iteration_s / found.iteration_s, rel=1e-12)
 
 
+@pytest.mark.parametrize("method", ["ssgd", "fsdp"])
+def test_the_baseline_fits_where_ssgd_itself_does(method: str) -> None:
+    asked = {"node": "dgx-h100", "batch": 1, "gpus": 16, "method": method}
+    for model, fits in (("gpt2-xl", True), ("llama3-8b", False)):
+        found = ask(model=model, **asked)
+        assert found.to_dict()["baseline"]["fits"] is fits
+        assert found.baseline.one_gpu_holds is fits
+    divided = ask(model="llama3-8b", **asked, tp=8).baseline
+    assert divided.fits and not divided.one_gpu_holds
+
+
 @pytest.mark.parametrize("method", ["ssgd", "dgc", "spd_kfac", "p3", "localsgd"])
 def test_an_iteration_alone_is_that_of_the_whole_prediction(method: str) -> None:
     asked = make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe", "method": method})

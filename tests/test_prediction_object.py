@@ -100,7 +100,7 @@ def test_each_key_of_a_row_is_that_of_the_whole_prediction(fields: dict[str, Any
 
 
 def test_a_row_that_fails_is_what_was_asked_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["sweep", *ASKED, "--vary", "method=dgc", "--vary", "options.density=0.01,7"]
+    asked = ["sweep", *ASKED, "--vary", "method=dgc", "--vary", "precision=fp32,fp8"]
     good, bad = printed(asked, capsys)["rows"]
     check(good, Light)
     assert Failed.model_validate(bad).scenario == {
@@ -108,15 +108,15 @@ def test_a_row_that_fails_is_what_was_asked_and_why(capsys: pytest.CaptureFixtur
         "gpus": "16",
         "net": "1gbe",
         "method": "dgc",
-        "options": {"density": "7"},
+        "precision": "fp8",
     }
-    assert "density" in bad["error"]
+    assert "precision" in bad["error"]
     with pytest.raises(ValidationError):
         check(bad, Light)
 
 
 def test_tables_of_columns_and_of_objects_say_the_same() -> None:
-    vary = {"net": "1Gbit/s..10Gbit/s:log9,20us", "method": "ssgd,nope"}
+    vary = {"net": "1Gbit/s..10Gbit/s:log9,20us", "precision": "fp32,fp8"}
     columns = sweep({"model": "resnet50", "gpus": 16}, vary)
     objects = sweep({"model": "resnet50", "gpus": 16}, vary, objects=True)
     assert list(columns.records()) == list(objects.records())

@@ -186,6 +186,7 @@ def _target(
         parse_epochs,
         parse_power,
         parse_samples,
+        parse_tokens,
     )
     from perfsim.units import parse_seconds
 
@@ -198,7 +199,16 @@ def _target(
     power_w = parse_power(gpu_power) if gpu_power else None
     name = dataset.lower() if dataset.lower() in DATASETS else ""
     return Target(
-        parse_samples(dataset, tokens), every, single, name, limit_s, amount, currency, power_w
+        parse_samples(dataset, tokens),
+        every,
+        single,
+        name,
+        limit_s,
+        amount,
+        currency,
+        power_w,
+        parse_tokens(dataset),
+        deadline or "",
     )
 
 

@@ -98,7 +98,10 @@ def sweep_command(
         ),
     ] = None,
 ) -> None:
-    """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
+    """Predict every combination of what varies: GPUs, networks, methods, options, ...
+
+    A combination that does not go together is a row without figures; its column `reason` says why.
+    """
     from perfsim.planning.sweep import Sweep
 
     if trace is not None:

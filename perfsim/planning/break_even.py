@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
+from perfsim.memory import memory_use
 from perfsim.methods.base import Group
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Link
 from perfsim.network.node_network import DerivedCollectives, node_network
 from perfsim.network.node_type import Nics
 from perfsim.network.route import Route
+from perfsim.prediction import gathered_bytes
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
-from perfsim.schedule.rounds import baseline_rounds, build_rounds
+from perfsim.schedule.rounds import baseline_rounds, baseline_setup, build_rounds
 from perfsim.session import JobCache, RememberingCluster, job_cache
 from perfsim.what_if import steady_s
 
@@ -109,6 +111,7 @@ class BreakEven:
     curve : (factor or GPUs, times) on the grid
     crossings : where the faster of the two changes, from low to high
     rate : the network's rate that a factor multiplies (`scaled_rate`) [B/s]
+    unfit, ssgd_unfit : GPUs of the curve among which the method, or S-SGD, does not fit into memory
     why_not : why nothing was searched, else ""
     """
 
@@ -119,6 +122,8 @@ class BreakEven:
     crossings: tuple[BreakEvenPoint, ...] = ()
     rate: float | None = None
     why_not: str = ""
+    unfit: tuple[int, ...] = ()
+    ssgd_unfit: tuple[int, ...] = ()
 
     @property
     def wins(self) -> bool | None:
@@ -174,10 +179,14 @@ def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None)
     counts.discard(1)
 
     @cache
-    def times_at(count: float) -> TimePair | None:
+    def setup_of(count: float) -> Setup:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
+        return resolve(scenario.model_copy(update=update), catalog)
+
+    @cache
+    def times_at(count: float) -> TimePair | None:
         try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs)
+            return _pair(setup_of(count), jobs)
         except RequestError:
             return None
 
@@ -192,7 +201,17 @@ def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None)
         return next((one for one in tried if low < one < high and times_at(one)), None)
 
     scale = Scale(lambda low, high: log2((high - low) / step(low)), between)
-    return replace(_along(sorted(counts), times_at, scale), over="gpus")
+    result = _along(sorted(counts), times_at, scale)
+    setups = {int(gpus): setup_of(gpus) for gpus, _ in result.curve}
+    unfit = [gpus for gpus, one in setups.items() if not _fits(one, jobs)]
+    ssgd = [gpus for gpus, one in setups.items() if not memory_use(baseline_setup(one)).fits]
+    return replace(result, over="gpus", unfit=tuple(unfit), ssgd_unfit=tuple(ssgd))
+
+
+def _fits(setup: Setup, jobs: JobCache) -> bool:
+    """Tell whether a method fits into memory, with what it gathers from all ranks."""
+    rounds = build_rounds(setup, jobs, timing_only=True)
+    return memory_use(setup, gathered_bytes(setup, rounds)).fits
 
 
 def _along(

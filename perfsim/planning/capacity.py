@@ -23,7 +23,14 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
-from perfsim.errors import MissingFileError, RequestError, nearest, shown
+from perfsim.errors import (
+    MissingFileError,
+    PerfsimError,
+    RequestError,
+    UnknownNameError,
+    nearest,
+    shown,
+)
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.note import warning
@@ -36,7 +43,7 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, device_in_era, with_gpu
+from perfsim.resolve import ResolvedScenario, device_in_era, resolve, with_gpu
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
@@ -65,6 +72,7 @@ __all__ = [
     "parse_epochs",
     "parse_power",
     "parse_samples",
+    "parse_tokens",
     "plan",
     "read_prices",
 ]
@@ -129,6 +137,8 @@ class Target:
     data : the training set's name, one of ``DATASETS``; "" where it has none
     deadline_s, budget, currency : limits on time and on cost
     gpu_power_w : the power of one GPU while it trains [W]
+    tokens : those of the training set, where its size was given so
+    deadline : the limit on time as it was given; "" writes it in hours or minutes
     """
 
     samples: int
@@ -139,6 +149,25 @@ class Target:
     budget: float | None = None
     currency: str = ""
     gpu_power_w: float | None = None
+    tokens: float | None = None
+    deadline: str = ""
+
+    @property
+    def data_words(self) -> str:
+        """Return the size of the training set as it was given: in samples, or in tokens."""
+        if self.tokens is not None:
+            return f"{self.tokens:,.0f} tokens"
+        return f"{self.samples:,} samples"
+
+    @property
+    def deadline_words(self) -> str:
+        """Return the limit on time as it was given; "" where there is none."""
+        return self.deadline or ("" if self.deadline_s is None else _span(self.deadline_s))
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit that a choice may miss."""
+        return self.deadline_s is not None or self.budget is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +290,14 @@ class ClusterPlan(Displayed):
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
         count, meeting = len(self.choices), len(self.meeting)
-        asked = f"{self.target.samples:,} samples, {self.target.epochs:g} epochs"
+        asked = f"{self.target.data_words}, {self.target.epochs:g} epochs"
         best = ""
         if meeting:
             best = f"; fastest {self._priced(self.fastest)}; cheapest {self._priced(self.cheapest)}"
-        return f"<ClusterPlan {asked}: {meeting} of {count} choices meet the target{best}>"
+        met = f"{meeting} of {count} choices meet the target"
+        if not self.target.limited:
+            met = f"{count} choice{'s' * (count != 1)}"
+        return f"<ClusterPlan {asked}: {met}{best}>"
 
     def _priced(self, choice: ParetoChoice) -> str:
         return f"{choice.words}: {_span(choice.seconds)}, {choice.spent:.4g} {self.unit}"
@@ -488,6 +520,7 @@ def plan(
         check_epochs_of(target.epochs_of, (method_name(one.method) for one in scenarios))
     for scenario in scenarios:
         check_one_type(scenario.gpu)
+        _check_names(scenario, catalog)
     tried = _Tried(catalog, ignore_memory, global_batch)
     searched = ""
     if parallelism:
@@ -556,6 +589,16 @@ def check_one_type(gpu: str | None) -> None:
             " several clusters by `gpu_types`.",
             value=gpu,
         )
+
+
+def _check_names(scenario: Scenario, catalog: Catalog) -> None:
+    """Refuse a name that does not exist; what does not go together is left out later."""
+    try:
+        resolve(scenario, catalog)
+    except UnknownNameError:
+        raise
+    except PerfsimError:
+        return
 
 
 def _check_global_batch(global_batch: int | None, parallelism: bool | None) -> None:
@@ -743,7 +786,7 @@ def _nothing_meets(plan: ClusterPlan) -> str:
     target = plan.target
     limits = []
     if target.deadline_s is not None:
-        limits.append(_span(target.deadline_s))
+        limits.append(target.deadline_words)
     if target.budget is not None:
         limits.append(f"{target.budget:g} {target.currency}")
     near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
@@ -796,6 +839,18 @@ def parse_samples(text: str, tokens: int | None = None) -> int:
     if tokens is None:
         raise RequestError("dataset", f"{shown(text)}: the model is not over text; give samples.")
     return math.ceil(float(match[1]) / tokens)
+
+
+def parse_tokens(text: str) -> float | None:
+    """Return the tokens of a data set that is given so; None of any other.
+
+    Examples
+    --------
+    >>> parse_tokens("3e9tokens"), parse_tokens("imagenet")
+    (3000000000.0, None)
+    """
+    match = _SAMPLES.fullmatch(text)
+    return float(match[1]) if match is not None and match[2] == "tokens" else None
 
 
 def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, float]]:

@@ -17,7 +17,8 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import to_frame
 from perfsim.display import Displayed
 from perfsim.errors import RequestError, unknown
-from perfsim.methods import method_class
+from perfsim.methods import method_class, method_name
+from perfsim.note import warning
 from perfsim.planning import break_even as breakeven
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.exchange_interval import ExchangeCost, exchange_cost
@@ -54,6 +55,7 @@ __all__ = [
     "improvements",
     "one_run",
     "periods_shown",
+    "unfit_notes",
     "waiting_times",
     "with_bucket",
 ]
@@ -308,11 +310,7 @@ class Explanation(Displayed):
             "scenario": prediction.scenario.to_dict(),
             "iteration_s": prediction.iteration_s,
             "iteration_s_interval": list(prediction.iteration_s_interval),
-            "baseline": {
-                "method": "ssgd",
-                "iteration_s": prediction.baseline_s,
-                "speedup": prediction.speedup,
-            },
+            "baseline": prediction.baseline.to_dict(prediction.iteration_s),
             "bottleneck": prediction.bottleneck,
             "breakdown_s": prediction.breakdown_s,
             "critical_path": [
@@ -506,6 +504,7 @@ def _notes(
             "Break-even over GPUs extrapolates the network's costs beyond the ranks that were"
             " measured; `perfsim predict` with that number of GPUs shows the sources."
         )
+    notes += unfit_notes(scenario, along_gpus)
     if scenario.beside:
         notes.append(
             "With other jobs on the network, path and exposed time are those of one start, the one"
@@ -518,6 +517,22 @@ def _notes(
         )
     if len(plans) > 1:
         notes.append("The method has rounds of different kinds; each has its own critical path.")
+    return notes
+
+
+def unfit_notes(scenario: Scenario, along_gpus: BreakEven) -> list[str]:
+    """Say where break-even over GPUs has a time of what would not fit into memory."""
+    tried = len(along_gpus.curve)
+    name = method_name(scenario.method)
+    sides = {name: along_gpus.unfit, "S-SGD": along_gpus.ssgd_unfit}
+    if name == "ssgd":
+        del sides[name]
+    notes: list[str] = []
+    for side, unfit in sides.items():
+        where = f"at {', '.join(map(str, unfit))} GPUs" if len(unfit) < tried else "anywhere"
+        if unfit:
+            brief = f"Break-even over GPUs: {side} would not fit into memory {where}"
+            notes.append(warning(f"{brief}; its time is what it would take if it did.", brief))
     return notes
 
 

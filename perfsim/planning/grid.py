@@ -25,6 +25,7 @@ __all__ = [
     "SweepGrid",
     "axes_of",
     "expand",
+    "number_of",
     "parse_vary",
     "values_of",
 ]
@@ -61,7 +62,14 @@ _RANGE_FORMS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N v
 _NUMBER = re.compile(
     r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+([^\d\s.]\S*+)?\s*+"
 )
-_UNITS = (TIME_UNITS, SIZE_UNITS, RATE_UNITS, SAMPLE_RATE_UNITS, {"%": 1.0}, {"": 1.0})
+_UNITS: Sequence[Mapping[str, float]] = (
+    TIME_UNITS,
+    SIZE_UNITS,
+    RATE_UNITS,
+    SAMPLE_RATE_UNITS,
+    {"%": 1.0},
+    {"": 1.0},
+)
 
 GridValue = str | int | float | bool
 """One value of one field, as a flag or a TOML file gives it."""
@@ -305,6 +313,21 @@ def _links(parts: Sequence[str]) -> list[str]:
         else:
             values.append(part)
     return values
+
+
+def number_of(text: str) -> tuple[float, str] | None:
+    """Return the number and the unit of a text; None where it is no number with a unit.
+
+    Examples
+    --------
+    >>> number_of("25 MiB"), number_of("10Gbit/s,50us"), number_of("10gbe")
+    ((25.0, 'MiB'), (10.0, 'Gbit/s,50us'), None)
+    """
+    first, comma, rest = text.partition(",")
+    match = _NUMBER.fullmatch(first)
+    if match is None or not any((match[2] or "") in units for units in _UNITS):
+        return None
+    return float(match[1]), f"{match[2] or ''}{comma}{rest}"
 
 
 def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:

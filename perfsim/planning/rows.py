@@ -16,7 +16,7 @@ from perfsim.errors import PerfsimError, spelling
 from perfsim.memory import UNFIT
 from perfsim.prediction import (
     PREDICTION_SCHEMA,
-    baseline_s_of,
+    baseline_of,
     communication_of,
     memory_of,
     predict,
@@ -125,7 +125,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         plans = build_rounds(setup, session.jobs)
         timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
-        baseline_s = baseline_s_of(setup, iteration_s, session)
+        baseline = baseline_of(setup, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown_draws(timeline) for timeline in timelines]
@@ -138,11 +138,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         "samples_per_s": samples_per_s,
         "scaling_efficiency": efficiency,
         "throughput": setup_throughput(setup, samples_per_s).to_dict(),
-        "baseline": {
-            "method": "ssgd",
-            "iteration_s": baseline_s,
-            "speedup": baseline_s / iteration_s,
-        },
+        "baseline": baseline.to_dict(iteration_s),
         "breakdown_s": spent(plans, timelines, draws, Timeline.breakdown),
         "communication": communication_of(plans, timelines, draws),
         "memory_bytes": memory_of(setup, plans),

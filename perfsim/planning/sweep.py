@@ -17,6 +17,7 @@ from perfsim.data.files import stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import DataError, MissingFileError, PerfsimError, RequestError, spelled
+from perfsim.planning.axis_values import check_values
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
@@ -470,7 +471,8 @@ def sweep(
     Raises
     ------
     RequestError
-        If a field is unknown, has no value, or no row can be predicted.
+        If a field is unknown, has no value or one that no row could have, or no row can be
+        predicted.
     DataError
         If no row can be predicted as a file is missing or damaged.
 
@@ -485,6 +487,7 @@ def sweep(
     """
     where = None if profiles is None else str(profiles)
     asked = Sweep(SweepGrid(dict(base), axes_of(vary)), where, full, objects)
+    check_values(asked.grid, asked.profiles)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)
     refused = table.refusal_error()
@@ -503,10 +506,12 @@ def resumed(
     Raises
     ------
     RequestError
-        If there is a journal of another grid or of other data.
+        If a field has a value that no row could have (`perfsim.planning.axis_values`), or there is
+        a journal of another grid or of other data.
     DataError
         If a line of it holds what is no row of this grid, or no prediction.
     """
+    check_values(sweep.grid, sweep.profiles)
     rows: Any = [] if sweep.objects else KeptRows()
     record = _record(out, sweep) if out is not None else None
     if record is not None:

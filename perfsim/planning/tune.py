@@ -222,6 +222,16 @@ class TunedValue:
         return [one for one in self.curve if str(one[0]) in self.needs and one[1] < self.fastest_s]
 
     @property
+    def short(self) -> list[IntervalChoice]:
+        """The intervals with which most published results fell short of S-SGD's quality."""
+        return [one for one in self.intervals if one.epochs.fell_short]
+
+    @property
+    def advised_fell_short(self) -> bool:
+        """Whether the advised value is the best by time alone, as results with it fell short."""
+        return self.advised in [float(one.interval) for one in self.short]
+
+    @property
     def idle(self) -> bool:
         """Whether the value makes no difference."""
         times = [seconds for _, seconds in self.curve]
@@ -265,6 +275,7 @@ class TunedValue:
                 "by_formula": self.enough.by_formula,
                 "predictions": self.enough.predictions,
                 "kept_as_asked": self.fixed,
+                "fell_short": self.advised_fell_short,
             }
             result["intervals"] = [one.to_dict() for one in self.intervals]
         return result
@@ -308,6 +319,7 @@ class Tuning(Displayed):
             return f"<Tuning {scenario.words}: {as_asked}; no value saves 1 %>"
         best = self.best
         learns = ", and changes convergence" if best.tunable.gentle else ""
+        learns = ", but published results fell short" if best.advised_fell_short else learns
         return (
             f"<Tuning {scenario.words}: {as_asked}; {best.tunable.name}"
             f" {value_words(best, best.advised)} takes {format_seconds(best.advised_s)}"
@@ -664,7 +676,7 @@ def _notes(setup: Setup, tuned: Sequence[TunedValue]) -> list[str]:
         )
     if any(one.enough is not None for one in tuned):
         notes.append(
-            f"The smallest interval is advised whose exposed exchanges add at most"
+            f"The smallest interval is taken whose exposed exchanges add at most"
             f" {EXPOSED_LIMITS[0]:.0%} to the iterations between them; one that `options` sets is"
             " kept. No interval is best by time alone: a longer one is always as fast, and learns"
             " differently."

@@ -45,7 +45,12 @@ _KERNEL_PARTS = ("compression", "second_order")
 _EXPOSED_PARTS = ("communication_exposed",)
 """The parts of an iteration that a comparison adds up to kernels and waiting."""
 
-_APART = "iteration time only: no published result here says how many epochs"
+_APART = {
+    (True, False): "no published result here says how many epochs",
+    (False, True): "half or more of the published results fell short",
+    (True, True): "epochs not known, or published results fell short",
+}
+"""Why methods stand apart, by whether some have no published result, and some fell short."""
 
 
 def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
@@ -226,7 +231,9 @@ def _print_methods(
     print(head)
     _print_rows(known, shown, lines)
     if others:
-        print_lines([_APART], "    ", "    ", PAGE_COLUMNS)
+        short = [row.ranking.factor(row.name).fell_short for row in apart]
+        why = _APART[not all(short), any(short)]
+        print_lines([f"iteration time only: {why}"], "    ", "    ", PAGE_COLUMNS)
     _print_rows(apart, others, lines[len(shown) :])
     print()
     heads = {part.strip() for part in head.split("  ")}

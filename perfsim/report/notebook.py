@@ -460,10 +460,12 @@ def _(result: ClusterPlan) -> Card:
     target, front = result.target, result.front
     limits = []
     if target.deadline_s is not None:
-        limits.append(f"within {target.deadline_s / HOUR_S:.4g} h")
+        limits.append(f"within {target.deadline_words}")
     if target.budget is not None:
         limits.append(f"for {target.budget:g} {target.currency}")
-    answer = {"meet the target": f"{len(result.meeting)} of {len(result.choices)} choices"}
+    answer = {}
+    if target.limited:
+        answer["meet the target"] = f"{len(result.meeting)} of {len(result.choices)} choices"
     if result.meeting:
         answer["fastest"] = _chosen(result.fastest, result.unit)
         answer["cheapest"] = _chosen(result.cheapest, result.unit)
@@ -472,7 +474,7 @@ def _(result: ClusterPlan) -> Card:
     return Card(
         "Plan",
         _short(", ".join(models)),
-        " ".join([f"{target.samples:,} samples, {target.epochs:g} epochs of S-SGD", *limits]),
+        " ".join([f"{target.data_words}, {target.epochs:g} epochs of S-SGD", *limits]),
         answer,
         f"{_counted(_MAX_ROWS, len(front), 'of the Pareto front')}.plot(), .left_out, .notes,"
         " .to_pandas(), .to_dict()",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from math import isfinite, log
@@ -102,9 +102,13 @@ _MAX_REASONS = 10
 _MAX_ROWS = 60
 """Rows of a sweep that are printed; a file has all."""
 
+_TIMES_EPOCHS = "x epochs"
+"""The head of what epochs are multiplied by."""
+
 _WHOLE = 1e4
-"""What is spent is written in whole numbers from here on."""
+"""Hours and what is spent are written in whole numbers from here on."""
 _BIT_UNITS = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"))
+_THOUSAND = 1e3
 _BAR_COLUMNS = 30
 _MAX_BRIEF_LINES = 8
 _MAX_CURVE_LINES = 18
@@ -146,8 +150,7 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.samples:,} samples, {target.epochs:g} {epochs} of S-SGD:"
-            f" {len(plan.choices)} clusters and methods, {len(plan.meeting)} meet the target",
+            f"{target.data_words}, {target.epochs:,g} {epochs} of S-SGD: {_counted_choices(plan)}",
             "",
             f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
             f"{least} {choice_words(plan.cheapest, unit)}",
@@ -161,17 +164,52 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
         print("! misses the target")
     if plan.by_iteration_only:
         apart = plan.by_iteration_only
-        print(f"\nIteration time only: {len(apart)} whose epochs are not known, shown with S-SGD's")
+        print(f"\nIteration time only, as if with S-SGD's epochs: {len(apart)}")
         _print_choices(apart[:_MAX_APART], target, unit)
         if len(apart) > _MAX_APART:
             print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
+    print_lines(["", _epochs_legend(plan)], rest="", most=PAGE_COLUMNS)
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
-        reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
+        reasons = _left_out_words(plan.left_out)
         print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE_COLUMNS)
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print_notes(plan.notes, verbose=verbose)
+
+
+def _counted_choices(plan: ClusterPlan) -> str:
+    """Say how many clusters and methods there are, and how many meet limits that there are."""
+    count, meeting = len(plan.choices), len(plan.meeting)
+    words = f"{count} clusters and methods" if count != 1 else "1 cluster and method"
+    if not plan.target.limited:
+        return words
+    return f"{words}, {meeting} {'meets' if meeting == 1 else 'meet'} the target"
+
+
+def _epochs_legend(plan: ClusterPlan) -> str:
+    """Say what epochs are multiplied by, and what the words in place of a number mean."""
+    seen = {one.learning.words for one in plan.choices}
+    marks = {
+        "?": "? not known.",
+        "short": "short: half or more of the published results fell short.",
+    }
+    words = [said for mark, said in marks.items() if mark in seen]
+    return " ".join([f"{_TIMES_EPOCHS}: that it needs, as a multiple of S-SGD's.", *words])
+
+
+def _left_out_words(left_out: Mapping[str, str]) -> list[str]:
+    """Say why clusters and methods are left out; each reason once, with what it is the reason of.
+
+    Of more than two names the others are counted.
+    """
+    named: dict[str, list[str]] = {}
+    for name, why in sorted(left_out.items()):
+        named.setdefault(why, []).append(name)
+    return [
+        f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if names[2:] else ''}: {why}"
+        for why, names in named.items()
+    ]
 
 
 def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -> None:
@@ -180,7 +218,7 @@ def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -
         [_choice_cells(one, target, unit) for one in choices],
         page_columns(),
         left="method,gpu,network",
-        drop=("90 % interval", "epochs", "network", "gpu"),
+        drop=("90 % interval", _TIMES_EPOCHS, "network", "gpu"),
     )
     divided = {
         len(lines) - len(choices) + index: one.divided.division.words
@@ -203,9 +241,11 @@ def _choice_cells(one: ParetoChoice, target: Target, unit: str) -> dict[str, str
         "gpus": str(cluster.gpus),
         "gpu": cluster.gpu,
         "network": "one node" if cluster.nodes == 1 else cluster.net,
-        "epochs": one.learning.words,
-        "hours": f"{one.seconds / HOUR_S:.4g}",
-        "90 % interval": f"{low:.3g} to {high:.3g}" if isfinite(high) else f"{low:.3g} and more",
+        _TIMES_EPOCHS: one.learning.words,
+        "hours": _spent(one.seconds / HOUR_S),
+        "90 % interval": f"{_end(low)} to {_end(high)}"
+        if isfinite(high)
+        else f"{_end(low)} and more",
         unit: f"{_spent(one.spent)}{missed}",
         **({} if one.energy_kwh is None else {"kWh": f"{one.energy_kwh:.4g}"}),
     }
@@ -215,9 +255,14 @@ def _spent(value: float) -> str:
     return f"{value:.4g}" if value < _WHOLE else f"{value:,.0f}"
 
 
+def _end(hours: float) -> str:
+    """Write an end of an interval, in whole hours where three digits would need an exponent."""
+    return f"{hours:.3g}" if hours < _THOUSAND else f"{hours:,.0f}"
+
+
 def choice_words(choice: ParetoChoice, unit: str) -> str:
     """Return a choice of a plan with its time and its cost in ``unit``."""
-    text = f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
+    text = f"{choice.words}: {_spent(choice.seconds / HOUR_S)} h, {_spent(choice.spent)} {unit}"
     return text if choice.learning.known else f"{text} (its epochs are not known)"
 
 
@@ -228,7 +273,8 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
     print_lines(
         [
             f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
-            f" {format_seconds(prediction.baseline_s)} ({prediction.speedup:.2f}x)",
+            f" {format_seconds(prediction.baseline_s)}"
+            f" ({prediction.speedup:.2f}x){prediction.baseline.unfit_words('S-SGD ')}",
             explanation_verdict(explanation),
         ],
         most=PAGE_COLUMNS,
@@ -804,16 +850,36 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
     elif tuned.fixed:
         result = [f"Kept as asked: {asked}. The smallest interval at which {rule}: {least}."]
     else:
-        result = [f"Advised: {least}, the smallest at which {rule}; asked: {asked}."]
+        lead = "By time alone" if tuned.advised_fell_short else "Advised"
+        result = [f"{lead}: {least}, the smallest at which {rule}; asked: {asked}."]
     known = [one.interval for one in tuned.intervals if one.evidence]
     where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
     result += [tuned.tunable.why, f"Its learning is on record at {where}."]
     advised = next((one for one in tuned.intervals if one.interval == enough.interval), None)
     if advised is not None:
         known_there = advised.epochs
-        result.append(f"With {advised.interval:,}: {known_there.sentence}.")
+        if known_there.fell_short:
+            result.append(_fell_short_words(tuned, known_there.sentence))
+        else:
+            result.append(f"With {advised.interval:,}: {known_there.sentence}.")
         result += [f"Against it: {told}." for told in known_there.against]
     return result
+
+
+def _fell_short_words(tuned: TunedValue, results: str) -> str:
+    """Say which interval is known to learn well enough, and from which on results fell short.
+
+    What fell short at an interval counts for longer ones, so that the shortest has the record.
+    """
+    learnt = [one for one in tuned.intervals if one.epochs.known]
+    known = "No interval is known to learn as well as S-SGD"
+    if learnt:
+        best = min(learnt, key=lambda one: one.iteration_s)
+        known = (
+            f"The fastest with known epochs is {best.interval:,},"
+            f" {format_seconds(best.iteration_s)} and {best.epochs.words} times those of S-SGD"
+        )
+    return f"{known}; from {tuned.short[0].interval:,} on, {results}."
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
@@ -824,7 +890,8 @@ def _interval_table(tuned: TunedValue) -> Iterator[str]:
     for one in told:
         marks = list(one.used_by)
         marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
-        marks += ["advised"] * (one.interval == tuned.advised and not tuned.fixed)
+        if one.interval == tuned.advised and not tuned.fixed:
+            marks.append("by time alone" if tuned.advised_fell_short else "advised")
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
         rows.append(
             {

@@ -124,25 +124,35 @@ def prediction_lines(
     """
     warnings = briefs(prediction.notes, "warning")
     unfit = [text for text in warnings if text.startswith(UNFIT)]
-    head = [
+    taken = briefs(prediction.notes, "assumption")
+    assumed = list(labelled("assumed", ", ".join(taken), columns)) if taken else []
+    head, room = _head(prediction, unfit, columns), _ALL_LINES
+    if limit is not None:
+        left_lines = limit - len(assumed) - 1
+        if left_lines - len(head) < _MIN_WARNING_LINES:
+            head = _head(prediction, unfit, columns, short=True)
+        room = max(left_lines - len(head), _MIN_WARNING_LINES)
+    others = [text for text in warnings if text not in unfit]
+    shown, left = _that_fit(others, room, columns)
+    return [spelled(line) for line in (*head, *shown, *assumed, *_last(prediction, left, columns))]
+
+
+def _head(
+    prediction: Prediction, unfit: Sequence[str], columns: int, *, short: bool = False
+) -> list[str]:
+    """Return the screen down to the breakdown, with the warnings ``unfit``."""
+    answer = _answer(prediction, short=short)
+    return [
         *_folded(_question(prediction.scenario), columns),
         *_folded(_where(prediction.scenario), columns),
         *(_folded(prediction.parallel.words(), columns) if prediction.parallel else ()),
         *(line for text in unfit for line in labelled("warning", text, columns)),
         "",
-        *(line for label, words in _answer(prediction) for line in labelled(label, words, columns)),
+        *(line for label, words in answer for line in labelled(label, words, columns)),
         "",
         *_breakdown(prediction, columns),
         "",
     ]
-    taken = briefs(prediction.notes, "assumption")
-    assumed = list(labelled("assumed", ", ".join(taken), columns)) if taken else []
-    room = _ALL_LINES
-    if limit is not None:
-        room = max(limit - len(head) - len(assumed) - 1, _MIN_WARNING_LINES)
-    others = [text for text in warnings if text not in unfit]
-    shown, left = _that_fit(others, room, columns)
-    return [spelled(line) for line in (*head, *shown, *assumed, *_last(prediction, left, columns))]
 
 
 def _question(scenario: ResolvedScenario) -> str:
@@ -189,19 +199,15 @@ def question(prediction: Prediction) -> list[str]:
     ]
 
 
-def _answer(prediction: Prediction) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the answer: a label and words."""
+def _answer(prediction: Prediction, *, short: bool) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the answer: a label and words; ``short`` leaves a line out if it can."""
     low, high = prediction.iteration_s_interval
     yield (
         "iteration",
         f"{format_seconds(prediction.iteration_s)}   90 % interval {interval_words(low, high)}",
     )
     yield "throughput", _throughput(prediction)
-    yield (
-        "against S-SGD",
-        f"{prediction.speedup:.2f}x   (S-SGD {format_seconds(prediction.baseline_s)})"
-        f"   scaling efficiency {prediction.scaling_efficiency:.1%}",
-    )
+    yield from _against(prediction, short=short)
     cause = prediction.bottleneck
     better = _TWICE_AS_GOOD.get(cause, "twice as fast")
     words = part_words(cause, prediction.scenario.method)
@@ -232,6 +238,23 @@ def _calls(mean: float) -> str:
     if mean != round(mean):
         return f"a mean of {mean:,.4g} calls"
     return f"{mean:,.0f} call{'s' * (mean != 1)}"
+
+
+def _against(prediction: Prediction, *, short: bool) -> Iterator[tuple[str, str]]:
+    """Yield what the prediction is held against, and what of that could not run.
+
+    With ``short`` it is one line, and only the notes say what efficiency is over.
+    """
+    baseline, over = prediction.baseline, prediction.efficiency_words()
+    words = f"{prediction.speedup:.2f}x   (S-SGD {format_seconds(baseline.iteration_s)}"
+    efficiency = f"efficiency {prediction.scaling_efficiency:.1%}"
+    if baseline.fits and (short or not over):
+        yield "against S-SGD", f"{words})   scaling {efficiency}"
+    elif short:
+        yield "against S-SGD", f"{words}, would not fit)   {efficiency}"
+    else:
+        yield "against S-SGD", f"{words}{baseline.unfit_words()})"
+        yield "scaling", f"{efficiency}   ({over})" if over else efficiency
 
 
 def _throughput(prediction: Prediction) -> str:

@@ -43,7 +43,14 @@ if TYPE_CHECKING:
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
 
-__all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule", "stage_rounds"]
+__all__ = [
+    "baseline_rounds",
+    "baseline_setup",
+    "build_rounds",
+    "is_baseline",
+    "schedule",
+    "stage_rounds",
+]
 
 Scheduler = Callable[..., "list[CostedGraph]"]
 """Builds the rounds of a setup with a fusion policy; takes ``cache``, ``shared`` and ``joins``."""
@@ -78,13 +85,22 @@ def baseline_rounds(
 ) -> list[CostedGraph]:
     """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions.
 
-    Its collectives are those that the library chooses, whatever was asked for the method.
     ``cache`` and ``timing_only`` are those of `build_rounds`.
     """
-    usual = {"algorithm": AUTO, "protocol": AUTO}
+    usual = baseline_setup(setup)
+    return _build(usual, _schedule_ssgd, fusion.load_policy("size").fuse, cache, timing_only)
+
+
+def baseline_setup(setup: Setup) -> Setup:
+    """Return the setup of S-SGD in the same conditions, with the model as its code computes it.
+
+    Its collectives are those that the library chooses, whatever was asked for the method. Fusion
+    and overlap are left as they are: `baseline_rounds` takes DDP's.
+    """
+    usual = {"algorithm": AUTO, "protocol": AUTO, "method": "ssgd", "options": {}}
     model = {} if setup.ssgd is None else setup.ssgd._asdict()
-    setup = replace(setup, scenario=setup.scenario.model_copy(update=usual), **model)
-    return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache, timing_only)
+    scenario = setup.scenario.model_copy(update=usual)
+    return replace(setup, scenario=scenario, method=load_method("ssgd", {}), **model)
 
 
 def is_baseline(setup: Setup) -> bool:

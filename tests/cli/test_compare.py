@@ -85,11 +85,37 @@ def test_without_pandas_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 # On the terminal.
 
 
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ("ssgd,ssgd", "ssgd is the only method asked for."),
+        ("ssgd,thc", "ssgd is the only method that applies."),
+        ("ssgd,topk", "iteration time only: half or more of the published results fell short"),
+        ("ssgd,topk,diloco", "iteration time only: epochs not known, or published results fell"),
+        ("ssgd,diloco", "iteration time only: no published result here says how many epochs"),
+    ],
+)
+def test_a_group_is_headed_by_what_holds_of_it(
+    methods: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, out, _ = run(f"compare --model resnet50 --gpus 64 --methods {methods}", capsys)
+    assert left == 0 and said in out
+
+
+@pytest.mark.parametrize("command", ["compare", "plan --dataset imagenet --epochs 90 --counts 8"])
+def test_ssgd_has_no_other_epochs_than_its_own(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = "--model resnet50" + " --gpus 64" * (command == "compare")
+    left, _, err = run(f"{command} {where} --methods ssgd,topk --epochs-of ssgd=2", capsys)
+    assert left == 2 and "--epochs-of: ssgd is what the epochs of others are multiples of" in err
+
+
 def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     left, brief, err = run(COMMAND, capsys)
     assert (left, err) == (0, "")
     assert max(map(len, brief.splitlines())) <= 80 and "By iteration time" not in brief
-    assert "is the only method whose learning is known" in brief and "90 % interval" in brief
+    assert "is the only method whose epochs are known" in brief and "90 % interval" in brief
     legend = " ".join(brief.partition("\nspeed: ")[2].split())
     assert "epochs: that it needs" in legend and "acc: so many times sooner" in legend
     assert "kern: " not in legend and "kern" not in brief.partition("speed:")[0]
@@ -99,8 +125,8 @@ def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture
     for words in (
         "By iteration time, ",
         "learn differently",
-        "iteration time only: no published result",
-        "is the only method whose learning is known",
+        "iteration time only: ",
+        "is the only method whose epochs are known",
         "90 % interval",
     ):
         assert words in out

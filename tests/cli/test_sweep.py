@@ -72,8 +72,8 @@ def test_the_sweep_is_a_function_of_the_package() -> None:
         (["--vary", "gpus=8", "--out", "rows.xlsx"], "ends in no known format"),
         (["--vary", "gpus=8", "--workers", "1", "--dask", "x"], "--workers: not with --dask"),
         (["--vary", "gpus=0"], "it must be 1 or more"),
-        (["--vary", "gpus=0,abc"], "none of 2 rows can be predicted; the first: --vary gpus: '0'"),
-        (["--vary", "gpus=0,abc", "--json"], "none of 2 rows can be predicted; the first: --vary"),
+        (["--vary", "gpus=0,abc"], "--vary gpus: 'abc' is not allowed"),
+        (["--vary", "gpus=0,abc", "--json"], "--vary gpus: 'abc' is not allowed"),
         (["--vary", "bucket=1..32"], "'1..32' has no unit where it begins; write it like 1MiB.."),
         (["--vary", "net=1..10"], "has no unit where it begins; write it like 1Gbit/s..100Gbit/s"),
         (

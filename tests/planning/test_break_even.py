@@ -19,6 +19,7 @@ from perfsim.planning.break_even import (
     scaled_network,
     scaled_rate,
 )
+from perfsim.planning.explain import unfit_notes
 from perfsim.prediction import predict
 from perfsim.report.planning import break_even_words
 from perfsim.resolve import Setup, resolve
@@ -237,6 +238,17 @@ def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: 
     assert found.crossings == ()
     (sentence,) = break_even_words(found, resolved.scenario.method)
     assert words in sentence
+
+
+def test_numbers_of_gpus_among_which_a_side_does_not_fit_are_told() -> None:
+    fields = {"model": "llama3-8b", "node": "dgx-h100", "gpus": 16, "method": "fsdp"}
+    sharded = resolve(make_scenario(fields), SHIPPED)
+    found = breakeven.gpu_break_even(sharded, SHIPPED)
+    counts = [gpus for gpus, _ in found.curve]
+    assert found.unfit == (2, 4, 8, 16) and found.ssgd_unfit == tuple(counts)
+    notes = unfit_notes(sharded.scenario, found)
+    assert "fsdp would not fit into memory at 2, 4, 8, 16 GPUs" in notes[0]
+    assert "S-SGD would not fit into memory anywhere" in notes[1]
 
 
 def test_uneven_nodes_have_no_number_of_gpus_to_look_for() -> None:

@@ -187,6 +187,44 @@ def test_what_is_set_already_would_not_help(
     assert f"({helps} would help)" in str(caught.value)
 
 
+@pytest.mark.parametrize("flag", ["--gpu-types", "--nets", "--methods"])
+def test_an_unknown_name_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"--gpu-types": "v100", "--nets": "10gbe", "--methods": "ssgd"}[flag]
+    assert code([*ASKED, "--counts", "8", flag, f"{known},foo"]) == 2
+    assert capsys.readouterr().err.startswith(f"perfsim: {flag}: no 'foo'")
+
+
+def test_the_screen_speaks_of_a_target_only_where_there_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert code([*ASKED, "--counts", "8,16"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == ("1,281,167 samples, 90 epochs of S-SGD: 2 clusters and methods")
+    assert "x epochs: that it needs, as a multiple of S-SGD's." in text
+    assert code([*ASKED, "--counts", "16", "--deadline", "24h"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("1 cluster and method, 1 meets the target")
+    assert code([*ASKED, "--counts", "16", "--deadline", "1s"]) == 2
+    assert "nothing meets 1s;" in capsys.readouterr().err
+
+
+def test_numbers_are_written_alike_and_tokens_as_they_were_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = ["plan", "--model", "gpt2", "--dataset", "1e14tokens", "--epochs", "1"]
+    assert code([*long, "--counts", "8", "--node", "dgx-h100"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("100,000,000,000,000 tokens, 1 epoch of S-SGD")
+    assert "e+" not in text
+
+
+def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code([*ASKED, "--gpu-types", "v100,h100", "--precision", "fp8"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("has no 'fp8' rate") == 1
+    assert "ssgd on 128 v100 over 10gbe, ssgd on 16 v100 over 10gbe and 4 more:" in text
+
+
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
     made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)

@@ -85,7 +85,7 @@ def test_a_lost_worker_costs_only_its_tasks_and_a_lost_scheduler_is_told(
 @pytest.mark.slow
 def test_processes_here_give_the_same_rows_in_order(tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
-    asked = ["sweep", "--model", "resnet50", "--vary", "gpus=2..64:2", "--vary", "net=1gbe,nope"]
+    asked = ["sweep", "--model", "resnet50", "--vary", "gpus=2..64:2", "--vary", "method=ssgd,thc"]
     assert code([*asked, "--out", str(out)]) == 0
     spread = tmp_path / "spread.csv"
     told = subprocess.run(

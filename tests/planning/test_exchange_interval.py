@@ -28,6 +28,7 @@ from perfsim.report.planning import exchange_summary, tuned_verdict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.rounds import build_rounds
+from perfsim.time_to_accuracy import AS_MANY_EPOCHS
 from perfsim.what_if import steady_s
 from support.averaged import FAST, MS, SLOW
 from support.builders import hand_device, profile, ring_cluster
@@ -440,6 +441,19 @@ def test_tune_takes_the_smallest_interval_that_adds_a_tenth(method: str) -> None
     times = [one.iteration_s for one in found.intervals]
     assert times == sorted(times, reverse=True) or method == "dasgd"
     assert tuned_verdict(found)[0].startswith(f"Advised: {found.advised:,.0f}, ")
+
+
+def test_an_interval_whose_results_fell_short_is_not_advised() -> None:
+    setup = resolve(make_scenario({"model": "resnet50", "gpus": 64, "method": "localsgd"}), SHIPPED)
+    (found,) = tune(setup.scenario, ["interval"], SHIPPED).tuned
+    assert found.advised_fell_short and found.to_dict()["rule"]["fell_short"]
+    said = tuned_verdict(found)
+    assert said[0].startswith(f"By time alone: {found.advised:,.0f}, ")
+    assert said[3].startswith("No interval is known to learn as well as S-SGD; from 10 on, the")
+    assert "with period 10 from the first step" in said[4]
+    known = replace(found.intervals[0], epochs=AS_MANY_EPOCHS)
+    some = replace(found, intervals=[known, *found.intervals[1:]])
+    assert tuned_verdict(some)[3].startswith("The fastest with known epochs is 1, ")
 
 
 def test_an_interval_that_is_set_is_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -208,17 +209,41 @@ def test_what_arrays_cannot_follow_is_refused() -> None:
 
 
 def test_a_row_without_a_prediction_has_its_reason() -> None:
-    table = sweep(BASE, {"method": "ssgd,nope", "precision": ["fp32", "fp7"]})
+    table = sweep(BASE, {"method": "ssgd,adpsgd", "precision": ["fp32", "fp8"]})
     reasons = [row["reason"] for row in table.records()]
     assert not reasons[0]
-    assert "precision: no 'fp7'" in reasons[1]
-    assert "method: no 'nope'" in reasons[2]
+    assert "precision: v100 has no 'fp8' rate" in reasons[1]
     results = list(table.results())
     assert [result.reason for result in results] == reasons
-    assert results[1].values == {"method": "ssgd", "precision": "fp7"}
+    assert results[1].values == {"method": "ssgd", "precision": "fp8"}
     assert np.isnan(results[1].iteration_s) and results[0].iteration_s > 0
     with pytest.raises(RequestError, match=r"^model: no"):
         sweep({"model": "resnet5"}, {"gpus": "8,16"})
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ({"method": "ssgd,nope"}, "^method: no 'nope'"),
+        ({"method": "auto,ssgd"}, "^method: auto is no method"),
+        ({"gpus": "8,16", "precision": "fp32,fp99"}, "^precision: no 'fp99'"),
+        ({"net": "10gbe,10Tbe"}, "^net: no '10Tbe'"),
+        ({"gpu": "v100,foo"}, "^gpu: no 'foo'"),
+        ({"algorithm": "ring,foo"}, "^algorithm: all_reduce has no 'foo'"),
+        ({"batch": "32,x"}, "^batch: 'x' is not allowed"),
+        ({"batch": "0..10000:1"}, "^batch: '0' is not allowed"),
+        ({"bucket": "1MiB,zz"}, "^bucket: 'zz' is not a size"),
+        ({"method": "ssgd,topk", "options.density": "0.01,x"}, r"^options\.density: 'x' is not"),
+        ({"placement": "8,8;x"}, "^placement: 'x' is not a list"),
+    ],
+    ids=str,
+)
+def test_a_value_that_no_row_could_have_is_refused_first(vary: dict[str, str], said: str) -> None:
+    def none(*_: object) -> Iterator[list[object]]:
+        raise AssertionError("rows were predicted")
+
+    with pytest.raises(RequestError, match=said):
+        sweep(BASE, vary, engine=none)
 
 
 def test_full_rows_are_whole_predictions() -> None:

@@ -85,6 +85,21 @@ def test_it_is_as_short_and_narrow_where_there_is_much_to_say(fields: dict[str, 
     assert max(map(len, lines)) <= 80
 
 
+def test_it_says_that_the_baseline_could_not_run_and_what_efficiency_is_over() -> None:
+    sharded = {"model": "llama3-8b", "gpus": 64, "node": "dgx-h100", "method": "fsdp"}
+    found = predict(Scenario(**sharded, recompute="full"))
+    lines = prediction_lines(found)
+    at = next(place for place, line in enumerate(lines) if line.startswith("against S-SGD"))
+    assert lines[at].endswith("s; would not fit into memory)")
+    assert lines[at + 1].startswith("scaling         efficiency 11")
+    assert lines[at + 1].endswith("(of one GPU alone, had it the memory)")
+    note = next(one for one in found.notes if one.startswith("Scaling efficiency is over 64 times"))
+    assert "the memory of one GPU could not hold it. It is above 100 % because" in note
+    usual = predict(Scenario(model="resnet50", gpus=8))
+    assert not any("fficiency is over" in note for note in usual.notes)
+    assert "   scaling efficiency " in "\n".join(prediction_lines(usual))
+
+
 def test_it_folds_to_a_narrow_terminal() -> None:
     lines = screen(40, **DGC.model_dump(exclude_defaults=True))
     assert max(map(len, lines)) <= 40

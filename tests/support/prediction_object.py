@@ -90,6 +90,7 @@ class Baseline(Strict):
     method: Literal["ssgd"]
     iteration_s: PositiveFloat
     speedup: PositiveFloat
+    fits: bool
 
 
 class Breakdown(Strict):

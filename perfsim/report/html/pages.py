@@ -177,15 +177,15 @@ def answer_of(prediction: Prediction) -> dict[str, str]:
     """Return the answer in a few lines, as in the terminal."""
     low, high = prediction.iteration_s_interval
     sent = prediction.communication
-    cause = prediction.bottleneck
+    cause, over = prediction.bottleneck, prediction.efficiency_words()
     iteration = format_seconds(prediction.iteration_s)
     known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
     return {
         "iteration": f"{iteration} ({known if low < high else '90 % interval not known'})",
         "throughput": f"{prediction.samples_per_s:,.0f} samples/s, scaling efficiency"
-        f" {prediction.scaling_efficiency:.1%}",
+        f" {prediction.scaling_efficiency:.1%}" + (f" ({over})" if over else ""),
         "against S-SGD": f"{prediction.speedup:.2f} times as fast (S-SGD"
-        f" {format_seconds(prediction.baseline_s)})",
+        f" {format_seconds(prediction.baseline_s)}{prediction.baseline.unfit_words()})",
         "held back by": f"{cause.replace('_', ' ')} (twice as fast would save"
         f" {prediction.worth[cause]:.0%})",
         "sent by each GPU": f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls",
@@ -412,7 +412,7 @@ def plan_page(plan: ClusterPlan) -> str:
     models = ", ".join(dict.fromkeys(one.scenario.model for one in plan.choices))
     limits = []
     if target.deadline_s is not None:
-        limits.append(f"within {target.deadline_s / HOUR_S:.4g} h")
+        limits.append(f"within {target.deadline_words}")
     if target.budget is not None:
         limits.append(f"for at most {target.budget:g} {target.currency}")
     least = "least GPU hours" if unit == "GPU h" else "cheapest"
@@ -423,7 +423,7 @@ def plan_page(plan: ClusterPlan) -> str:
             f"Plan for training {models}",
             " ".join(
                 [
-                    f"{target.samples:,} samples, {target.epochs:g}"
+                    f"{target.data_words}, {target.epochs:g}"
                     f" epoch{'s' * (target.epochs != 1)} of S-SGD",
                     *limits,
                 ]
@@ -432,8 +432,14 @@ def plan_page(plan: ClusterPlan) -> str:
             {
                 "fastest": choice_words(plan.fastest, unit),
                 least: choice_words(plan.cheapest, unit),
-                "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters and"
-                " methods",
+                **(
+                    {
+                        "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters"
+                        " and methods"
+                    }
+                    if target.limited
+                    else {}
+                ),
             },
             plan_figures(plan),
             [

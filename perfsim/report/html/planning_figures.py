@@ -883,8 +883,13 @@ def _tried(tuned: TunedValue, word: str) -> bool:
     return any(value == word for value, _ in tuned.curve)
 
 
+def _taken(tuned: TunedValue) -> str:
+    """Name the value to take: by time alone where published results with it fell short."""
+    return "by time alone" if tuned.advised_fell_short else "to take"
+
+
 def _mark(tuned: TunedValue, value: TunableValue) -> str:
-    marks = {"asked": tuned.asked, "fastest": tuned.fastest, "to take": tuned.advised}
+    marks = {"asked": tuned.asked, "fastest": tuned.fastest, _taken(tuned): tuned.advised}
     words = [word for word, marked in marks.items() if marked == value]
     return ", ".join([*words, *(["within 1 %"] if value in tuned.as_good else [])])
 
@@ -924,7 +929,7 @@ def _marks(tuned: TunedValue, unit: TimeUnit) -> list[dict[str, Any]]:
     marks = (
         ("asked", tuned.asked, tuned.asked_s, "grey", "square"),
         ("fastest", tuned.fastest, tuned.fastest_s, "vermilion", "star"),
-        ("to take", tuned.advised, tuned.advised_s, "green", "diamond"),
+        (_taken(tuned), tuned.advised, tuned.advised_s, "green", "diamond"),
     )
     return [
         {

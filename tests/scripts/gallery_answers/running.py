@@ -17,8 +17,8 @@ def which_bucket_size(asked: Any) -> str:
     assert one["asked"]["value"] == 25 * 2**20 and more < 0.01
     worst = [times_s[0] / fastest_s - 1, times_s[-1] / fastest_s - 1]
     return (
-        f"PyTorch's 25 MiB: they take {more:.1%} longer than the fastest, {best:.0f} MiB. Buckets of"
-        f" 64 KiB take {worst[0]:.0%} longer, all gradients in one {worst[1]:.0%}."
+        f"PyTorch's 25 MiB: they take {more:.1%} longer than the fastest, {best:.0f} MiB. Buckets"
+        f" of 64 KiB take {worst[0]:.0%} longer, all gradients in one {worst[1]:.0%}."
     )
 
 

@@ -1,0 +1,166 @@
+"""Values of a sweep's axes that no row could have: they are refused before any row is predicted.
+
+A name that does not exist, or a value that its field never takes, is wrong whatever stands in the
+other fields. Values that do not go together are left to the rows, which say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from perfsim.collectives import find_algorithm
+from perfsim.data.catalog import Catalog
+from perfsim.errors import MissingFileError, PerfsimError, RequestError, UnknownNameError
+from perfsim.fusion import policy_names
+from perfsim.libraries import AUTO
+from perfsim.methods import method_name, method_names
+from perfsim.models import MODELS
+from perfsim.planning.grid import Axis, GridValue, SweepGrid, number_of
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
+from perfsim.session import Session
+
+__all__ = ["check_values"]
+
+_MAX_CHECKED = 1000
+"""Values of a field, numbers aside, that are checked."""
+
+_KINDS = {"gpu": "devices", "net": "networks", "intra_net": "networks", "node": "nodes"}
+"""Fields that name files, and the kind of these."""
+
+
+def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
+    """Refuse a value that no row could have.
+
+    Of numbers the least and the greatest are checked, so that millions of them cost nothing.
+
+    Raises
+    ------
+    RequestError
+        If there is such a value.
+
+    Examples
+    --------
+    >>> from perfsim.planning.grid import axes_of
+    >>> check_values(SweepGrid({"model": "resnet50", "gpus": 16}, axes_of({"method": "dgc,topc"})))
+    Traceback (most recent call last):
+    ...
+    perfsim.errors.UnknownNameError: method: no 'topc'; did you mean 'topk'? ...
+    """
+    session = Session(profiles)
+    first = [axis.values[0] for axis in grid.axes]
+    for place, axis in enumerate(grid.axes):
+        if axis.field.startswith("options."):
+            _check_option(grid, axis, session)
+        if "." in axis.field:
+            continue
+        known = _known_names(axis.field, session)
+        for value in _to_check(axis.values):
+            fields = grid.combined([*first[:place], value, *first[place + 1 :]])
+            _check_form(axis.field, value, fields)
+            if known is not None and value not in known:
+                _check_name(axis.field, fields, session)
+
+
+def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
+    """Refuse a value of an option that no method of the grid takes, where no other option varies.
+
+    Which options there are, and what they may be, depends on the method and on other options.
+    """
+    varied = {one.field: one.values for one in grid.axes}
+    if any(name.startswith("options.") and name != axis.field for name in varied):
+        return
+    first = {name: values[0] for name, values in varied.items()}
+    methods = varied.get("method", [grid.base.get("method", "ssgd")])
+    for value in _to_check(axis.values):
+        refusals = []
+        for method in methods:
+            at = first | {axis.field: value} | ({"method": method} if "method" in varied else {})
+            refusals.append(_resolved(grid.combined(at.values()), catalog))
+        own = [one for one in refusals if one is not None and one.field == axis.field]
+        if own and None not in refusals:
+            raise own[0]
+
+
+def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> RequestError | None:
+    """Return the error with which a row is refused; None where it can be predicted."""
+    try:
+        resolve(make_scenario(fields), catalog)
+    except RequestError as error:
+        return error
+    except PerfsimError:
+        pass
+    return None
+
+
+def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
+    """Return the ends of the numbers among some values, by their units, and the other values."""
+    try:
+        numbers = list(map(float, values))
+    except (ValueError, OverflowError):
+        numbers = []
+    if numbers and all(map(isfinite, numbers)):
+        return [values[numbers.index(end(numbers))] for end in (min, max)]
+    ends: dict[str, list[tuple[float, GridValue]]] = {}
+    others: list[GridValue] = []
+    for value in values:
+        size = number_of(value) if isinstance(value, str) else None
+        if size is None:
+            others.append(value)
+            continue
+        number, unit = size
+        low, high = ends.get(unit, [(number, value)] * 2)
+        ends[unit] = [min(low, (number, value)), max(high, (number, value))]
+    of_units = [value for pair in list(ends.values())[:_MAX_CHECKED] for _, value in pair]
+    return [*others[:_MAX_CHECKED], *dict.fromkeys(of_units)]
+
+
+def _check_form(field: str, value: GridValue, fields: Mapping[str, Any]) -> None:
+    """Refuse a value that its field cannot have: neither by itself nor among the other fields."""
+    usual = {name: fields[name] for name in ("model", "gpus") if name in fields}
+    alone = _refusal(field, usual | {field: value})
+    if alone is not None and _refusal(field, fields) is not None:
+        raise alone
+
+
+def _refusal(field: str, fields: Mapping[str, Any]) -> RequestError | None:
+    """Return the error of a scenario that is refused for a field; None where it is not."""
+    try:
+        make_scenario(fields)
+    except RequestError as error:
+        return error if error.field == field else None
+    return None
+
+
+def _known_names(field: str, catalog: Catalog) -> frozenset[str] | None:
+    """Return names that exist for sure; None of a field that names nothing to look up."""
+    if field in _KINDS:
+        return frozenset(catalog.files(_KINDS[field]))
+    if field == "model":
+        return frozenset({*catalog.files("models"), *MODELS})
+    if field == "method":
+        return frozenset(method_names())
+    if field == "fusion":
+        return frozenset(policy_names())
+    return frozenset() if field in ("algorithm", "protocol", "library", "wan") else None
+
+
+def _check_name(field: str, fields: Mapping[str, Any], catalog: Catalog) -> None:
+    """Refuse a row whose field names what does not exist."""
+    try:
+        scenario = make_scenario(fields)
+    except PerfsimError:
+        return
+    if field == "method":
+        method_name(scenario.method)
+    if field == "algorithm" and scenario.algorithm != AUTO:
+        find_algorithm("all_reduce", scenario.algorithm)
+    try:
+        resolve(scenario, catalog)
+    except (UnknownNameError, MissingFileError) as error:
+        if error.field == field:
+            raise
+    except PerfsimError:
+        return
