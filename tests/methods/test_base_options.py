@@ -140,7 +140,12 @@ def test_a_share_may_be_written_in_per_cent() -> None:
     for text, share in (("5%", 0.05), (" 0.1 %", 0.001), ("0.05", 0.05)):
         assert load_method("topk", {"density": text}) == load_method("topk", {"density": share})
     for method, option, text, said in (
-        ("topk", "density", "150%", "1.5 is not allowed for method 'topk': it must be 1.0 or less"),
+        (
+            "topk",
+            "density",
+            "150%",
+            "'150%' is not allowed for method 'topk': it must be 1.0 or less",
+        ),
         ("topk", "density", "x%", "'x%' is not allowed for method 'topk': it must be a number"),
         ("redsync", "surplus", "50%", "'50%' is not allowed for method 'redsync'"),
         ("powersgd", "rank", "4%", "'4%' is not allowed for method 'powersgd'"),

@@ -251,7 +251,7 @@ def test_a_damaged_table_is_one_sentence(
         ("[[rule]]\nset = { options = 4 }", "no field 'options'; "),
         ("[[rule]]\nset = { net.a = 4 }", "set.net: is a table, not a value"),
         ('[[rule]]\nset = { "net.a" = 4 }', "no field 'net.a'; "),
-        ('[[rule]]\nwhat = 1\nwhen = { id = "x" }', "did you mean 'when'"),
+        ('[[rule]]\nwehn = 1\nwhen = { id = "x" }', "did you mean 'when'"),
     ],
 )
 def test_a_damaged_rule_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
