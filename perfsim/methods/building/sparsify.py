@@ -103,6 +103,7 @@ def permutation(elements: int) -> Kernel:
     return method_code("randperm", elements, elementwise(elements, 32, 7))
 
 
+@lru_cache(maxsize=1024)  # of its arguments alone; each prediction asks for the same kernels
 def in_era(kernel: Kernel, software: str) -> Kernel:
     """Return a kernel with the exact top-k of another software era in place of its own.
 
