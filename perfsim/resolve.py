@@ -42,7 +42,14 @@ from perfsim.compute.transfer import (
 )
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own, unknown_name
-from perfsim.errors import DataError, RequestError, shown, unknown, unknown_option
+from perfsim.errors import (
+    DataError,
+    RequestError,
+    UnknownNameError,
+    shown,
+    unknown,
+    unknown_option,
+)
 from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.methods.base import Method
@@ -199,7 +206,7 @@ def unknown_model(model: str, names: Iterable[str]) -> RequestError:
         why = (
             f"{shown(model)} is a scenario; give it as `perfsim predict {model}`, or as `scenario`."
         )
-        return RequestError("model", why, value=model)
+        return UnknownNameError("model", why, value=model)
     error = unknown_name("model", model, {*names, *MODELS, *NAMED}, "models")
     return error.or_else(_OTHER_WAYS)
 

@@ -202,11 +202,14 @@ class _Line:
             return field.partition(".")[0] in given.names and field not in self._several
 
         def spell(one: str) -> str:
+            if one == flag and axis.startswith("--vary"):
+                return axis
             return one + where if in_file(one) and one != flag else self.spell(one)
 
         # A refusal of another file says first which field names that file.
         field = (error.source or error.field or error.why).partition(":")[0].strip("`")
-        flag = field if f"{field}.{error.value}" in self._several else ""
+        axis = self._several.get(f"{field}.{error.value}", "")
+        flag = field if axis else ""
         own = in_file(field) and not flag
         where = "" if own else f" of {given.file}"
         with spelling(spell):

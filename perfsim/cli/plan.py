@@ -78,7 +78,7 @@ def plan_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Your prices (copy of profiles/prices.toml); what has none is left out.",
+            help="Your prices (copy of profiles/prices.toml); all or none count.",
         ),
     ] = None,
     parallelism: Annotated[

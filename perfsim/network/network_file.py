@@ -555,10 +555,10 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     return read_network(path)
 
 
-_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:b|bps|bits?)", re.IGNORECASE)
+_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtKMGT])(?:b|bps|[bB]its?)")
 """A rate in bits as people say it, such as 10Gbps; its unit is Gbit/s."""
 
-_SIZE_GIVEN = re.compile(r"\d++(?:\.\d++)?\s*+([kKMGT]i?B)")
+_SIZE_GIVEN = re.compile(r"\d++(?:\.\d++)?\s*+([kKMGT]i?B)(?:ps)?")
 
 
 def _no_latency(text: str, field: str, number: str, scale: str, catalog: Catalog) -> RequestError:

@@ -387,7 +387,7 @@ def _noticed(
     sent, inside_s = size_bytes * crossing.sent / passes, inside_s / passes
     transfer_s = seconds = 0.0
     for path in _ring(wide):
-        wire_s = max(segment / path.reached, segment / sent * inside_s)
+        wire_s = max(segment / path.reached, inside_s * segment / sent if sent else 0.0)
         trip_s = path.rtt_s + wire_s
         in_line_s = (math.hypot(trip_s, 2.0 * wire_s) - trip_s) / 2.0
         cycle_s = trip_s + (wire_s if ranks == 2 else in_line_s)

@@ -79,9 +79,13 @@ def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
         for method in methods:
             at = first | {axis.field: value} | ({"method": method} if "method" in varied else {})
             refusals.append(_resolved(grid.combined(at.values()), catalog))
-        own = [one for one in refusals if one is not None and one.field == axis.field]
+        own = [
+            one
+            for one in refusals
+            if one is not None and axis.field in (one.field, f"{one.field}.{one.value}")
+        ]
         if own and None not in refusals:
-            raise own[0]
+            raise min(own, key=lambda one: one.field != axis.field)  # of a method that has it
 
 
 def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> RequestError | None:

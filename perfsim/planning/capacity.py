@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -365,11 +365,18 @@ class ClusterPlan(Displayed):
                 " hosts, network and cooling are not counted."
             )
         if not any(one.cost is not None for one in self.choices):
-            notes.append("There are no prices, so the least GPU hours count as the cheapest.")
+            gpus = {one.scenario.gpu for one in self.choices if self._unpriced(one)}
+            none = f"is no price of {', '.join(sorted(gpus))} in {self.prices.path}"
+            none = none if self.prices.prices else "are no prices"
+            notes.append(f"There {none}, so the least GPU hours count as the cheapest.")
         else:
             used = {self._price(one) for one in self.choices if one.cost is not None}
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
         return notes
+
+    def _unpriced(self, choice: ParetoChoice) -> bool:
+        asked = choice.scenario
+        return self.prices.of(asked.gpu, asked.net) is None
 
     def _learning(self) -> list[str]:
         """Say what each method's epochs are taken from, and what is known against it.
@@ -488,7 +495,7 @@ def plan(
     scenarios : what to choose from
     target : samples, epochs, deadline and budget
     prices : what a GPU costs for an hour; None: nothing is known of it. Where some clusters have
-        a price, those without one are left out
+        none, GPU hours are compared; with a budget they are left out
     catalog : where profiles are; None: the session that Python's API shares
     tell : called with how many are done, and of how many
     ignore_memory : whether what needs more memory than the GPU has may be chosen
@@ -543,12 +550,7 @@ def plan(
         if model not in factors:
             factors[model] = EpochsFactors(catalog, model, target.data, target.epochs_of)
         choices.append(_choice(prediction, divided, target, prices, factors[model]))
-    if target.budget is not None or any(one.cost is not None for one in choices):
-        # Money is not compared with GPU hours.
-        for one in choices:
-            if one.cost is None:
-                left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
-        choices = [one for one in choices if one.cost is not None]
+    choices = _priced_alike(choices, target, prices, left)
     if not choices:
         raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
     result = ClusterPlan(target, choices, left, prices, searched, global_batch)
@@ -589,6 +591,22 @@ def check_one_type(gpu: str | None) -> None:
             " several clusters by `gpu_types`.",
             value=gpu,
         )
+
+
+def _priced_alike(
+    choices: list[ParetoChoice], target: Target, prices: Prices, left: dict[str, str]
+) -> list[ParetoChoice]:
+    """Return the choices with a price each, or none: money is not compared with GPU hours.
+
+    With a budget those without a price are ``left`` out.
+    """
+    if target.budget is None:
+        priced = all(one.cost is not None for one in choices)
+        return choices if priced else [replace(one, cost=None) for one in choices]
+    for one in choices:
+        if one.cost is None:
+            left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
+    return [one for one in choices if one.cost is not None]
 
 
 def _check_names(scenario: Scenario, catalog: Catalog) -> None:

@@ -7,6 +7,7 @@ published values of the same question. How many predictions there are follows fr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -246,9 +247,17 @@ def _places(
         for gpus in counts_around(several, scenario.gpus, side):
             changes = {**held, field: f"{rate * 8:g}bit/s{latency}", "gpus": gpus}
             cells.append((gpus, rate, scenario.model_copy(update=changes)))
-    count = resolve(cells[0][2], catalog).network.nics_per_node
-    nics = "one NIC" if count == 1 else f"{count} NICs"
-    return cells, [f"{note}; each node has {nics}."]
+    count = _nics_per_node((one for _, _, one in cells), catalog)
+    nics = {0: "", 1: "; each node has one NIC"}.get(count, f"; each node has {count} NICs")
+    return cells, [f"{note}{nics}."]
+
+
+def _nics_per_node(scenarios: Iterable[Scenario], catalog: Catalog) -> int:
+    """Return the NICs of a node of the first scenario that is not refused; 0 where all are."""
+    for scenario in scenarios:
+        with suppress(RequestError):
+            return resolve(scenario, catalog).network.nics_per_node
+    return 0
 
 
 @dataclass

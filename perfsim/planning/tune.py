@@ -88,6 +88,10 @@ _SAME_TIME = 1e-9
 _SEARCH_STEPS = 16
 """Values that are tried between two places of the coarse grid."""
 
+_MAX_RANGE_SEARCHES = 4
+"""How often the ends of the flat range are searched, as each search may find a faster value. No
+source: chosen; on a curve of steps there is always another."""
+
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 """Part of an interval that a step of a golden-section search keeps."""
 
@@ -622,14 +626,8 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
     if all(seconds is None for seconds in curve.values()):
         raise refusals[0]
     refine(curve, iteration_s, _SEARCH_STEPS, whole=tunable.whole)
-    fastest = math.nan
-    while fastest != _least(curve):  # the search for an end of the range may find a faster one
-        fastest = _least(curve)
-        limit_s = (curve[fastest] or 0.0) * (1.0 + FLAT_SHARE)
-        search = partial(
-            edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole
-        )
-        low, high = search(rising=False), search(rising=True)
+    low, high = _flat_range(curve, iteration_s, whole=tunable.whole)
+    fastest = _least(curve)
     tried = dict(sorted((value, one) for value, one in curve.items() if one is not None))
     advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
     return TunedValue(
@@ -645,6 +643,24 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
         high,
         _other_fusion(setup) if tunable.name == "bucket" else {},
     )
+
+
+def _flat_range(
+    curve: SearchCurve, function: Callable[[float], float | None], *, whole: bool
+) -> tuple[float, float]:
+    """Return the ends of the range around the least result that is within 1 % of it.
+
+    The search for an end may find a smaller result; then both are searched again.
+    """
+    search = partial(edge, curve, function, sorted(curve), steps=_SEARCH_STEPS, whole=whole)
+    low = high = least = math.inf
+    for _ in range(_MAX_RANGE_SEARCHES):
+        before, least = least, curve[_least(curve)] or 0.0
+        if least >= before * (1.0 - _SAME_TIME):
+            break
+        limit = least * (1.0 + FLAT_SHARE)
+        low, high = search(limit, rising=False), search(limit, rising=True)
+    return low, high
 
 
 def _other_fusion(setup: Setup) -> dict[str, float]:
@@ -840,6 +856,7 @@ def refine(
 def edge(
     curve: SearchCurve,
     function: Callable[[float], float | None],
+    grid: Sequence[float],
     limit: float,
     *,
     rising: bool,
@@ -848,14 +865,15 @@ def edge(
 ) -> float:
     """Return the argument farthest from the minimum, on one side, with a result within ``limit``.
 
-    Follows the curve from the minimum (upwards if ``rising``) while results are within the limit,
-    half-way between its points too, where it may have a step; then halves the last gap ``steps``
-    times, in the logarithm.
+    Follows the curve from the minimum (upwards if ``rising``) over ``grid`` while results are
+    within the limit, half-way between its points too, where there may be a step; then halves the
+    last gap ``steps`` times, in the logarithm.
 
     Examples
     --------
     >>> points = {1.0: 1.0, 10.0: 1.0, 100.0: 10.0}
-    >>> result = edge(points, lambda value: value / 10.0, 2.0, rising=True, steps=30)
+    >>> result = edge(
+    ...     points, lambda value: value / 10.0, [1.0, 10.0, 100.0], 2.0, rising=True, steps=30)
     >>> round(result, 3)
     20.0
     """
@@ -870,8 +888,8 @@ def edge(
         middle = math.sqrt(one * other)
         return float(round(middle)) if whole else middle
 
-    order: Sequence[float] = sorted(curve, reverse=not rising)
     near = _least(curve)
+    order = sorted({*grid, near}, reverse=not rising)
     beyond = None
     for value in order[order.index(near) + 1 :]:
         outside = [one for one in (between(near, value), value) if not within(one)]

@@ -47,6 +47,7 @@ REFUSED = [
         "predict --model gpt2 --gpus 8 --net 10GB",
         "('GB' is a unit of sizes; rates are 'GB/s' or 'Gbit/s')",
     ),
+    ("predict --model gpt2 --gpus 8 --net 10GBps", "('GB' is a unit of sizes; rates are 'GB/s'"),
     ("predict --model gtp2 --gpus 8", "did you mean 'gpt2'?"),
     ("predict --model mine.csv --gpus 8", "mine.csv: there is no such file"),
     ("predict --model confg.json --gpus 8", "did you mean 'config.json'?"),

@@ -53,6 +53,12 @@ def test_a_ring_of_two_over_a_long_path_waits_for_both_delays() -> None:
     assert seconds(two, "all_reduce", 1e6, "ring") == near(0.2 + 1.5 * 0.5e-3)
 
 
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "reduce"])
+def test_nothing_to_send_takes_no_more_than_a_byte(collective: str) -> None:
+    two = at_sites(((2,), (2,)), FAR, library="gloo")
+    assert 0.0 <= two.seconds(collective, 0.0) <= two.seconds(collective, 1.0)
+
+
 def test_a_ring_fills_the_wire_where_chunks_take_longer_than_the_delay() -> None:
     # D = 1 ms; a chunk of 2 MiB of both channels takes 4.2 ms, its slice 2.1: the wire is full.
     two = at_sites(((1,), (1,)), FAR._replace(delay_s=1e-3))

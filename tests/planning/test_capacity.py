@@ -135,10 +135,13 @@ def test_money_is_not_compared_with_gpu_hours() -> None:
     fields = {"model": "resnet50", "gpus": 8, "net": "ib100"}
     pair = [make_scenario(fields | {"gpu": gpu}) for gpu in ("v100", "h100")]
     made = plan(pair, Target(1_281_167, 90), prices(30.0), SHIPPED)
-    assert [one.scenario.gpu for one in made.choices] == ["v100"] and made.unit == "usd"
-    assert [why for name, why in made.left_out.items() if "h100" in name] == [
-        "no price of h100 in p.toml"
-    ]
+    assert len(made.choices) == 2 and made.unit == "GPU h"
+    assert made.cheapest.gpu_hours == min(one.gpu_hours for one in made.choices)
+    assert any("There is no price of h100 in p.toml" in note for note in made.notes)
+    limited = Target(1_281_167, 90, budget=1e9, currency="usd")
+    dear = plan(pair, limited, prices(30.0), SHIPPED)
+    assert [one.scenario.gpu for one in dear.choices] == ["v100"] and dear.unit == "usd"
+    assert list(dear.left_out.values()) == ["no price of h100 in p.toml"]
 
 
 def test_nothing_that_meets_names_the_nearest() -> None:

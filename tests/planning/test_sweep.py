@@ -234,6 +234,7 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
         ({"batch": "0..10000:1"}, "^batch: '0' is not allowed"),
         ({"bucket": "1MiB,zz"}, "^bucket: 'zz' is not a size"),
         ({"method": "ssgd,topk", "options.density": "0.01,x"}, r"^options\.density: 'x' is not"),
+        ({"method": "dgc", "options.densty": "1%,2%"}, "^options: method 'dgc' has no 'densty'"),
         ({"placement": "8,8;x"}, "^placement: 'x' is not a list"),
     ],
     ids=str,

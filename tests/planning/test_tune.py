@@ -61,8 +61,14 @@ def test_the_edge_of_what_is_good_enough(place: float, rising: bool) -> None:
         return max(1.0, x / place) if rising else max(1.0, place / x)
 
     curve: SearchCurve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
-    found = edge(curve, value, 1.0, rising=rising, steps=30)
+    found = edge(curve, value, sorted(curve), 1.0, rising=rising, steps=30)
     assert found == pytest.approx(place, rel=1e-4)
+
+
+def test_a_curve_of_steps_is_not_searched_for_ever() -> None:
+    fields = {"model": "bert-large", "gpus": 16, "net": "100gbe", "gpu": "a100"}
+    [bucket] = tune(make_scenario(fields), ["bucket"], SHIPPED).tuned
+    assert len(bucket.curve) < 200
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,20 @@ def test_the_map_of_a_node_type_changes_the_rate_of_its_nics() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gpus": 8, "gpu": "v100:4,p100:4"},  # no other number of GPUs has these types
+        {"gpus": 8, "placement": "3,5"},
+        {"site": "4,4", "wan": "1Gbit/s,30ms"},
+    ],
+)
+def test_a_page_is_drawn_where_parts_of_the_map_are_refused(fields: dict[str, Any]) -> None:
+    asked = make_scenario({"model": "resnet18", "net": "10gbe"} | fields)
+    near = report_context(asked, predict(asked, SHIPPED), SHIPPED, [])
+    assert not any("NICs" in note for note in near.notes)
+
+
 def test_bars_of_what_would_help_are_the_worth(
     figures: dict[str, Figure], prediction: Prediction
 ) -> None:
