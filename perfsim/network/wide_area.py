@@ -380,6 +380,7 @@ def _noticed(
     c and the gather take what they take there.
     """
     ranks, gathers = sum(wide.sizes), algorithm.name == "ring_gather"
+    size_bytes = max(size_bytes, 1.0)  # ranks wait for an empty message as for one of a byte
     segment = size_bytes / (_SEGMENTS * ranks)
     if algorithm.collective != "all_gather":
         segment = min(segment, float(_SEGMENT_BYTES))
@@ -387,7 +388,7 @@ def _noticed(
     sent, inside_s = size_bytes * crossing.sent / passes, inside_s / passes
     transfer_s = seconds = 0.0
     for path in _ring(wide):
-        wire_s = max(segment / path.reached, inside_s * segment / sent if sent else 0.0)
+        wire_s = max(segment / path.reached, segment / sent * inside_s)
         trip_s = path.rtt_s + wire_s
         in_line_s = (math.hypot(trip_s, 2.0 * wire_s) - trip_s) / 2.0
         cycle_s = trip_s + (wire_s if ranks == 2 else in_line_s)
