@@ -59,7 +59,7 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
         known = _known_names(axis.field, session)
         for value in _to_check(axis.values):
             fields = grid.combined([*first[:place], value, *first[place + 1 :]])
-            _check_form(axis.field, value, fields)
+            _check_form(grid, place, value)
             if known is not None and value not in known:
                 _check_name(axis.field, fields, session)
 
@@ -121,12 +121,24 @@ def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
     return [*others[:_MAX_CHECKED], *dict.fromkeys(of_units)]
 
 
-def _check_form(field: str, value: GridValue, fields: Mapping[str, Any]) -> None:
-    """Refuse a value that its field cannot have: neither by itself nor among the other fields."""
-    usual = {name: fields[name] for name in ("model", "gpus") if name in fields}
-    alone = _refusal(field, usual | {field: value})
-    if alone is not None and _refusal(field, fields) is not None:
-        raise alone
+def _check_form(grid: SweepGrid, place: int, value: GridValue) -> None:
+    """Refuse a value that its field cannot have, whatever stands in the other fields.
+
+    It is refused in the same words by itself and in every row that is tried: one with the first
+    value of each other axis, and those with the last one of one of them.
+    """
+    field = grid.axes[place].field
+    first = [axis.values[0] for axis in grid.axes]
+    first[place] = value
+    usual = {name: grid.base[name] for name in ("model", "gpus") if name in grid.base}
+    tried: list[Mapping[str, Any]] = [usual | {field: value}, grid.combined(first)]
+    for other, axis in enumerate(grid.axes):
+        if other != place:
+            tried.append(grid.combined([*first[:other], axis.values[-1], *first[other + 1 :]]))
+    refusals = [_refusal(field, fields) for fields in tried]
+    said = {None if one is None else one.why for one in refusals}
+    if len(said) == 1 and refusals[0] is not None:
+        raise refusals[0]
 
 
 def _refusal(field: str, fields: Mapping[str, Any]) -> RequestError | None:

@@ -247,6 +247,21 @@ def test_a_value_that_no_row_could_have_is_refused_first(vary: dict[str, str], s
         sweep(BASE, vary, engine=none)
 
 
+@pytest.mark.parametrize(
+    ("base", "vary", "predicted"),
+    [
+        ({"wan": "1Gbit/s,60ms"}, {"gpus": "16,32", "site": "8,8;16,16"}, 2),
+        ({}, {"gpus": "16,32", "gpu": "v100:16;v100:16+p100:16"}, 2),
+        ({}, {"gpus": "4,32", "straggler": "8:1.5,4:2"}, 3),
+    ],
+)
+def test_what_does_not_go_together_is_a_row_with_its_reason(
+    base: dict[str, str], vary: dict[str, str], predicted: int
+) -> None:
+    rows = list(sweep({"model": "resnet18"} | base, vary).results())
+    assert len(rows) == 4 and sum(not row.reason for row in rows) == predicted
+
+
 def test_full_rows_are_whole_predictions() -> None:
     table = sweep(BASE, {"method": "dgc"}, full=True)
     (row,), (result,) = table.records(), table.results()
