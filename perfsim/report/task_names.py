@@ -34,6 +34,9 @@ _NUMBERED_WORDS = {
 }
 _OF_UNITS = ("unit", "again", "sum")
 
+_OF_AXIS = re.compile(r"(tp|cp|ep|pp|ends) (forward|backward|update|pipeline)\b.*")
+"""A message of a divided model's own: its group, and the pass that sends it."""
+
 
 def compresses(method: str) -> bool:
     """Tell whether a method is of a family that compresses gradients."""
@@ -73,7 +76,7 @@ def bucket_words(row: Exposed, *, several: bool = False) -> str:
     words, iteration, of_units = _job_words(row.bucket)
     if of_units:
         words = f"{row.collectives.partition(' + ')[0].replace('_', '-')} of {words}"
-    return f"{words}, iteration {iteration + 1}" if several else words
+    return words if iteration is None or not several else f"{words}, iteration {iteration + 1}"
 
 
 def task_words(step: PathStep, method: str) -> str:
@@ -108,11 +111,15 @@ def task_words(step: PathStep, method: str) -> str:
     return f"{kernels.replace('_', ' ')}, {words}" if words else kernels
 
 
-def _job_words(bucket: str) -> tuple[str, int, bool]:
-    """Return a job's words, its iteration, and whether it is of a unit of sharded parameters."""
+def _job_words(bucket: str) -> tuple[str, int | None, bool]:
+    """Return a job's words, its iteration, and whether it is of a unit of sharded parameters.
+
+    Messages of a divided model's own are of no job; they have no iteration.
+    """
     found = _JOB.fullmatch(bucket)
     if found is None:
-        return bucket, 0, False
+        of_axis = _OF_AXIS.fullmatch(bucket)
+        return f"{of_axis[1]} {of_axis[2]}" if of_axis else bucket, None, False
     iteration, job = int(found[1]), found[2]
     numbered = _NUMBERED.fullmatch(job)
     if numbered is None:

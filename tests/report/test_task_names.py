@@ -8,8 +8,8 @@ import re
 import pytest
 
 from perfsim.cli.main import code
-from perfsim.planning.explain import PathStep
-from perfsim.report.task_names import task_words
+from perfsim.planning.explain import Exposed, PathStep
+from perfsim.report.task_names import bucket_words, task_words
 from support.paths import ROOT
 
 SCENARIOS = ROOT / "scenarios"
@@ -76,3 +76,10 @@ def test_a_count_of_methods_stands_where_they_are_left_out() -> None:
         more = re.fullmatch(r"    and (\d+) more", line)
         rank += int(more[1]) if more else 1
         assert more or line.startswith(f"{rank}  ")
+
+
+def test_messages_of_a_divided_model_have_a_pass_and_no_iteration() -> None:
+    step = PathStep("all_gather tp backward 0.0", "communication", "communicate", 0.0, 1.0)
+    assert task_words(step, "ssgd") == "all-gather, tp backward"
+    tied = Exposed(0, "gradients of the tied embedding", "all_reduce", 1.0, 1.0, 1.0)
+    assert bucket_words(tied, several=True) == "gradients of the tied embedding"
