@@ -7,7 +7,7 @@ names fields as Python does; only the command line writes them as flags (see `sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,6 +21,7 @@ __all__ = [
     "RequestError",
     "StoppedError",
     "UnknownNameError",
+    "any_of",
     "nearest",
     "newer",
     "rule",
@@ -55,6 +56,18 @@ def shown(value: object) -> str:
     except RecursionError:
         return "tables in tables in tables"
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+
+
+def any_of(choices: Sequence[str]) -> str:
+    """Return one or more choices as a message offers them.
+
+    Examples
+    --------
+    >>> any_of(["tp"]), any_of(["tp", "pp"]), any_of(["tp", "pp", "cp"])
+    ('tp', 'tp or pp', 'tp, pp or cp')
+    """
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 class PerfsimError(Exception):
@@ -263,21 +276,20 @@ def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") ->
     listing : the kind of ``perfsim list`` that shows all names, or ""
     """
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    found = _unknown(field, f"no {_quoted(name)}", name, choices, where)
-    return UnknownNameError(field, found.why, value=name, nearest=found.nearest)
+    why, match = _refusal(f"no {_quoted(name)}", name, choices, where)
+    return UnknownNameError(field, why, value=name, nearest=match)
 
 
 def unknown_option(
     owner: str, name: str, choices: Iterable[str], *, field: str = "", source: str = ""
 ) -> RequestError:
     """Build the error for an option or field that ``owner`` does not have."""
-    return _unknown(field, f"{owner} has no {_quoted(name)}", name, choices, source=source)
+    why, match = _refusal(f"{owner} has no {_quoted(name)}", name, choices)
+    return RequestError(field, why, value=name, nearest=match, source=source)
 
 
-def _unknown(
-    field: str, refusal: str, name: str, choices: Iterable[str], where: str = "", source: str = ""
-) -> RequestError:
-    """Return the error: the refusal, the nearest match, the allowed names and where to see them."""
+def _refusal(begin: str, name: str, choices: Iterable[str], where: str = "") -> tuple[str, str]:
+    """Return a refusal with the allowed names and where to see them, and the nearest match."""
     allowed = sorted(choices)
     match = nearest(name[:MAX_QUOTED], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
@@ -286,9 +298,7 @@ def _unknown(
         alike = [one for one in allowed if name and name.lower() in one.lower()]
         some = ", ".join((alike or allowed)[:_SOME_LISTED])
         listed = f"{hint} Allowed are {len(allowed)} names, such as {some}"
-    return RequestError(
-        field, f"{refusal}{listed}{where}.", value=name, nearest=match, source=source
-    )
+    return f"{begin}{listed}{where}.", match
 
 
 def _quoted(name: str) -> str:

@@ -9,6 +9,7 @@ from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.conditions.words import condition_notes
+from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.models import build_model
@@ -226,8 +227,7 @@ def _without(setup: Setup, name: str, degrees: Sequence[str]) -> str:
         layers = build_model(profile.model, defined_tokens(profile))
         if not any(map(is_expert, layers)):
             return f"`{name}` has no effect: {profile.model} has no experts."
-    *others, last = [f"`{degree}`" for degree in degrees]
-    needed = f"{', '.join(others)} or {last}" if others else last
+    needed = any_of([f"`{degree}`" for degree in degrees])
     return f"`{name}` has no effect without {needed}."
 
 

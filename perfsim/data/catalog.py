@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfsim.data.files import Stamp, forbidden, is_there, near_file, no_file, noting
-from perfsim.errors import DataError, MissingFileError, RequestError, shown, unknown
+from perfsim.errors import DataError, MissingFileError, RequestError, any_of, shown, unknown
 
 __all__ = [
     "RECORDS",
@@ -218,7 +218,7 @@ class Catalog:
         self.given, self.without = profiles, frozenset(without)
         self.without_kernels = frozenset(without_kernels)
         if isinstance(profiles, str) and not profiles.strip():
-            why = f"is empty; give a folder that holds {_any_of(_KINDS)}."
+            why = f"is empty; give a folder that holds {_any_folder(_KINDS)}."
             raise RequestError("profiles", why)
         named = [("profiles", profiles)] if profiles is not None else []
         named += [
@@ -369,13 +369,13 @@ def _folder(field: str, folder: Path) -> Path:
         raise kind(field, f"{shown(str(folder))} is not a folder.", source=source)
     kinds = _KINDS if field else tuple(FILE_SUFFIXES)  # records of PERFSIM_PATH do not count
     if not any(_there((folder / kind).is_dir) for kind in kinds):
-        why = f"{shown(str(folder))} holds no {_any_of(kinds)}."
+        why = f"{shown(str(folder))} holds no {_any_folder(kinds)}."
         raise RequestError(field, why, source=source)
     return folder
 
 
-def _any_of(kinds: Sequence[str]) -> str:
-    return f"{', '.join(f'{kind}/' for kind in kinds[:-1])} or {kinds[-1]}/"
+def _any_folder(kinds: Sequence[str]) -> str:
+    return any_of([f"{kind}/" for kind in kinds])
 
 
 def _there(question: Callable[[], bool]) -> bool:

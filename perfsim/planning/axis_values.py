@@ -50,18 +50,21 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     perfsim.errors.UnknownNameError: method: no 'topc'; did you mean 'topk'? ...
     """
     session = Session(profiles)
-    first = [axis.values[0] for axis in grid.axes]
-    for place, axis in enumerate(grid.axes):
+    for axis in grid.axes:
         if axis.field.startswith("options."):
             _check_option(grid, axis, session)
         if "." in axis.field:
             continue
         known = _known_names(axis.field, session)
         for value in _to_check(axis.values):
-            fields = grid.combined([*first[:place], value, *first[place + 1 :]])
-            _check_form(grid, place, value)
+            _check_form(grid, axis.field, value)
             if known is not None and value not in known:
-                _check_name(axis.field, fields, session)
+                _check_name(axis.field, _row_with(grid, {axis.field: value}), session)
+
+
+def _row_with(grid: SweepGrid, values: Mapping[str, GridValue]) -> dict[str, Any]:
+    """Return the scenario with some fields' values, and the first value of each other axis."""
+    return grid.combined(values.get(axis.field, axis.values[0]) for axis in grid.axes)
 
 
 def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
@@ -72,13 +75,12 @@ def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
     varied = {one.field: one.values for one in grid.axes}
     if any(name.startswith("options.") and name != axis.field for name in varied):
         return
-    first = {name: values[0] for name, values in varied.items()}
     methods = varied.get("method", [grid.base.get("method", "ssgd")])
     for value in _to_check(axis.values):
         refusals = []
         for method in methods:
-            at = first | {axis.field: value} | ({"method": method} if "method" in varied else {})
-            refusals.append(_resolved(grid.combined(at.values()), catalog))
+            fields = _row_with(grid, {axis.field: value, "method": method})
+            refusals.append(_resolved(fields, catalog))
         own = [
             one
             for one in refusals
@@ -121,20 +123,17 @@ def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
     return [*others[:_MAX_CHECKED], *dict.fromkeys(of_units)]
 
 
-def _check_form(grid: SweepGrid, place: int, value: GridValue) -> None:
+def _check_form(grid: SweepGrid, field: str, value: GridValue) -> None:
     """Refuse a value that its field cannot have, whatever stands in the other fields.
 
     It is refused in the same words by itself and in every row that is tried: one with the first
     value of each other axis, and those with the last one of one of them.
     """
-    field = grid.axes[place].field
-    first = [axis.values[0] for axis in grid.axes]
-    first[place] = value
     usual = {name: grid.base[name] for name in ("model", "gpus") if name in grid.base}
-    tried: list[Mapping[str, Any]] = [usual | {field: value}, grid.combined(first)]
-    for other, axis in enumerate(grid.axes):
-        if other != place:
-            tried.append(grid.combined([*first[:other], axis.values[-1], *first[other + 1 :]]))
+    tried: list[Mapping[str, Any]] = [usual | {field: value}, _row_with(grid, {field: value})]
+    for axis in grid.axes:
+        if axis.field != field:
+            tried.append(_row_with(grid, {field: value, axis.field: axis.values[-1]}))
     refusals = [_refusal(field, fields) for fields in tried]
     said = {None if one is None else one.why for one in refusals}
     if len(said) == 1 and refusals[0] is not None:

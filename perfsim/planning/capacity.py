@@ -28,6 +28,7 @@ from perfsim.errors import (
     PerfsimError,
     RequestError,
     UnknownNameError,
+    any_of,
     nearest,
     shown,
 )
@@ -656,12 +657,10 @@ def _reasons(left: Mapping[str, str], large: Mapping[str, _TooLarge]) -> str:
     if large:
         name = min(large, key=lambda one: large[one].needed)
         least = large[name]
-        *others, last = least.helps
-        helps = f"{', '.join(others)} or {last}" if others else last
         reasons.add(
             f"the training does not fit into memory; {name} needs least,"
             f" {format_bytes(least.needed)}, and the GPU has {format_bytes(least.usable)} for it"
-            f" ({helps} would help)"
+            f" ({any_of(least.helps)} would help)"
         )
     return "; ".join(sorted(reasons))
 
