@@ -251,21 +251,41 @@ class DataError(PerfsimError):
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return the choice most like ``name``, or "" when none is close.
 
-    Of a name of up to four letters two in three must agree: two letters alone are like many names.
+    Letter case, ``-``, ``_`` and ``.`` do not matter. A choice that begins with the name goes
+    before one that is only spelled like it. Of a path, as in names on Hugging Face, its last part
+    counts. Of a name of up to four letters two in three must agree: two letters alone are like many
+    names.
 
     Examples
     --------
     >>> nearest("resnet5O", ["resnet50", "vgg16"])
     'resnet50'
+    >>> nearest("gpt-3", ["gpt2", "mpt-3b", "gpt3-175b"])
+    'gpt3-175b'
+    >>> nearest("meta-llama/Llama-3.1-8B", ["llama2-7b", "llama3-8b"])
+    'llama3-8b'
     >>> nearest("zzz", ["resnet50"]), nearest("foo", ["loco"]), nearest("density", ["gradients"])
     ('', '', '')
     """
     import difflib
 
+    given = _plain(name.rstrip("/").rpartition("/")[2])
+    plain = {_plain(choice): choice for choice in choices}
+    begins = [choice for choice in plain if choice.startswith(given)]
+    if given in plain or (len(given) >= _TELLING and begins):
+        return plain[given if given in plain else min(begins, key=len)]
     cutoff = 0.65 if len(name) <= 4 else 0.6
-    plain = {choice.lower().replace("_", "-"): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(given, plain, n=1, cutoff=cutoff)
     return plain[close[0]] if close else ""
+
+
+_TELLING = 3
+"""Letters from which on the beginning of a name tells it from others. No source: chosen."""
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is compared with others."""
+    return re.sub(r"[-_.\s]", "", name.lower())
 
 
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
@@ -295,7 +315,8 @@ def _refusal(begin: str, name: str, choices: Iterable[str], where: str = "") -> 
     hint = f"; did you mean {match!r}?" if match else "."
     listed = f"{hint} Allowed: {', '.join(allowed) or 'none'}"
     if len(allowed) > _MAX_LISTED:
-        alike = [one for one in allowed if name and name.lower() in one.lower()]
+        alike = [one for one in allowed if _plain(name) and _plain(name) in _plain(one)]
+        alike.sort(key=lambda one: not _plain(one).startswith(_plain(name)))
         some = ", ".join((alike or allowed)[:_SOME_LISTED])
         listed = f"{hint} Allowed are {len(allowed)} names, such as {some}"
     return f"{begin}{listed}{where}.", match

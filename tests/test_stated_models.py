@@ -152,6 +152,24 @@ def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[s
     assert "'resnet50'" in str(caught.value) and ways in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("meta-llama/Llama-3.1-8B", "llama3-8b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("ResNet-50", "resnet50"),
+        ("bert", "bert-base"),
+        ("gpt-3", "gpt3-13b"),  # not gpt2 or mpt-3b, which are spelled much like it
+    ],
+)
+def test_a_model_as_others_write_it_leads_to_ours(name: str, known: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        ask(name)
+    assert caught.value.nearest == known
+    assert f"no {name!r}; did you mean {known!r}?" in str(caught.value)
+
+
 # In the inventory
 
 

@@ -33,7 +33,7 @@ from perfsim.data.toml import (
     tables_check,
     whole_number,
 )
-from perfsim.errors import MissingFileError, RequestError, shown
+from perfsim.errors import DataError, MissingFileError, RequestError, UnknownNameError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.link import Latency, Link, NodeExponent, ProtocolFigures, custom_link
@@ -548,15 +548,16 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     except RequestError as error:
         if size := _SIZE_GIVEN.fullmatch(text.strip()):
             why = f"no {shown(text)} ({size_for_rate(size[1])}); {_OTHER_WAYS}"
-            raise RequestError(field, why, value=text) from None
+            raise UnknownNameError(field, why, value=text) from None
         if rate := _BIT_RATE.fullmatch(text.strip()):
             raise _no_latency(text, field, rate[1], rate[2], catalog) from None
+        error = _by_title(error, text, field, catalog)
         raise _of_other_place(error, text, field, catalog).or_else(_OTHER_WAYS) from None
     return read_network(path)
 
 
-_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtKMGT])(?:b|bps|[bB]its?)")
-"""A rate in bits as people say it, such as 10Gbps; its unit is Gbit/s."""
+_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtKMGT])(?:b|bps|[bB]its?|(?i:b?e)|)")
+"""A rate in bits as people say it, such as 10Gbps or 400GbE; its unit is Gbit/s."""
 
 _SIZE_GIVEN = re.compile(r"\d++(?:\.\d++)?\s*+([kKMGT]i?B)(?:ps)?")
 
@@ -567,12 +568,43 @@ def _no_latency(text: str, field: str, number: str, scale: str, catalog: Catalog
     ethernet = f"{number}gbe" if scale in "gG" and field == "net" else ""
     known = ethernet in catalog.files("networks")
     name = f"did you mean {ethernet!r}? A" if known else "a"
-    return RequestError(
+    return UnknownNameError(
         field,
         f"no {shown(text)}; {name} link of your own is rate,latency such as {number}{unit},20us.",
         value=text,
         nearest=ethernet if known else "",
     )
+
+
+_WORD = re.compile(r"[a-z]{3,}")
+"""What says something of a network by itself, such as ndr; ib stands in too many names."""
+
+
+def _by_title(error: RequestError, text: str, field: str, catalog: Catalog) -> RequestError:
+    """Return the error for an unknown name; where titles have its words, it offers such a network.
+
+    Of several it is the one with the shortest name: a class of networks, not one cluster's.
+    """
+    files = catalog.files("networks")
+    words = set(_WORD.findall(text.lower()))
+    named = any(words.issubset(_WORD.findall(name)) for name in files)
+    if field != "net" or not words or named:
+        return error
+    titles: dict[str, str] = {}
+    for name, path in files.items():
+        try:
+            network = read_network(path)
+        except DataError:  # it is no network that one could mean
+            continue
+        between = _PLACES[field][0] in network.links
+        if between and words.issubset(_WORD.findall(network.title.lower())):
+            titles[name] = network.title
+    if not titles:
+        return error
+    name = min(titles, key=lambda name: (len(name), name))
+    allowed = error.why.partition(" Allowed")[2]
+    why = f"no {shown(text)}; did you mean {name!r}: {titles[name]}? Allowed{allowed}"
+    return UnknownNameError(field, why, value=text, nearest=name)
 
 
 _PLACES = {"net": ("inter", "between nodes"), "intra_net": ("intra", "inside a node")}
@@ -587,7 +619,7 @@ def _of_other_place(error: RequestError, text: str, field: str, catalog: Catalog
     if _PLACES[field][0] in near.links:
         return error
     other = next(name for name in _PLACES if name != field)
-    return RequestError(
+    return UnknownNameError(
         field,
         f"no {shown(text)} {_PLACES[field][1]}; links {_PLACES[other][1]}, such as"
         f" {near.name!r}, are for `{other}`.",

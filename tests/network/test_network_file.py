@@ -70,12 +70,25 @@ alpha = { value = "2us", kind = "measured", source = "s" }
             "net: no '10Gbps'; did you mean '10gbe'? A link of your own is rate,latency such as"
             " 10Gbit/s,20us.",
         ),
+        (
+            "10GbE",
+            "net: no '10GbE'; did you mean '10gbe'? A link of your own is rate,latency such as"
+            " 10Gbit/s,20us.",
+        ),
+        ("400gbe", "net: no '400gbe'; a link of your own is rate,latency such as 400Gbit/s,20us."),
+        ("NDR", "net: no 'NDR'; did you mean 'ib400': 400 Gbit/s InfiniBand (NDR), one NIC a node"),
+        (
+            "ib-hdr",
+            "net: no 'ib-hdr'; did you mean 'ib200': 200 Gbit/s InfiniBand (HDR), one NIC a node,"
+            " GPUDirect? Allowed are {count} names, such as",
+        ),
+        ("roce", "net: no 'roce'. Allowed are {count} names, such as gcp-a3ultra-roce,"),
         ("12 gbit", "net: no '12 gbit'; a link of your own is rate,latency such as 12Gbit/s,20us."),
         ("9Gbps,1us", "net: '9Gbps' is not a rate (unit 'Gbps' is not one; write 'Gbit/s');"),
         ("9Mb/s,1us", "net: '9Mb/s' is not a rate (unit 'Mb/s' is not one; write 'Mbit/s');"),
         (
             "nvlink",
-            "net: no 'nvlink' between nodes; links inside a node, such as 'nvlink-v100', are for"
+            "net: no 'nvlink' between nodes; links inside a node, such as 'nvlink-a100', are for"
             " intra_net; or give rate,latency",
         ),
         ("10Gbit/s,50", "net: '50' is not a time (a bare number has no unit)"),

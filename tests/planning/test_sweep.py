@@ -228,6 +228,8 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
         ({"method": "auto,ssgd"}, "^method: auto is no method"),
         ({"gpus": "8,16", "precision": "fp32,fp99"}, "^precision: no 'fp99'"),
         ({"net": "10gbe,10Tbe"}, "^net: no '10Tbe'"),
+        ({"net": "10gbe,10Gbps"}, "^net: no '10Gbps'; did you mean '10gbe'"),
+        ({"net": "10gbe,nvlink"}, "^net: no 'nvlink' between nodes"),
         ({"gpu": "v100,foo"}, "^gpu: no 'foo'"),
         ({"algorithm": "ring,foo"}, "^algorithm: all_reduce has no 'foo'"),
         ({"batch": "32,x"}, "^batch: 'x' is not allowed"),
