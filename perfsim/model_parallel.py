@@ -119,12 +119,6 @@ class ModelSplit:
         counted = Counter(slow.values())
         return tuple((counted[factor], factor) for factor in sorted(counted, reverse=True))
 
-    @property
-    def boundary_bytes(self) -> float:
-        """What a stage sends to the next for a micro-batch [B]."""
-        shared = self.layout.tp if self.divides_tokens else 1
-        return self.parts.boundary_bytes / shared
-
 
 def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
     """Yield each slow GPU's number and how many times slower it computes."""

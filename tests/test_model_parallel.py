@@ -7,6 +7,7 @@ M = s b h x 2 bytes = 67.1 MB.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -124,6 +125,42 @@ def test_gradients_go_among_the_ranks_with_the_same_weights() -> None:
     assert more == pytest.approx(2 * 7 / 8 * 4 * elements, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("more", "ranks"),
+    [
+        ({}, 1),
+        ({"tp": 4}, 4),
+        ({"tp": 4, "cp": 2}, 8),
+        ({"tp": 4, "sequence_parallel": False}, 1),
+    ],
+)
+def test_bytes_between_stages(more: dict[str, Any], ranks: int) -> None:
+    """M to the next stage, of which each rank has the part of its tokens (Korthikanti et al.)."""
+    split = resolve(Scenario(**ASKED, pp=2, accumulate=MICRO_BATCHES, **more), Session()).split
+    assert split is not None
+    assert split.parts.boundary_bytes == M_BYTES / ranks
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "each"),
+    [
+        ("1f1b", {}, 1),  # the first and the last stage send one way, and end last
+        ("interleaved", {"virtual_stages": 2}, 3),
+        ("zbv", {}, 2),  # both ways from the two ends of the V; its middle stays on a stage
+    ],
+)
+def test_what_a_stage_sends_to_others_counts(
+    schedule: str, more: dict[str, Any], each: int
+) -> None:
+    place: dict[str, Any] = {"node": None, "gpu": "h100", "net": "1gbe", "gpus_per_node": 1}
+    found = ask(
+        **place | more, gpus=8, pp=8, accumulate=16, schedule=schedule, recompute="full"
+    ).communication
+    assert found["calls"] == pytest.approx(16 * each)
+    assert found["bytes_per_gpu"] == pytest.approx(16 * each * M_BYTES)
+    assert found["hidden_s"] <= found["busy_s"]
+
+
 def test_bytes_of_a_ring_of_contexts() -> None:
     """(c-1) messages of keys and values forward, twice as much backward."""
     pairs = 2 * (8192 / 4) * 8 * 128 * 2
@@ -139,6 +176,45 @@ def test_bytes_of_experts() -> None:
     experts = 32 * 4 * 7 / 8 * 4096 * 2 * 4096 * 2
     dense = 46.7e9 - 32 * 8 * 3 * 4096 * 14336
     assert sent(found) == pytest.approx(experts + 2 * 7 / 8 * 4 * dense, rel=0.02)
+
+
+def tensor_messages(**more: Any) -> Counter[tuple[str, str, float]]:
+    """Return how often each message among tensor-parallel ranks is sent in a micro-batch."""
+    split = resolve(Scenario(**ASKED | more), Session()).split
+    assert split is not None
+    found: Counter[tuple[str, str, float]] = Counter()
+    for stage in split.parts.stages:
+        for chunk in stage.messages:
+            for message, count in chunk:
+                if message.axis == "tp":
+                    found[message.phase, message.collective, message.size_bytes] += count
+    return found
+
+
+def test_tensor_parallel_ranks_gather_every_copy_of_a_token_for_experts() -> None:
+    """T k h x 2 bytes: gathered behind the all-to-all and summed up before the one back.
+
+    The backward pass has what it needs of the gathered copies. Megatron-LM's token_dispatcher.py,
+    dispatch_postprocess and combine_preprocess, around its all-to-alls.
+    """
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "tp": 4, "ep": 8}
+    copies = 4096 * 8 * 2048 * 2.0
+    found = tensor_messages(**asked)
+    assert {key: count for key, count in found.items() if key[2] == copies} == {
+        ("forward", "all_gather", copies): 48,
+        ("forward", "reduce_scatter", copies): 48,
+        ("backward", "all_gather", copies): 48,
+        ("backward", "reduce_scatter", copies): 48,
+    }
+    # Attention: into its projections, out of them, and again in the backward pass.
+    stream = 4096 * 2048 * 2.0
+    assert found["backward", "all_gather", stream] == 48 + 48 + 2
+
+
+def test_experts_of_all_ranks_are_sent_each_token_once() -> None:
+    """Without expert parallelism tokens are gathered before they are copied for their experts."""
+    sizes = {size for _, _, size in tensor_messages(model="mixtral-8x7b", seq=4096, tp=4)}
+    assert max(sizes) == 4096 * 4096 * 2.0
 
 
 def test_one_copy_of_a_token_goes_to_a_rank() -> None:
@@ -230,6 +306,44 @@ def test_every_schedule_takes_no_less_than_its_computation(schedule: str) -> Non
     assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
     assert found.parallel is not None
     assert found.parallel.bubble_s >= 0
+
+
+@pytest.mark.parametrize("method", ["distributed_optimizer", "zero", "dear", "ssgd", "fsdp"])
+def test_each_micro_batch_beyond_the_stages_takes_the_same_time(method: str) -> None:
+    """Of equal stages, a stage is busy for m micro-batches and waits for p - 1, whatever m is."""
+    place: dict[str, Any] = {"net": "25gbe", "tp": 2, "pp": 4, "method": method}
+    times_s = [ask(accumulate=count, **place).iteration_s for count in (4, 8, 16, 32)]
+    each_s = [
+        (after - before) / more
+        for before, after, more in zip(times_s, times_s[1:], (4, 8, 16), strict=False)
+    ]
+    assert each_s == pytest.approx([each_s[0]] * 3, rel=1e-6)
+
+
+def test_what_overlaps_is_no_slower_in_a_pipeline() -> None:
+    """A gather that nothing overlaps holds up the first forward pass, and so all stages."""
+    place: dict[str, Any] = {"net": "25gbe", "tp": 2, "pp": 4, "accumulate": 8}
+    times_s = [
+        ask(method="distributed_optimizer", options=options, **place).iteration_s
+        for options in (
+            {},
+            {"overlap_grad_reduce": "true"},
+            {"overlap_grad_reduce": "true", "overlap_param_gather": "true"},
+        )
+    ]
+    assert times_s == sorted(times_s, reverse=True) and times_s[2] < times_s[0]
+
+
+def test_a_stage_between_that_exchanges_most_may_end_last() -> None:
+    """It has twelve layers' gradients; the stage whose passes end last has two, and more to do."""
+    place: dict[str, Any] = {"net": "25gbe", "pp": 4, "accumulate": 4, "method": "ssgd"}
+    uneven = {"stage_layers": (2, 12, 12, 6)}
+    found = ask(**place, **uneven)
+    assert found.parallel is not None and found.parallel.run is not None
+    ends_s = found.parallel.run.ends_s
+    gradients = 4 * 12 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert sent(found) == pytest.approx(2 * 15 / 16 * gradients, rel=1e-3)
+    assert ends_s[1] < ends_s[0]
 
 
 def test_memory_of_weights_falls_with_tensor_and_pipeline_ranks() -> None:

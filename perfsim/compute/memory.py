@@ -15,7 +15,7 @@ from perfsim.compute.execution import Execution
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans
-from perfsim.models.layers import ModelLayer
+from perfsim.models.layers import ModelLayer, is_expert
 
 __all__ = [
     "OPTIMIZER_STATES",
@@ -262,7 +262,9 @@ def _linear_bytes(
     normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
     values = 0.0
     if first == index or (size.cast and normalised):
-        values += _inputs(layer) / (gathered if layer.split in ("column", "vocabulary") else 1)
+        # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
+        divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
+        values += _inputs(layer) / (gathered if divides else 1)
     if not layer.activated or following is None:
         return values * size.value
     values += layer.outputs

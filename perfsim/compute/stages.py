@@ -158,13 +158,16 @@ class Stage:
 class ModelParts(NamedTuple):
     """A model divided among ranks.
 
-    ``boundary_bytes`` is what a stage sends to the next for a micro-batch. ``blocks`` are those of
-    each chunk of the pipeline, in the order of the model. ``divided`` are the layers that all of it
-    is made of.
+    ``boundary_bytes`` is what a rank of a stage sends to the next for a micro-batch: its tokens,
+    which context-parallel ranks divide, and tensor-parallel ranks with sequence parallelism.
+    ``sends`` says by stage to how many chunks of other stages it sends so much in a forward and in
+    a backward pass. ``blocks`` are those of each chunk of the pipeline, in the order of the model.
+    ``divided`` are the layers that all of it is made of.
     """
 
     stages: tuple[Stage, ...]
     boundary_bytes: float
+    sends: tuple[tuple[int, int], ...]
     blocks: tuple[int, ...]
     divided: DividedLayers
 
@@ -274,6 +277,23 @@ def _place(stage: int, chunk: int, stages: int, folded: bool) -> int:
     """Return where a chunk of a stage stands in the order of the model."""
     back = folded and chunk % 2 == 1
     return chunk * stages + (stages - 1 - stage if back else stage)
+
+
+def _sends(places: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Return by stage how many of its chunks stand before and behind one of another stage.
+
+    Parameters
+    ----------
+    places : by stage, where its chunks stand in the order of the model
+    """
+    last = sum(map(len, places)) - 1
+    return tuple(
+        (
+            sum(at < last and at + 1 not in own for at in own),
+            sum(at > 0 and at - 1 not in own for at in own),
+        )
+        for own in places
+    )
 
 
 def _cuts(count: int, spans: Sequence[tuple[int, int]], blocks: Sequence[int]) -> list[int]:
@@ -390,13 +410,14 @@ class RankWork:
         check_stages(divided.whole, stages)
         blocks = stage_blocks(len(spans), stages, chunks, given) if stages > 1 else [len(spans)]
         cuts = _cuts(len(divided.whole), spans, blocks)
-        found = []
-        for stage in range(stages):
-            places = [_place(stage, chunk, stages, folded) for chunk in range(chunks)]
-            found.append(self._stage([(cuts[at], cuts[at + 1]) for at in places]))
+        places = [
+            [_place(stage, chunk, stages, folded) for chunk in range(chunks)]
+            for stage in range(stages)
+        ]
+        found = [self._stage([(cuts[at], cuts[at + 1]) for at in own]) for own in places]
         stream = divided.parts[spans[0][0] if spans else 0]
         boundary = self.profile.batch * self._width * stream.outputs
-        return ModelParts(tuple(found), boundary, tuple(blocks), divided)
+        return ModelParts(tuple(found), boundary, _sends(places), tuple(blocks), divided)
 
     @cached_property
     def gradients(self) -> list[list[Gradient]]:
@@ -583,7 +604,9 @@ class _Messages:
     def _layer(self, index: int, first: int) -> Iterator[LayerMessage]:
         layer = self.parts[index]
         before = self.parts[index - 1] if index > first else None
-        if self.degrees.tp > 1:
+        if self._is_dispatched(layer):
+            yield from self._among_ranks_of_an_expert(layer, before, index)
+        elif self.degrees.tp > 1:
             if layer.split == "column" and (before is None or before.split != "column"):
                 yield from self._into(index, self._reads(layer))
             elif layer.split == "row":
@@ -598,13 +621,44 @@ class _Messages:
         if self.degrees.ep > 1 and is_expert(layer) and layer.split == "column":
             yield from self._experts(index)
 
+    def _is_dispatched(self, layer: ModelLayer) -> bool:
+        """Tell whether a dispatcher takes tokens to experts that several ranks share.
+
+        Without expert parallelism tokens are gathered before each is copied for its experts.
+        """
+        degrees = self.degrees
+        return is_expert(layer) and degrees.ep > 1 and degrees.tp > 1 and degrees.sequence
+
+    def _among_ranks_of_an_expert(
+        self, layer: ModelLayer, before: ModelLayer | None, index: int
+    ) -> Iterator[LayerMessage]:
+        """Yield what a dispatcher gathers of tokens that have come to experts, and what it sums up.
+
+        A token has come once for each of its experts. What was gathered is kept for the backward
+        pass. Computation waits for both, as for the all-to-alls (NVIDIA/Megatron-LM@d98e8a64
+        core/transformer/moe/token_dispatcher.py, dispatch_postprocess and combine_preprocess).
+        """
+        behind_s, come = self._beside_experts_s(index), self.degrees.received
+        if layer.split == "column" and (before is None or before.split != "column"):
+            size = come * self.unit * self._width(layer) * layer.rows
+            yield LayerMessage("forward", "tp", "all_gather", size, behind_s)
+            yield LayerMessage("backward", "tp", "reduce_scatter", size, behind_s)
+        elif layer.split == "row":
+            size = come * self.unit * layer.outputs
+            yield LayerMessage("forward", "tp", "reduce_scatter", size, behind_s)
+            yield LayerMessage("backward", "tp", "all_gather", size, behind_s)
+
     def _values(self, layer: ModelLayer, values: float) -> float:
         """Return values of all tokens; experts have a token's several times."""
         return values * min(1.0, self.tokens / layer.rows) if layer.rows else values
 
     def _reads(self, layer: ModelLayer) -> float:
         """Return the values that a product reads, those of its tokens."""
-        return self._values(layer, layer.flops / (2.0 * layer.outputs) * layer.rows)
+        return self._values(layer, self._width(layer) * layer.rows)
+
+    def _width(self, layer: ModelLayer) -> float:
+        """Return the values of a row that a product reads."""
+        return layer.flops / (2.0 * layer.outputs)
 
     def _into(self, index: int, values: float) -> Iterator[LayerMessage]:
         """Yield what a layer divided by its outputs needs, and what the gradient of its input."""
@@ -660,23 +714,27 @@ class _Messages:
             yield LayerMessage("backward", "cp", "send_recv", both, backward_s / ranks)
 
     def _experts(self, index: int) -> Iterator[LayerMessage]:
-        """Yield what takes tokens to their experts and back, in each pass.
-
-        Beside another micro-batch each of the four has a quarter of a block's computation.
-        """
+        """Yield what takes tokens to their experts and back, in each pass."""
         layer, degrees = self.parts[index], self.degrees
-        width = layer.flops / (2.0 * layer.outputs)
         shared = degrees.tp if degrees.sequence else 1
-        size = degrees.sent * self.unit * layer.rows * width / shared
-        behind_s = 0.0
-        if self.experts_overlapped:
-            spans = self.divided.spans
-            first, end = next(span for span in spans if span[0] <= index < span[1])
-            behind_s = sum(map(sum, self.seconds[first:end])) / _MESSAGES_OF_EXPERTS
+        size = degrees.sent * self.unit * layer.rows * self._width(layer) / shared
+        behind_s = self._beside_experts_s(index)
         phases: tuple[Pass, ...] = ("forward", "backward")
         for phase in phases:
             for _ in range(_MESSAGES_OF_EXPERTS // 2):
                 yield LayerMessage(phase, "ep", "all_to_all", size, behind_s)
+
+    def _beside_experts_s(self, index: int) -> float:
+        """Return the computation of another micro-batch beside which tokens go to experts [s].
+
+        A block of it is shared by the four all-to-alls of a layer, and by what goes with each.
+        """
+        if not self.experts_overlapped:
+            return 0.0
+        spans = self.divided.spans
+        first, end = next(span for span in spans if span[0] <= index < span[1])
+        messages = _MESSAGES_OF_EXPERTS * (1 + self._is_dispatched(self.parts[index]))
+        return sum(map(sum, self.seconds[first:end])) / messages
 
 
 _SPLITS = 4

@@ -2,7 +2,7 @@
 
 Issue order is part of the model. In an iteration it is:
 
-1. what the host adds; the forward pass;
+1. what the host adds; the forward pass, and behind it what a stage waits for the others;
 2. the backward pass up to each job's beginning, the job's stages, and so on to the end of the pass;
 3. what is left of the jobs;
 4. the update, which waits for every job that nothing else waits for.
@@ -394,13 +394,13 @@ class _RoundBuilder:
         self.moments, gathered_bytes = [], self.costed.gathered_bytes
         if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
-        if first:
-            self.bubble(index)
         held = self.held(index)
         if self.before and last:
             self.passes_before(index, held)
             held = []
         self.forward(index, jobs_under_way, held)
+        if first:
+            self.bubble(index)
         self.backward(index, jobs_under_way)
         self.moments += self.here
         order = list(jobs_under_way.values())
@@ -439,7 +439,10 @@ class _RoundBuilder:
             self.part_of_pass(f"{index} before", "backward", left * backward_s, left)
 
     def bubble(self, index: int) -> None:
-        """Issue the time of an iteration in which the stage waits for other stages."""
+        """Issue the time of an iteration in which the stage waits for other stages.
+
+        What holds up the first forward pass holds up the pipeline: it hides in no such wait.
+        """
         if self.stage.idle_s > 0:
             self.compute(f"{BUBBLE} {index}", "other", self.stage.idle_s)
         self.sends(f"pipeline {index}", self.stage.idle_sends)

@@ -8,7 +8,7 @@ passes, exchanges and update end last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,7 +87,7 @@ def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     ]
     send_s = 0.0
     if len(parts.stages) > 1:
-        send_s = costs.collective(Send("send_recv", split.boundary_bytes, group="pp")).seconds
+        send_s = costs.collective(Send("send_recv", parts.boundary_bytes, group="pp")).seconds
     count = setup.scenario.accumulate
     run_with = partial(pipeline_run, split.schedule, times, count)
     return LaidOutPipeline(run_with(send_s), chunks, send_s, run_with)
@@ -116,7 +116,7 @@ def slowest_stage(
     schedule : builds the rounds of a stage, given its ``profile``, ``stage`` and ``axes``
     """
     best: tuple[float, list[CostedGraph]] | None = None
-    candidates = _candidates(laid_out_pipeline(setup, split).run)
+    candidates = _candidates(setup, split)
     for stage in candidates:
         rounds = schedule(**of_stage(setup, split, stage))
         if len(candidates) == 1:
@@ -139,9 +139,15 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int) -> dict[str, Any]:
     }
 
 
-def _candidates(found: PipelineRun) -> list[int]:
-    """Return the stages that may end last: the first, the last, and the one whose passes do."""
-    return sorted({0, len(found.ends_s) - 1, int(found.ends_s.argmax())})
+def _candidates(setup: Setup, split: ModelSplit) -> list[int]:
+    """Return the stages that may end last: of those that are alike, the one whose passes do."""
+    ends_s, loads = laid_out_pipeline(setup, split).run.ends_s, _loads(setup, split)
+    latest: dict[Hashable, int] = {}
+    for number, stage in enumerate(split.parts.stages):
+        alike = stage.content, loads[number]
+        if ends_s[number] >= ends_s[latest.setdefault(alike, number)]:
+            latest[alike] = number
+    return sorted(latest.values())
 
 
 def stage_costs(setup: Setup, split: ModelSplit) -> Costs:
@@ -237,12 +243,11 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
     exposed = _all_of(chunk.exposed for chunk in chunks)
     beside = _all_of(chunk.beside for chunk in chunks)
     idle_s, free_s = float(answer.run.idle_s[stage]), float(answer.free.idle_s[stage])
-    between: tuple[Send, ...] = ()
+    count = 0.0
     if idle_s > free_s and answer.send_s:
         count = (idle_s - free_s) / answer.send_s
-        between = (
-            Send("send_recv", split.boundary_bytes, group="pp", repeats=count, stream=COMPUTE),
-        )
+    between, hidden = _between_stages(split, stage, count, answer.run.micro_batches)
+    beside = _all_of([beside, hidden])
     # While it waits for other stages, these compute and communicate in the shares of a pass.
     computing_s = load * sum(sum(chunk[:2]) for chunk in own.chunks)
     waiting_s = sum(seconds for chunk in chunks for seconds in chunk.waits_s.values())
@@ -255,11 +260,39 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
         exposed,
         beside,
         passes * computing_s,
-        (*idle_sends, *(send._replace(counted=False) for send in between)),
+        (*idle_sends, *between),
         tuple(_last(split, stage)),
         own.experts if split.layout.ep > 1 else frozenset(),
         split.layout.pp,
     )
+
+
+def _between_stages(
+    split: ModelSplit, stage: int, waited_for: float, micro_batches: int
+) -> tuple[list[Send], PassSends]:
+    """Return messages between stages: those for which a stage waits, and its own that are hidden.
+
+    Parameters
+    ----------
+    waited_for : how many it waits for in an iteration, its own or those of others on their way
+    """
+    forward, backward = split.parts.sends[stage]
+    own = micro_batches * (forward + backward)
+    seen = min(waited_for, own)
+    send = Send("send_recv", split.parts.boundary_bytes, group="pp", stream=COMPUTE)
+    exposed = [
+        send._replace(repeats=repeats, counted=counted)
+        for repeats, counted in ((seen, True), (waited_for - seen, False))
+        if repeats > _NEGLIGIBLE
+    ]
+    share = 1.0 - seen / own if own else 0.0
+    hidden = [
+        (send._replace(repeats=share * repeats, stream=f"{_BESIDE}, {way}"),)
+        if share * repeats > _NEGLIGIBLE
+        else ()
+        for way, repeats in (("to the next stage", forward), ("to the stage before", backward))
+    ]
+    return exposed, PassSends(*hidden)
 
 
 def _last(split: ModelSplit, stage: int) -> Iterator[Send]:
