@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from perfsim.errors import RequestError, nearest, rule, shown, unknown
@@ -43,9 +44,36 @@ def _no_option(error: Any) -> str:
     """Return the sentence for an option that the command does not have."""
     given = error.option_name
     flags = {flag.lstrip("-"): flag for one in error.ctx.command.params for flag in one.opts}
-    match = nearest(given.lstrip("-"), flags)
+    match = _as_others_say(given, flags) or nearest(given.lstrip("-"), flags)
     near = f"; did you mean {flags[match]}?" if match else "."
     return f"no option {shown(given)}{near} `{error.ctx.command_path} --help` shows all."
+
+
+_OTHER_WORDS = {
+    "accumulate": ("gradient-accumulation", "grad-accum", "micro-batches", "microbatches"),
+    "batch": ("micro-batch", "micro-batch-size", "mbs", "local-batch-size"),
+    "cp": ("context-parallel", "context-parallel-size"),
+    "dataset": ("tokens", "samples", "train-tokens"),
+    "ep": ("expert-parallel", "expert-model-parallel-size"),
+    "gpu": ("device", "accelerator", "hardware"),
+    "gpus": ("world-size", "nproc", "ranks", "workers", "dp", "data-parallel"),
+    "method": ("compression", "compressor", "scheme", "strategy", "fsdp", "zero", "zero-stage"),
+    "net": ("bandwidth", "latency", "interconnect", "fabric"),
+    "pp": ("pipeline-parallel", "pipeline-model-parallel-size", "stages"),
+    "precision": ("dtype", "bf16", "fp16", "fp8", "amp", "mixed-precision"),
+    "recompute": ("activation-checkpointing", "checkpointing", "recompute-granularity"),
+    "seq": ("seq-length", "sequence-length", "context", "context-length", "tokens"),
+    "tp": ("tensor-parallel", "tensor-model-parallel-size", "tensor-parallel-size"),
+    "virtual-stages": ("virtual-pipeline-model-parallel-size", "vpp", "interleave"),
+}
+"""What Megatron-LM, DeepSpeed, torchtitan, torchrun and people call it, by flag."""
+
+
+def _as_others_say(given: str, flags: Iterable[str]) -> str:
+    """Return the flag that an option is called elsewhere, the first that a command has, or ""."""
+    word = given.lstrip("-").replace("_", "-").lower()
+    known = (flag for flag, words in _OTHER_WORDS.items() if word in words)
+    return next((flag for flag in known if flag in flags), "")
 
 
 def _not_allowed(flag: str, first: dict[str, Any]) -> str:

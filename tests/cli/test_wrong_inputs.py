@@ -23,6 +23,12 @@ REFUSED = [
         "predict --modle gpt2 --gpus 8",
         "no option '--modle'; did you mean --model? `perfsim predict",
     ),
+    # What other tools call it is spelled like another of ours, or like none.
+    ("predict --tensor-parallel 8", "no option '--tensor-parallel'; did you mean --tp? `perf"),
+    ("predict --pipeline_model_parallel_size 4", "parallel_size'; did you mean --pp? `perfsim"),
+    ("predict --world-size 8", "no option '--world-size'; did you mean --gpus? `perfsim predict"),
+    ("predict --tokens 4096", "no option '--tokens'; did you mean --seq? `perfsim predict"),
+    ("plan --tokens 1e12", "no option '--tokens'; did you mean --dataset? `perfsim plan"),
     ("sweep --vary batch=8,16 --format xml", "--format: 'xml' is not one of 'table', 'csv', 'js"),
     ("sweep --workers 0", "--workers: '0' is not allowed: it must be 1 or more."),
     ("tune --global-batch 0", "--global-batch: '0' is not allowed: it must be 1 or more."),
