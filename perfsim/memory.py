@@ -184,7 +184,8 @@ def memory_use(
     parts |= {"copies": state.copies, "method": method}
     parts |= {"messages": sum(gathered_bytes) + state.messages, "step": 0.0}
     if defined:
-        _add_activations(parts, setup, precision, state, batch or setup.profile.batch)
+        old = kept.buffered or _gradients_stay(setup)
+        _add_activations(parts, setup, precision, state, batch or setup.profile.batch, old=old)
     tensors = sum(parts.values())
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
@@ -360,14 +361,24 @@ def _add_activations(
     precision: str,
     state: State,
     batch: int,
+    *,
+    old: bool,
 ) -> None:
-    """Add activations; of the passes and the update, the moment that needs more counts."""
+    """Add activations; of the passes and the update, the moment that needs more counts.
+
+    ``old`` is as for `_add_peak`.
+    """
     profile, era = setup.profile, setup.transferred.era
     again = setup.scenario.recompute
     one = _activations(profile.model, defined_tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))
-    old = software_era(era).year < _NEW_GRADIENTS or setup.scenario.accumulate > 1
     _add_peak(parts, state, found, old=old)
+
+
+def _gradients_stay(setup: Setup) -> bool:
+    """Tell whether gradients of one pass are there in the next, as the framework keeps them."""
+    new = software_era(setup.transferred.era).year >= _NEW_GRADIENTS
+    return not new or setup.scenario.accumulate > 1
 
 
 def _add_peak(parts: dict[str, float], state: State, found: Activations, *, old: bool) -> None:

@@ -93,6 +93,21 @@ def test_a_larger_batch_holds_more_and_recomputation_less() -> None:
     assert total(batch=32) > total(batch=8, accumulate=4)
 
 
+@pytest.mark.parametrize("options", [{}, {"sharded": False}], ids=str)
+def test_megatrons_gradient_buffer_stays_with_one_micro_batch(options: dict[str, Any]) -> None:
+    # It is filled with zeros for the next iteration, never freed: 4 bytes a parameter throughout.
+    sums = []
+    for count in (1, 2):
+        fields = {"method": "distributed_optimizer", "options": options, "accumulate": count}
+        use = memory_use(setup("gpt3-1.3b", batch=8, precision="amp-bf16", **fields))
+        assert use.parts["gradients"] == 4 * setup().profile.elements
+        sums.append(use.total)
+    assert sums[0] == sums[1]
+    # PyTorch frees gradients between iterations: they come as activations go.
+    one = memory_use(setup("gpt3-1.3b", batch=8)).parts
+    assert one["activations"] > 0 and one["gradients"] == 0
+
+
 def test_what_may_be_used_is_less_than_the_gpu_has() -> None:
     use = memory_use(setup())
     memory = setup().device.memory_bytes
