@@ -194,10 +194,14 @@ def memory_use(
 
 
 def one_gpu_holds(setup: Setup) -> bool:
-    """Tell whether one GPU alone, without a communicator, has the memory for the whole model."""
+    """Tell whether one GPU alone has the memory for the whole model.
+
+    It needs no communicator, and no buckets that gradients are sent from.
+    """
     use = memory_use(replace(setup, split=None))
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
-    return bool(use.total - overhead.communicator <= use.usable)
+    shared = overhead.communicator + overhead.reserve * use.parts["messages"]
+    return bool(use.total - shared <= use.usable)
 
 
 def stage_memory(
@@ -453,14 +457,16 @@ def _state(
     method, profile = setup.method, setup.profile
     shares = method.kept_share(world)
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
-    sharding = StateShares(*each)
+    half = setup.keeps_half and precision in _HALF.values()
+    # Codes that keep parameters in 16 bits beside wider gradients have these in one buffer.
+    buckets = kept.buckets and setup.cluster.gpus > 1 and not half
+    sharding = StateShares(*each, buckets=buckets)
     if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
-    half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0
     state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
     whole = kept.whole_bytes * profile.elements

@@ -60,7 +60,8 @@ class DistributedOptimizer(Method):
     Bytes a rank: 4 (P-1)/P a parameter for gradients, w (P-1)/P for w bytes of a gathered one; with
     k instances and S = P/k (4 + w) (S-1)/S + 2 x 4/S (k-1)/k; not sharded 8 (P-1)/P.
     Memory: gradients of 4 bytes (those of `reduce_dtype`) in the buffer, which stays from one
-    iteration to the next, beside 16-bit parameters; 1/S of the optimizer's state with the fp32 copy.
+    iteration to the next, beside 16-bit parameters; 1/S of the optimizer's state with the fp32
+    copy.
     Left out: the host, which waits for the check; adding norms up over ranks; tensors that tensor
     or pipeline parallelism shares.
     """
