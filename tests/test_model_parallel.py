@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim import Scenario, predict
+from perfsim.compute.stages import Stage
 from perfsim.errors import RequestError
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
@@ -317,3 +318,60 @@ def test_stages_of_embedding_and_output_alone_compute_nothing_again() -> None:
     plain = ask(**asked, pp=34, accumulate=68)
     assert sum(found.memory_bytes.values()) < sum(plain.memory_bytes.values())
     assert found.iteration_s > plain.iteration_s
+
+
+# An embedding that is the output layer too
+
+GEMMA = "transformer:layers=8,hidden=512,heads=8,vocab=64000,seq=1024,tied="
+
+
+def stages_of(model: str, **more: Any) -> tuple[Stage, ...]:
+    fields: dict[str, Any] = {"gpus": 16, "tp": 2, "pp": 2, "accumulate": 8, "model": model}
+    split = resolve(Scenario(**(ASKED | {"seq": None} | fields | more)), Session()).split
+    assert split is not None
+    return split.parts.stages
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_the_last_stage_has_a_copy_of_a_tied_embedding(pp: int) -> None:
+    """V h / t parameters, with gradient and state, as where the output layer has its own."""
+    tied, own = (stages_of(GEMMA + word, pp=pp) for word in ("yes", "no"))
+    for a_stage, other in zip(tied, own, strict=True):
+        assert a_stage.elements == other.elements == a_stage.profile.elements
+        assert [layer.elements for layer in a_stage.layers] == [
+            layer.elements for layer in other.layers
+        ]
+        assert a_stage.profile.optimizer_s > 0
+    assert [stage.copied_elements for stage in tied] == [0] * (pp - 1) + [64000 * 512 // 2]
+    assert [stage.copied_elements for stage in own] == [0] * pp
+    # It is ready first, with the output layer: it is at the end in the order of the model.
+    gradients = tied[-1].profile.gradients
+    assert gradients[-1].shape == (32000, 512)
+    assert gradients[-1].ready_s == min(one.ready_s for one in gradients)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "distributed_optimizer", "fsdp"])
+def test_memory_of_a_tied_embedding_on_two_stages(method: str) -> None:
+    fields = {"gpus": 16, "seq": None, "tp": 2, "pp": 2, "accumulate": 8, "method": method}
+    parts = [ask(model=GEMMA + word, **fields).memory_bytes for word in ("yes", "no")]
+    for name in ("parameters", "gradients", "optimizer", "copies", "messages"):
+        assert parts[0][name] == pytest.approx(parts[1][name], rel=1e-12), name
+
+
+def test_a_bias_of_the_output_layer_is_no_matrix() -> None:
+    stages = stages_of("bert-large", pp=2)
+    assert [stage.copied_elements for stage in stages] == [0, 30522 // 2 * 1024]
+
+
+@pytest.mark.parametrize(("schedule", "apart"), [("1f1b", True), ("zbv", False)])
+def test_gradients_of_a_tied_embedding_go_between_its_stages(schedule: str, apart: bool) -> None:
+    """Both ends of the model are on the first stage of a V: there is one matrix, and no sum."""
+    fields = {"gpus": 4, "seq": None, "tp": 2, "pp": 2, "accumulate": 8, "schedule": schedule}
+    tied, own = (ask(model=GEMMA + word, **fields) for word in ("yes", "no"))
+    assert tied.parallel is not None
+    assert (tied.parallel.waits_s.get("ends", 0.0) > 0) is apart
+    copies = [stage.copied_elements for stage in stages_of(GEMMA + "yes", schedule=schedule)]
+    assert any(copies) is apart
+    # An all-reduce between two ranks sends what it adds up.
+    more = 4 * 64000 * 512 / 2 if apart else 0.0
+    assert sent(tied) - sent(own) == pytest.approx(more, abs=1.0)

@@ -114,7 +114,7 @@ class Stage:
     @cached_property
     def profile(self) -> Profile:
         """Its layers and gradients, with the times of one micro-batch."""
-        return self.work.profile_of(self.owners, self.times)
+        return self.work.profile_of(self.owners, self.times, self.copied)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
@@ -124,9 +124,14 @@ class Stage:
 
     @cached_property
     def layers(self) -> tuple[ModelLayer, ...]:
-        """Its part of the model's layers."""
-        parts = self.work.divided.parts
-        return tuple([parts[index] for index in self._indexes()])
+        """Its part of the model's layers; an output layer with its copy of the embedding."""
+        divided = self.work.divided
+        parts, tied = divided.parts, divided.tied
+        if tied is None or self.copied is None:
+            return tuple([parts[index] for index in self._indexes()])
+        weight, head = parts[tied.embedding].tensors, parts[tied.head]
+        head = replace(head, tensors=(*weight, *head.tensors))
+        return tuple([head if at == tied.head else parts[at] for at in self._indexes()])
 
     @cached_property
     def whole(self) -> tuple[ModelLayer, ...]:
@@ -136,8 +141,26 @@ class Stage:
 
     @cached_property
     def elements(self) -> int:
-        """Its parameters."""
-        return sum(self.work.elements[owner] for owner in self.owners)
+        """Its parameters, its copy of a tied embedding among them."""
+        return sum(self.work.elements[owner] for owner in self.owners) + self.copied_elements
+
+    @cached_property
+    def copied(self) -> int | None:
+        """The embedding that its output layer has a copy of, by its number in the profile.
+
+        Where both are one matrix on two stages, Megatron-LM makes it on both (NVIDIA/Megatron-LM@
+        00c2c0ad core/models/common/language_module/language_module.py,
+        setup_embeddings_and_output_layer); None for other stages.
+        """
+        tied, indexes = self.work.divided.tied, frozenset(self._indexes())
+        if tied is None or tied.head not in indexes or tied.embedding in indexes:
+            return None
+        return self.work.divided.owners[tied.embedding]
+
+    @cached_property
+    def copied_elements(self) -> int:
+        """Parameters of that copy."""
+        return 0 if self.copied is None else self.work.elements[self.copied]
 
     @cached_property
     def experts(self) -> frozenset[str]:
@@ -169,6 +192,13 @@ class ModelParts(NamedTuple):
     divided: DividedLayers
 
 
+class _Tied(NamedTuple):
+    """An embedding whose matrix is that of the output layer too, and that layer, by number."""
+
+    embedding: int
+    head: int
+
+
 @dataclass(frozen=True, eq=False)
 class DividedLayers:
     """The layers of a model as one of its tensor-, context- and expert-parallel ranks has them.
@@ -186,6 +216,7 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
+    tied : embedding and output layer where these are one matrix; None where they are two
     """
 
     degrees: Degrees
@@ -200,6 +231,7 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
+    tied: _Tied | None
 
 
 def divide_layers(
@@ -241,7 +273,20 @@ def divide_layers(
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        _tied(layers),
     )
+
+
+def _tied(layers: Sequence[ModelLayer]) -> _Tied | None:
+    """Return the embedding and the output layer that has its matrix; None where it has its own."""
+    words = [index for index, layer in enumerate(layers) if layer.split == "vocabulary"]
+    embeddings = [index for index in words if layers[index].kind == "embedding"]
+    heads = [
+        index
+        for index in words
+        if layers[index].kind == "linear" and all(len(s) < 2 for _, s in layers[index].tensors)
+    ]
+    return _Tied(embeddings[0], heads[0]) if embeddings and heads else None
 
 
 def _distinct(work: ModelWork) -> tuple[ModelWork, tuple[int, ...]]:
@@ -484,8 +529,15 @@ class RankWork:
         forward_s, backward_s, weights_s = self._chunks[key]
         return forward_s * slower, backward_s * slower, weights_s * slower
 
-    def profile_of(self, owners: Sequence[int], times: _StageTimes) -> Profile:
-        """Return the profile of a stage that has some layers of the model's."""
+    def profile_of(
+        self, owners: Sequence[int], times: _StageTimes, copied: int | None = None
+    ) -> Profile:
+        """Return the profile of a stage that has some layers of the model's.
+
+        Parameters
+        ----------
+        copied : a layer whose gradients its last layer has too
+        """
         profile = self.profile
         timed = zip(owners, times.forward_s, times.backward_s, strict=True)
         layers = [
@@ -503,6 +555,9 @@ class RankWork:
                 for gradient in self.gradients[owner]
             ]
         )
+        if copied is not None:
+            last = len(layers) - 1
+            own += tuple([one.at(ready_s[last], last) for one in self.gradients[copied]])
         share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
         optimizer_s = profile.optimizer_s * share
         passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
