@@ -43,6 +43,7 @@ __all__ = [
     "MemoryUse",
     "OuterState",
     "check_fits",
+    "communicators",
     "fitting_batch",
     "least_change",
     "memory_note",
@@ -237,10 +238,7 @@ def stage_memory(
 
 
 def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> MemoryUse:
-    """Return what a GPU of one stage holds.
-
-    Each communicator beside the first has buffers of its own.
-    """
+    """Return what a GPU of one stage holds; each communicator has buffers of its own."""
     from perfsim.schedule.model_parallel import laid_out_pipeline
 
     split = setup.split
@@ -258,11 +256,22 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     held = laid_out_pipeline(setup, split).run.in_flight[stage]
     _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
     tensors = sum(parts.values())
-    groups = 1 + len(split.axes)
     parts["overhead"] = (
-        tensors * (overhead.reserve - 1.0) + overhead.context + groups * overhead.communicator
+        tensors * (overhead.reserve - 1.0)
+        + overhead.context
+        + communicators(split, stage) * overhead.communicator
     )
     return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), True)
+
+
+def communicators(split: ModelSplit, stage: int) -> int:
+    """Return how many groups a GPU of a stage sends in.
+
+    A group of one rank opens none, nor does a stage between the two that have a tied embedding.
+    """
+    inner = 0 < stage < split.layout.pp - 1
+    groups = [group for axis, group in split.axes.items() if not (inner and axis == "ends")]
+    return sum(group.gpus > 1 for group in (split.data, *groups))
 
 
 class _StageMethod(NamedTuple):

@@ -265,7 +265,8 @@ def _made(
         axes["pp"] = placed(layout.neighbours("pp", per_node))
     elif layout.pp > 1:
         axes["pp"] = over_sites(cluster, layout.pairs("pp"))
-    if layout.pp > 1:
+    tied_bytes = _FP32_BYTES * max(stage.copied_elements for stage in parts.stages)
+    if tied_bytes:
         axes["ends"] = axes["pp"]
     return ModelSplit(
         layout,
@@ -274,7 +275,7 @@ def _made(
         axes,
         scenario.schedule,
         chunks,
-        _FP32_BYTES * max(stage.copied_elements for stage in parts.stages),
+        tied_bytes,
         _whole_bytes(parts, scenario),
         divides_tokens=scenario.sequence_parallel,
         of_layers=of_layers,

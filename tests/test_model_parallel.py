@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim import Scenario, predict
+from perfsim.compute.memory import overhead_bytes
 from perfsim.compute.stages import Stage
 from perfsim.errors import RequestError
+from perfsim.memory import communicators, memory_use
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
 from perfsim.session import Session
@@ -279,7 +281,7 @@ def test_the_prediction_says_how_it_is_divided() -> None:
     block = found.to_dict()["parallelism"]
     assert (block["tp"], block["pp"], block["dp"]) == (8, 2, 4)
     assert block["blocks"] == [16, 16]
-    assert set(block["waits_s"]) == {"tp", "pp", "ends"}
+    assert set(block["waits_s"]) == {"tp", "pp"}
 
 
 @pytest.mark.parametrize(
@@ -375,3 +377,35 @@ def test_gradients_of_a_tied_embedding_go_between_its_stages(schedule: str, apar
     # An all-reduce between two ranks sends what it adds up.
     more = 4 * 64000 * 512 / 2 if apart else 0.0
     assert sent(tied) - sent(own) == pytest.approx(more, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "groups"),
+    [
+        ({"gpus": 8, "tp": 8}, 1),  # tensor
+        ({"gpus": 16, "tp": 8}, 2),  # tensor, data
+        ({"gpus": 8, "pp": 8}, 1),  # stages
+        ({"gpus": 16, "pp": 8}, 2),  # stages, data
+        ({"gpus": 16, "pp": 2, "tp": 2, "cp": 2}, 4),  # stages, tensor, context, data with context
+        ({"model": "mixtral-8x7b", "gpus": 8, "ep": 8}, 2),  # experts, data; alike experts: one
+        ({"model": "mixtral-8x7b", "gpus": 16, "ep": 8}, 3),
+        ({"model": GEMMA + "yes", "gpus": 16, "pp": 2}, 3),  # stages, both ends, data
+        ({"model": GEMMA + "yes", "gpus": 16, "pp": 2, "schedule": "zbv"}, 2),
+        ({"model": GEMMA + "no", "gpus": 16, "pp": 2}, 2),
+    ],
+    ids=str,
+)
+def test_groups_of_one_rank_open_no_communicator(fields: dict[str, Any], groups: int) -> None:
+    setup = resolve(Scenario(**(ASKED | {"seq": None, "accumulate": 8} | fields)), Session())
+    parts = memory_use(setup).parts
+    tensors = sum(parts.values()) - parts["overhead"]
+    found = overhead_bytes("megatron", setup.scenario.gpus)
+    beside = parts["overhead"] - (found.reserve - 1) * tensors - found.context
+    assert beside / found.communicator == pytest.approx(groups)
+
+
+def test_only_the_ends_share_a_tied_embedding() -> None:
+    fields = {"gpus": 16, "pp": 4, "accumulate": 8, "seq": None, "model": GEMMA + "yes"}
+    setup = resolve(Scenario(**(ASKED | fields)), Session())
+    assert setup.split is not None
+    assert [communicators(setup.split, stage) for stage in range(4)] == [3, 2, 2, 3]
