@@ -284,6 +284,9 @@ def test_the_prediction_says_how_it_is_divided() -> None:
     assert set(block["waits_s"]) == {"tp", "pp"}
 
 
+INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -293,6 +296,27 @@ def test_the_prediction_says_how_it_is_divided() -> None:
         ({"pp": 64, "accumulate": 64}, "64 stages for 32 blocks; at most 34"),
         ({"ep": 2}, "the model has no experts"),
         ({"pp": 2, "stage_layers": (16, 17)}, "must name 2 stages with 32 blocks"),
+        *(
+            (
+                {"pp": 4, "accumulate": 8, "stage_layers": blocks},
+                f"^stage_layers: .*,.* leaves stage {at} of 4 without a layer; .* in 8,8,8,8.$",
+            )
+            for blocks, at in [
+                ((0, 0, 32, 0), 2),
+                ((0, 0, 16, 16), 2),
+                ((16, 0, 16, 0), 2),
+                ((16, 16, 0, 0), 3),
+                ((32, 0, 0, 0), 2),
+            ]
+        ),
+        (
+            {"pp": 4, "accumulate": 8, "schedule": "interleaved", "stage_layers": INTERLEAVED},
+            "leaves stage 2 of 4 without a layer",
+        ),
+        (
+            {"pp": 2, "accumulate": 8, "schedule": "zbv", "stage_layers": (16, 0, 0, 16)},
+            "leaves stage 2 of 2 without a layer",
+        ),
         ({"model": "resnet50", "tp": 2, "seq": None}, "only transformers"),
         ({"tp": 8, "tp_overlap": True, "sequence_parallel": False}, "tp_overlap: needs"),
         ({"schedule": "1f1c"}, "'1f1c'.*1f1b"),
@@ -306,6 +330,20 @@ def test_the_prediction_says_how_it_is_divided() -> None:
 def test_impossible_layouts_are_one_sentence(more: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         ask(**more)
+
+
+def test_a_chunk_may_be_empty_where_its_stage_is_not() -> None:
+    found = ask(pp=2, accumulate=8, schedule="interleaved", stage_layers=(8, 8, 0, 16))
+    assert found.parallel is not None and found.parallel.blocks == (8, 8, 0, 16)
+
+
+def test_a_model_of_one_block_has_two_stages() -> None:
+    """The block with the embedding, and the output layer with its normalisation."""
+    one = "transformer:layers=1,hidden=512,heads=8,vocab=1000"
+    stages = stages_of(one, tp=1, seq=512)
+    assert [len(stage.layers) for stage in stages] == [11, 2]
+    assert stages[1].elements == 512 + 512 * 1000
+    assert ask(model=one, seq=512, gpus=8, pp=2, accumulate=4).iteration_s > 0
 
 
 def test_a_stage_of_the_output_layer_alone_may_be_asked_for() -> None:

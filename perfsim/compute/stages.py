@@ -429,7 +429,8 @@ class RankWork:
         Raises
         ------
         RequestError
-            If the blocks cannot be put on so many stages; says the nearest that works.
+            If the blocks cannot be put on so many stages, or a stage would have no layer; says what
+            works.
         """
         divided, spans = self.divided, self.divided.spans
         check_stages(divided.whole, stages)
@@ -438,7 +439,15 @@ class RankWork:
         found = []
         for stage in range(stages):
             places = [_place(stage, chunk, stages, folded) for chunk in range(chunks)]
-            found.append(self._stage([(cuts[at], cuts[at + 1]) for at in places]))
+            own = [(cuts[at], cuts[at + 1]) for at in places]
+            if all(first == end for first, end in own):
+                even = ",".join(map(str, stage_blocks(len(spans), stages, chunks)))
+                raise RequestError(
+                    "stage_layers",
+                    f"{','.join(map(str, blocks))} leaves stage {stage + 1} of {stages} without a"
+                    f" layer; give it a block, as in {even}.",
+                )
+            found.append(self._stage(own))
         stream = divided.parts[spans[0][0] if spans else 0]
         boundary = self.profile.batch * self._width * stream.outputs
         return ModelParts(tuple(found), boundary, tuple(blocks), divided)

@@ -167,6 +167,22 @@ def test_blocks_of_a_decoder() -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        *("", "norm=layer,gated=no,bias=all", "family=encoder", "family=vit", "qk_norm=yes"),
+        *("experts=8,topk=2,expert_ffn=64", "norms=4", "norms=1", "tied=yes", "kv_rank=64"),
+    ],
+)
+def test_the_only_block_is_as_long_as_one_of_several(more: str) -> None:
+    spans = []
+    for count in (1, 2):
+        layers = build_model(f"transformer:layers={count},hidden=512,heads=8,vocab=1000,{more}")
+        spans.append(list(block_spans(layers)))
+        assert spans[-1][-1][1] < len(layers)
+    assert spans[0] == spans[1][:1]
+
+
+@pytest.mark.parametrize(
     ("model", "degrees", "words"),
     [
         (
