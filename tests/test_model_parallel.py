@@ -120,6 +120,38 @@ def test_user_buffers_hide_messages_and_change_no_bytes(node: str) -> None:
     assert cut.iteration_s < plain.iteration_s
 
 
+T5: dict[str, Any] = {"model": "t5-large", "seq": 512, "gpus": 8, "tp": 8, "precision": "bf16"}
+ENCODED_BYTES, DECODED_BYTES = 512 * 1024 * 2.0, 114 * 1024 * 2.0
+"""What a message of the encoder's tokens has, and one of the decoder's: 24 blocks each."""
+
+
+def test_bytes_of_tensor_parallelism_with_cross_attention() -> None:
+    """A decoder's block has 15 messages: 5 each for attention, its queries' part, products.
+
+    The encoder's output is gathered for keys and values of each such block: three messages more.
+    The embedding reads both halves' tokens (two messages), the output layer the decoder's (three).
+    """
+    messages = (10 * 24 + 3 * 24 + 2) * ENCODED_BYTES + (15 * 24 + 2 + 3) * DECODED_BYTES
+    norms = 2 * 7 / 8 * (2 * 24 + 1 + 3 * 24 + 1) * 1024 * 4
+    assert sent(ask(**T5)) == pytest.approx(7 / 8 * messages + norms, rel=1e-6)
+
+
+def test_bytes_of_plain_tensor_parallelism_with_cross_attention() -> None:
+    """All-reduces: two a part of a block and one for keys and values; one for each end."""
+    messages = (4 * 24 + 24 + 1) * ENCODED_BYTES + (6 * 24 + 1 + 1) * DECODED_BYTES
+    found = ask(**T5, sequence_parallel=False)
+    assert sent(found) == pytest.approx(2 * 7 / 8 * messages, rel=1e-6)
+
+
+def test_cross_attention_and_the_embedding_of_both_halves_are_divided() -> None:
+    split = resolve(Scenario(**(ASKED | T5)), Session()).split
+    assert split is not None
+    stage = split.parts.stages[0]
+    whole = {"norms": (2 * 24 + 1 + 3 * 24 + 1) * 1024, "positions": 2 * 32 * 16}
+    rest = 737_668_096 - sum(whole.values())
+    assert stage.elements == rest / 8 + sum(whole.values())
+
+
 def test_gradients_go_among_the_ranks_with_the_same_weights() -> None:
     """All-reduces of P/8 fp32 gradients among 8 ranks: 2 x 7/8 x 4 P/8."""
     more = sent(ask(tp=8)) - sent(ask(tp=8, gpus=8))

@@ -648,7 +648,7 @@ class _Messages:
         layer = self.parts[index]
         before = self.parts[index - 1] if index > first else None
         if self.degrees.tp > 1:
-            if layer.split == "column" and (before is None or before.split != "column"):
+            if layer.split == "column" and not _read_together(before, layer):
                 yield from self._into(index, self._reads(layer))
             elif layer.split == "row":
                 values = self._values(layer, layer.outputs)
@@ -706,10 +706,12 @@ class _Messages:
 
     def _product_s(self, index: int) -> float:
         """Return the time of one of the products of the layers that read the same input [s]."""
-        seconds = 0.0
-        while index < len(self.parts) and self.parts[index].split in _BY_OUTPUTS:
-            seconds += self.seconds[index][0]
-            index += 1
+        seconds, before = self.seconds[index][0], self.parts[index]
+        for at in range(index + 1, len(self.parts)):
+            layer = self.parts[at]
+            if layer.split not in _BY_OUTPUTS or not _read_together(before, layer):
+                break
+            seconds, before = seconds + self.seconds[at][0], layer
         return seconds
 
     def _ring(self, index: int) -> Iterator[LayerMessage]:
@@ -741,6 +743,14 @@ class _Messages:
         for phase in phases:
             for _ in range(_MESSAGES_OF_EXPERTS // 2):
                 yield LayerMessage(phase, "ep", "all_to_all", size, behind_s)
+
+
+def _read_together(before: ModelLayer | None, layer: ModelLayer) -> bool:
+    """Return whether a layer reads what the one before it gathered: q, k and v; gate and up.
+
+    Keys and values of cross-attention read the encoder's tokens, and its queries the decoder's.
+    """
+    return before is not None and before.split == "column" and before.rows == layer.rows
 
 
 _SPLITS = 4
