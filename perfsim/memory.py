@@ -43,6 +43,7 @@ __all__ = [
     "MemoryUse",
     "OuterState",
     "check_fits",
+    "communicators",
     "fitting_batch",
     "least_change",
     "memory_note",
@@ -184,7 +185,8 @@ def memory_use(
     parts |= {"copies": state.copies, "method": method}
     parts |= {"messages": sum(gathered_bytes) + state.messages, "step": 0.0}
     if defined:
-        _add_activations(parts, setup, precision, state, batch or setup.profile.batch)
+        old = kept.buffered or _gradients_stay(setup)
+        _add_activations(parts, setup, precision, state, batch or setup.profile.batch, old=old)
     tensors = sum(parts.values())
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
@@ -193,10 +195,14 @@ def memory_use(
 
 
 def one_gpu_holds(setup: Setup) -> bool:
-    """Tell whether one GPU alone, without a communicator, has the memory for the whole model."""
+    """Tell whether one GPU alone has the memory for the whole model.
+
+    It needs no communicator, and no buckets that gradients are sent from.
+    """
     use = memory_use(replace(setup, split=None))
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
-    return bool(use.total - overhead.communicator <= use.usable)
+    shared = overhead.communicator + overhead.reserve * use.parts["messages"]
+    return bool(use.total - shared <= use.usable)
 
 
 def stage_memory(
@@ -232,10 +238,7 @@ def stage_memory(
 
 
 def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> MemoryUse:
-    """Return what a GPU of one stage holds.
-
-    Each communicator beside the first has buffers of its own.
-    """
+    """Return what a GPU of one stage holds; each communicator has buffers of its own."""
     from perfsim.schedule.model_parallel import laid_out_pipeline
 
     split = setup.split
@@ -253,11 +256,22 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     held = laid_out_pipeline(setup, split).run.in_flight[stage]
     _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
     tensors = sum(parts.values())
-    groups = 1 + len(split.axes)
     parts["overhead"] = (
-        tensors * (overhead.reserve - 1.0) + overhead.context + groups * overhead.communicator
+        tensors * (overhead.reserve - 1.0)
+        + overhead.context
+        + communicators(split, stage) * overhead.communicator
     )
     return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), True)
+
+
+def communicators(split: ModelSplit, stage: int) -> int:
+    """Return how many groups a GPU of a stage sends in.
+
+    A group of one rank opens none, nor does a stage between the two that have a tied embedding.
+    """
+    inner = 0 < stage < split.layout.pp - 1
+    groups = [group for axis, group in split.axes.items() if not (inner and axis == "ends")]
+    return sum(group.gpus > 1 for group in (split.data, *groups))
 
 
 class _StageMethod(NamedTuple):
@@ -360,14 +374,24 @@ def _add_activations(
     precision: str,
     state: State,
     batch: int,
+    *,
+    old: bool,
 ) -> None:
-    """Add activations; of the passes and the update, the moment that needs more counts."""
+    """Add activations; of the passes and the update, the moment that needs more counts.
+
+    ``old`` is as for `_add_peak`.
+    """
     profile, era = setup.profile, setup.transferred.era
     again = setup.scenario.recompute
     one = _activations(profile.model, defined_tokens(profile), precision, era, again)
     found = Activations(*(batch * part for part in one))
-    old = software_era(era).year < _NEW_GRADIENTS or setup.scenario.accumulate > 1
     _add_peak(parts, state, found, old=old)
+
+
+def _gradients_stay(setup: Setup) -> bool:
+    """Tell whether gradients of one pass are there in the next, as the framework keeps them."""
+    new = software_era(setup.transferred.era).year >= _NEW_GRADIENTS
+    return not new or setup.scenario.accumulate > 1
 
 
 def _add_peak(parts: dict[str, float], state: State, found: Activations, *, old: bool) -> None:
@@ -442,14 +466,16 @@ def _state(
     method, profile = setup.method, setup.profile
     shares = method.kept_share(world)
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
-    sharding = StateShares(*each)
+    half = setup.keeps_half and precision in _HALF.values()
+    # Codes that keep parameters in 16 bits beside wider gradients have these in one buffer.
+    buckets = kept.buckets and setup.cluster.gpus > 1 and not half
+    sharding = StateShares(*each, buckets=buckets)
     if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
     asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
-    half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0
     state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
     whole = kept.whole_bytes * profile.elements

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from perfsim.compute.profile import Profile
     from perfsim.compute.transfer import TransferredProfile
     from perfsim.data.catalog import Catalog
-    from perfsim.models.layers import ModelLayer
     from perfsim.network.cluster import Cluster
     from perfsim.scenario import Scenario
     from perfsim.schedule.costed_graph import CostedGraph
@@ -260,7 +259,8 @@ def _made(
         axes["pp"] = placed(layout.neighbours("pp", per_node))
     elif layout.pp > 1:
         axes["pp"] = over_sites(cluster, layout.pairs("pp"))
-    if layout.pp > 1:
+    tied_bytes = _FP32_BYTES * max(stage.copied_elements for stage in parts.stages)
+    if tied_bytes:
         axes["ends"] = axes["pp"]
     return ModelSplit(
         layout,
@@ -269,7 +269,7 @@ def _made(
         axes,
         scenario.schedule,
         chunks,
-        _tied_bytes(parts.divided.whole, scenario),
+        tied_bytes,
         _whole_bytes(parts, scenario),
         divides_tokens=scenario.sequence_parallel,
         of_layers=of_layers,
@@ -362,15 +362,6 @@ def _copies_sent(
     nodes = len(layout.group(("ep",), per_node).placement)
     received = copies_sent(layers, scenario.ep)
     return copies_sent(layers, nodes) if nodes > 1 else received, received
-
-
-def _tied_bytes(layers: tuple[ModelLayer, ...], scenario: Scenario) -> float:
-    """Return the gradient of an embedding that is the output layer too, of one rank [B]."""
-    words = [layer for layer in layers if layer.split == "vocabulary"]
-    tied = any(layer.kind == "linear" and not layer.elements for layer in words)
-    if scenario.pp == 1 or not tied:
-        return 0.0
-    return _FP32_BYTES * max(layer.elements for layer in words) / scenario.tp
 
 
 def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:

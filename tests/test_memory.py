@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,15 @@ import pytest
 
 from perfsim.compute.memory import usable_bytes
 from perfsim.errors import RequestError
-from perfsim.memory import UNFIT, MemoryUse, check_fits, fitting_batch, memory_note, memory_use
+from perfsim.memory import (
+    UNFIT,
+    MemoryUse,
+    check_fits,
+    fitting_batch,
+    memory_note,
+    memory_use,
+    one_gpu_holds,
+)
 from perfsim.planning.capacity import Prices, Target, plan
 from perfsim.planning.tune import tune
 from perfsim.prediction import Prediction, predict
@@ -91,6 +100,66 @@ def test_a_larger_batch_holds_more_and_recomputation_less() -> None:
     assert held["activations"] == ask(batch=8).memory_bytes["activations"]
     assert held["gradients"] == 4 * setup().profile.elements
     assert total(batch=32) > total(batch=8, accumulate=4)
+
+
+@pytest.mark.parametrize("options", [{}, {"sharded": False}], ids=str)
+def test_megatrons_gradient_buffer_stays_with_one_micro_batch(options: dict[str, Any]) -> None:
+    # It is filled with zeros for the next iteration, never freed: 4 bytes a parameter throughout.
+    sums = []
+    for count in (1, 2):
+        fields = {"method": "distributed_optimizer", "options": options, "accumulate": count}
+        use = memory_use(setup("gpt3-1.3b", batch=8, precision="amp-bf16", **fields))
+        assert use.parts["gradients"] == 4 * setup().profile.elements
+        sums.append(use.total)
+    assert sums[0] == sums[1]
+    # PyTorch frees gradients between iterations: they come as activations go.
+    one = memory_use(setup("gpt3-1.3b", batch=8)).parts
+    assert one["activations"] > 0 and one["gradients"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "kept"),
+    [
+        ("ssgd", {}, True),
+        ("fp16", {}, True),
+        ("fp16", {"library": "horovod"}, False),
+        ("bf16", {}, True),
+        ("powersgd", {}, True),
+        ("powersgd", {"variant": "package"}, False),
+        ("postlocalsgd", {}, True),
+        ("diloco", {}, True),
+        ("diloco", {"inner": "fsdp"}, False),
+        ("diloco", {"worker": "rank"}, False),
+        ("distributed_optimizer", {}, False),
+    ],
+    ids=str,
+)
+def test_what_runs_in_ddp_keeps_buckets_beside_the_gradients(
+    method: str, options: dict[str, Any], kept: bool
+) -> None:
+    # gradient_as_bucket_view is off: 4 bytes a parameter in buckets, 4 in the gradients.
+    fields = NODE | {"gpus": 16, "method": method, "options": options}
+    use = memory_use(setup("gpt2", **fields))
+    size = 4.0 * setup("gpt2").profile.elements
+    assert (use.parts["messages"] == size) is kept
+
+
+def test_buckets_are_ddps_and_of_several_gpus() -> None:
+    for fields in ({"gpus": 1, "gpus_per_node": 1}, {"tp": 2}, {"autocast": False}):
+        # One GPU sends nothing; Megatron-LM's gradients are its buffer.
+        asked = {"precision": "amp-bf16"} | fields
+        assert memory_use(setup("gpt2", **asked)).parts["messages"] == 0.0, fields
+
+
+def test_one_gpu_alone_needs_no_buckets() -> None:
+    alone = setup("gpt2", gpus=1, gpus_per_node=1)
+    limit = memory_use(alone).total
+    for more, holds in ((1.0, True), (-1.0, False)):
+        memory_bytes = (limit + more) * alone.device.memory_bytes / memory_use(alone).usable
+        one = setup("gpt2")
+        one = replace(one, device=replace(one.device, memory_bytes=memory_bytes))
+        assert one_gpu_holds(one) is holds
+        assert not memory_use(one).fits
 
 
 def test_what_may_be_used_is_less_than_the_gpu_has() -> None:

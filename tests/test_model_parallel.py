@@ -15,7 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim import Scenario, predict
+from perfsim.compute.memory import overhead_bytes
+from perfsim.compute.stages import Stage
 from perfsim.errors import RequestError
+from perfsim.memory import communicators, memory_use
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
 from perfsim.session import Session
@@ -116,6 +119,38 @@ def test_user_buffers_hide_messages_and_change_no_bytes(node: str) -> None:
     exposed_s = [found.breakdown_s["communication_exposed"] for found in (plain, cut)]
     assert 0.0 < exposed_s[1] < 0.95 * exposed_s[0]
     assert cut.iteration_s < plain.iteration_s
+
+
+T5: dict[str, Any] = {"model": "t5-large", "seq": 512, "gpus": 8, "tp": 8, "precision": "bf16"}
+ENCODED_BYTES, DECODED_BYTES = 512 * 1024 * 2.0, 114 * 1024 * 2.0
+"""What a message of the encoder's tokens has, and one of the decoder's: 24 blocks each."""
+
+
+def test_bytes_of_tensor_parallelism_with_cross_attention() -> None:
+    """A decoder's block has 15 messages: 5 each for attention, its queries' part, products.
+
+    The encoder's output is gathered for keys and values of each such block: three messages more.
+    The embedding reads both halves' tokens (two messages), the output layer the decoder's (three).
+    """
+    messages = (10 * 24 + 3 * 24 + 2) * ENCODED_BYTES + (15 * 24 + 2 + 3) * DECODED_BYTES
+    norms = 2 * 7 / 8 * (2 * 24 + 1 + 3 * 24 + 1) * 1024 * 4
+    assert sent(ask(**T5)) == pytest.approx(7 / 8 * messages + norms, rel=1e-6)
+
+
+def test_bytes_of_plain_tensor_parallelism_with_cross_attention() -> None:
+    """All-reduces: two a part of a block and one for keys and values; one for each end."""
+    messages = (4 * 24 + 24 + 1) * ENCODED_BYTES + (6 * 24 + 1 + 1) * DECODED_BYTES
+    found = ask(**T5, sequence_parallel=False)
+    assert sent(found) == pytest.approx(2 * 7 / 8 * messages, rel=1e-6)
+
+
+def test_cross_attention_and_the_embedding_of_both_halves_are_divided() -> None:
+    split = resolve(Scenario(**(ASKED | T5)), Session()).split
+    assert split is not None
+    stage = split.parts.stages[0]
+    whole = {"norms": (2 * 24 + 1 + 3 * 24 + 1) * 1024, "positions": 2 * 32 * 16}
+    rest = 737_668_096 - sum(whole.values())
+    assert stage.elements == rest / 8 + sum(whole.values())
 
 
 def test_gradients_go_among_the_ranks_with_the_same_weights() -> None:
@@ -342,7 +377,8 @@ def test_a_stage_between_that_exchanges_most_may_end_last() -> None:
     assert found.parallel is not None and found.parallel.run is not None
     ends_s = found.parallel.run.ends_s
     gradients = 4 * 12 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
-    assert sent(found) == pytest.approx(2 * 15 / 16 * gradients, rel=1e-3)
+    to_neighbours = 2 * 4 * M_BYTES
+    assert sent(found) == pytest.approx(2 * 15 / 16 * gradients + to_neighbours, rel=1e-3)
     assert ends_s[1] < ends_s[0]
 
 
@@ -392,7 +428,10 @@ def test_the_prediction_says_how_it_is_divided() -> None:
     block = found.to_dict()["parallelism"]
     assert (block["tp"], block["pp"], block["dp"]) == (8, 2, 4)
     assert block["blocks"] == [16, 16]
-    assert set(block["waits_s"]) == {"tp", "pp", "ends"}
+    assert set(block["waits_s"]) == {"tp", "pp"}
+
+
+INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +443,27 @@ def test_the_prediction_says_how_it_is_divided() -> None:
         ({"pp": 64, "accumulate": 64}, "64 stages for 32 blocks; at most 34"),
         ({"ep": 2}, "the model has no experts"),
         ({"pp": 2, "stage_layers": (16, 17)}, "must name 2 stages with 32 blocks"),
+        *(
+            (
+                {"pp": 4, "accumulate": 8, "stage_layers": blocks},
+                f"^stage_layers: .*,.* leaves stage {at} of 4 without a layer; .* in 8,8,8,8.$",
+            )
+            for blocks, at in [
+                ((0, 0, 32, 0), 2),
+                ((0, 0, 16, 16), 2),
+                ((16, 0, 16, 0), 2),
+                ((16, 16, 0, 0), 3),
+                ((32, 0, 0, 0), 2),
+            ]
+        ),
+        (
+            {"pp": 4, "accumulate": 8, "schedule": "interleaved", "stage_layers": INTERLEAVED},
+            "leaves stage 2 of 4 without a layer",
+        ),
+        (
+            {"pp": 2, "accumulate": 8, "schedule": "zbv", "stage_layers": (16, 0, 0, 16)},
+            "leaves stage 2 of 2 without a layer",
+        ),
         ({"model": "resnet50", "tp": 2, "seq": None}, "only transformers"),
         ({"tp": 8, "tp_overlap": True, "sequence_parallel": False}, "tp_overlap: needs"),
         ({"schedule": "1f1c"}, "'1f1c'.*1f1b"),
@@ -419,6 +479,20 @@ def test_impossible_layouts_are_one_sentence(more: dict[str, Any], words: str) -
         ask(**more)
 
 
+def test_a_chunk_may_be_empty_where_its_stage_is_not() -> None:
+    found = ask(pp=2, accumulate=8, schedule="interleaved", stage_layers=(8, 8, 0, 16))
+    assert found.parallel is not None and found.parallel.blocks == (8, 8, 0, 16)
+
+
+def test_a_model_of_one_block_has_two_stages() -> None:
+    """The block with the embedding, and the output layer with its normalisation."""
+    one = "transformer:layers=1,hidden=512,heads=8,vocab=1000"
+    stages = stages_of(one, tp=1, seq=512)
+    assert [len(stage.layers) for stage in stages] == [11, 2]
+    assert stages[1].elements == 512 + 512 * 1000
+    assert ask(model=one, seq=512, gpus=8, pp=2, accumulate=4).iteration_s > 0
+
+
 def test_a_stage_of_the_output_layer_alone_may_be_asked_for() -> None:
     found = ask(pp=4, accumulate=8, stage_layers=(11, 11, 10, 0))
     assert found.parallel is not None and found.parallel.blocks == (11, 11, 10, 0)
@@ -431,3 +505,92 @@ def test_stages_of_embedding_and_output_alone_compute_nothing_again() -> None:
     plain = ask(**asked, pp=34, accumulate=68)
     assert sum(found.memory_bytes.values()) < sum(plain.memory_bytes.values())
     assert found.iteration_s > plain.iteration_s
+
+
+# An embedding that is the output layer too
+
+GEMMA = "transformer:layers=8,hidden=512,heads=8,vocab=64000,seq=1024,tied="
+
+
+def stages_of(model: str, **more: Any) -> tuple[Stage, ...]:
+    fields: dict[str, Any] = {"gpus": 16, "tp": 2, "pp": 2, "accumulate": 8, "model": model}
+    split = resolve(Scenario(**(ASKED | {"seq": None} | fields | more)), Session()).split
+    assert split is not None
+    return split.parts.stages
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_the_last_stage_has_a_copy_of_a_tied_embedding(pp: int) -> None:
+    """V h / t parameters, with gradient and state, as where the output layer has its own."""
+    tied, own = (stages_of(GEMMA + word, pp=pp) for word in ("yes", "no"))
+    for a_stage, other in zip(tied, own, strict=True):
+        assert a_stage.elements == other.elements == a_stage.profile.elements
+        assert [layer.elements for layer in a_stage.layers] == [
+            layer.elements for layer in other.layers
+        ]
+        assert a_stage.profile.optimizer_s > 0
+    assert [stage.copied_elements for stage in tied] == [0] * (pp - 1) + [64000 * 512 // 2]
+    assert [stage.copied_elements for stage in own] == [0] * pp
+    # It is ready first, with the output layer: it is at the end in the order of the model.
+    gradients = tied[-1].profile.gradients
+    assert gradients[-1].shape == (32000, 512)
+    assert gradients[-1].ready_s == min(one.ready_s for one in gradients)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "distributed_optimizer", "fsdp"])
+def test_memory_of_a_tied_embedding_on_two_stages(method: str) -> None:
+    fields = {"gpus": 16, "seq": None, "tp": 2, "pp": 2, "accumulate": 8, "method": method}
+    parts = [ask(model=GEMMA + word, **fields).memory_bytes for word in ("yes", "no")]
+    for name in ("parameters", "gradients", "optimizer", "copies", "messages"):
+        assert parts[0][name] == pytest.approx(parts[1][name], rel=1e-12), name
+
+
+def test_a_bias_of_the_output_layer_is_no_matrix() -> None:
+    stages = stages_of("bert-large", pp=2)
+    assert [stage.copied_elements for stage in stages] == [0, 30522 // 2 * 1024]
+
+
+@pytest.mark.parametrize(("schedule", "apart"), [("1f1b", True), ("zbv", False)])
+def test_gradients_of_a_tied_embedding_go_between_its_stages(schedule: str, apart: bool) -> None:
+    """Both ends of the model are on the first stage of a V: there is one matrix, and no sum."""
+    fields = {"gpus": 4, "seq": None, "tp": 2, "pp": 2, "accumulate": 8, "schedule": schedule}
+    tied, own = (ask(model=GEMMA + word, **fields) for word in ("yes", "no"))
+    assert tied.parallel is not None
+    assert (tied.parallel.waits_s.get("ends", 0.0) > 0) is apart
+    copies = [stage.copied_elements for stage in stages_of(GEMMA + "yes", schedule=schedule)]
+    assert any(copies) is apart
+    # An all-reduce between two ranks sends what it adds up.
+    more = 4 * 64000 * 512 / 2 if apart else 0.0
+    assert sent(tied) - sent(own) == pytest.approx(more, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "groups"),
+    [
+        ({"gpus": 8, "tp": 8}, 1),  # tensor
+        ({"gpus": 16, "tp": 8}, 2),  # tensor, data
+        ({"gpus": 8, "pp": 8}, 1),  # stages
+        ({"gpus": 16, "pp": 8}, 2),  # stages, data
+        ({"gpus": 16, "pp": 2, "tp": 2, "cp": 2}, 4),  # stages, tensor, context, data with context
+        ({"model": "mixtral-8x7b", "gpus": 8, "ep": 8}, 2),  # experts, data; alike experts: one
+        ({"model": "mixtral-8x7b", "gpus": 16, "ep": 8}, 3),
+        ({"model": GEMMA + "yes", "gpus": 16, "pp": 2}, 3),  # stages, both ends, data
+        ({"model": GEMMA + "yes", "gpus": 16, "pp": 2, "schedule": "zbv"}, 2),
+        ({"model": GEMMA + "no", "gpus": 16, "pp": 2}, 2),
+    ],
+    ids=str,
+)
+def test_groups_of_one_rank_open_no_communicator(fields: dict[str, Any], groups: int) -> None:
+    setup = resolve(Scenario(**(ASKED | {"seq": None, "accumulate": 8} | fields)), Session())
+    parts = memory_use(setup).parts
+    tensors = sum(parts.values()) - parts["overhead"]
+    found = overhead_bytes("megatron", setup.scenario.gpus)
+    beside = parts["overhead"] - (found.reserve - 1) * tensors - found.context
+    assert beside / found.communicator == pytest.approx(groups)
+
+
+def test_only_the_ends_share_a_tied_embedding() -> None:
+    fields = {"gpus": 16, "pp": 4, "accumulate": 8, "seq": None, "model": GEMMA + "yes"}
+    setup = resolve(Scenario(**(ASKED | fields)), Session())
+    assert setup.split is not None
+    assert [communicators(setup.split, stage) for stage in range(4)] == [3, 2, 2, 3]

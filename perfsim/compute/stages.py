@@ -114,7 +114,7 @@ class Stage:
     @cached_property
     def profile(self) -> Profile:
         """Its layers and gradients, with the times of one micro-batch."""
-        return self.work.profile_of(self.owners, self.times)
+        return self.work.profile_of(self.owners, self.times, self.copied)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
@@ -124,9 +124,14 @@ class Stage:
 
     @cached_property
     def layers(self) -> tuple[ModelLayer, ...]:
-        """Its part of the model's layers."""
-        parts = self.work.divided.parts
-        return tuple([parts[index] for index in self._indexes()])
+        """Its part of the model's layers; an output layer with its copy of the embedding."""
+        divided = self.work.divided
+        parts, tied = divided.parts, divided.tied
+        if tied is None or self.copied is None:
+            return tuple([parts[index] for index in self._indexes()])
+        weight, head = parts[tied.embedding].tensors, parts[tied.head]
+        head = replace(head, tensors=(*weight, *head.tensors))
+        return tuple([head if at == tied.head else parts[at] for at in self._indexes()])
 
     @cached_property
     def whole(self) -> tuple[ModelLayer, ...]:
@@ -136,8 +141,26 @@ class Stage:
 
     @cached_property
     def elements(self) -> int:
-        """Its parameters."""
-        return sum(self.work.elements[owner] for owner in self.owners)
+        """Its parameters, its copy of a tied embedding among them."""
+        return sum(self.work.elements[owner] for owner in self.owners) + self.copied_elements
+
+    @cached_property
+    def copied(self) -> int | None:
+        """The embedding that its output layer has a copy of, by its number in the profile.
+
+        Where both are one matrix on two stages, Megatron-LM makes it on both (NVIDIA/Megatron-LM@
+        00c2c0ad core/models/common/language_module/language_module.py,
+        setup_embeddings_and_output_layer); None for other stages.
+        """
+        tied, indexes = self.work.divided.tied, frozenset(self._indexes())
+        if tied is None or tied.head not in indexes or tied.embedding in indexes:
+            return None
+        return self.work.divided.owners[tied.embedding]
+
+    @cached_property
+    def copied_elements(self) -> int:
+        """Parameters of that copy."""
+        return 0 if self.copied is None else self.work.elements[self.copied]
 
     @cached_property
     def experts(self) -> frozenset[str]:
@@ -172,6 +195,13 @@ class ModelParts(NamedTuple):
     divided: DividedLayers
 
 
+class _Tied(NamedTuple):
+    """An embedding whose matrix is that of the output layer too, and that layer, by number."""
+
+    embedding: int
+    head: int
+
+
 @dataclass(frozen=True, eq=False)
 class DividedLayers:
     """The layers of a model as one of its tensor-, context- and expert-parallel ranks has them.
@@ -189,6 +219,7 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
+    tied : embedding and output layer where these are one matrix; None where they are two
     """
 
     degrees: Degrees
@@ -203,6 +234,7 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
+    tied: _Tied | None
 
 
 def divide_layers(
@@ -244,7 +276,20 @@ def divide_layers(
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        _tied(layers),
     )
+
+
+def _tied(layers: Sequence[ModelLayer]) -> _Tied | None:
+    """Return the embedding and the output layer that has its matrix; None where it has its own."""
+    words = [index for index, layer in enumerate(layers) if layer.split == "vocabulary"]
+    embeddings = [index for index in words if layers[index].kind == "embedding"]
+    heads = [
+        index
+        for index in words
+        if layers[index].kind == "linear" and all(len(s) < 2 for _, s in layers[index].tensors)
+    ]
+    return _Tied(embeddings[0], heads[0]) if embeddings and heads else None
 
 
 def _distinct(work: ModelWork) -> tuple[ModelWork, tuple[int, ...]]:
@@ -404,7 +449,8 @@ class RankWork:
         Raises
         ------
         RequestError
-            If the blocks cannot be put on so many stages; says the nearest that works.
+            If the blocks cannot be put on so many stages, or a stage would have no layer; says what
+            works.
         """
         divided, spans = self.divided, self.divided.spans
         check_stages(divided.whole, stages)
@@ -414,7 +460,17 @@ class RankWork:
             [_place(stage, chunk, stages, folded) for chunk in range(chunks)]
             for stage in range(stages)
         ]
-        found = [self._stage([(cuts[at], cuts[at + 1]) for at in own]) for own in places]
+        found = []
+        for stage, own in enumerate(places):
+            layers = [(cuts[at], cuts[at + 1]) for at in own]
+            if all(first == end for first, end in layers):
+                even = ",".join(map(str, stage_blocks(len(spans), stages, chunks)))
+                raise RequestError(
+                    "stage_layers",
+                    f"{','.join(map(str, blocks))} leaves stage {stage + 1} of {stages} without a"
+                    f" layer; give it a block, as in {even}.",
+                )
+            found.append(self._stage(layers))
         stream = divided.parts[spans[0][0] if spans else 0]
         boundary = self.profile.batch * self._width * stream.outputs
         return ModelParts(tuple(found), boundary, _sends(places), tuple(blocks), divided)
@@ -505,8 +561,15 @@ class RankWork:
         forward_s, backward_s, weights_s = self._chunks[key]
         return forward_s * slower, backward_s * slower, weights_s * slower
 
-    def profile_of(self, owners: Sequence[int], times: _StageTimes) -> Profile:
-        """Return the profile of a stage that has some layers of the model's."""
+    def profile_of(
+        self, owners: Sequence[int], times: _StageTimes, copied: int | None = None
+    ) -> Profile:
+        """Return the profile of a stage that has some layers of the model's.
+
+        Parameters
+        ----------
+        copied : a layer whose gradients its last layer has too
+        """
         profile = self.profile
         timed = zip(owners, times.forward_s, times.backward_s, strict=True)
         layers = [
@@ -524,6 +587,9 @@ class RankWork:
                 for gradient in self.gradients[owner]
             ]
         )
+        if copied is not None:
+            last = len(layers) - 1
+            own += tuple([one.at(ready_s[last], last) for one in self.gradients[copied]])
         share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
         optimizer_s = profile.optimizer_s * share
         passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
@@ -607,7 +673,7 @@ class _Messages:
         if self._is_dispatched(layer):
             yield from self._among_ranks_of_an_expert(layer, before, index)
         elif self.degrees.tp > 1:
-            if layer.split == "column" and (before is None or before.split != "column"):
+            if layer.split == "column" and not _read_together(before, layer):
                 yield from self._into(index, self._reads(layer))
             elif layer.split == "row":
                 values = self._values(layer, layer.outputs)
@@ -639,7 +705,7 @@ class _Messages:
         core/transformer/moe/token_dispatcher.py, dispatch_postprocess and combine_preprocess).
         """
         behind_s, come = self._beside_experts_s(index), self.degrees.received
-        if layer.split == "column" and (before is None or before.split != "column"):
+        if layer.split == "column" and not _read_together(before, layer):
             size = come * self.unit * self._width(layer) * layer.rows
             yield LayerMessage("forward", "tp", "all_gather", size, behind_s)
             yield LayerMessage("backward", "tp", "reduce_scatter", size, behind_s)
@@ -696,10 +762,12 @@ class _Messages:
 
     def _product_s(self, index: int) -> float:
         """Return the time of one of the products of the layers that read the same input [s]."""
-        seconds = 0.0
-        while index < len(self.parts) and self.parts[index].split in _BY_OUTPUTS:
-            seconds += self.seconds[index][0]
-            index += 1
+        seconds, before = self.seconds[index][0], self.parts[index]
+        for at in range(index + 1, len(self.parts)):
+            layer = self.parts[at]
+            if layer.split not in _BY_OUTPUTS or not _read_together(before, layer):
+                break
+            seconds, before = seconds + self.seconds[at][0], layer
         return seconds
 
     def _ring(self, index: int) -> Iterator[LayerMessage]:
@@ -735,6 +803,14 @@ class _Messages:
         first, end = next(span for span in spans if span[0] <= index < span[1])
         messages = _MESSAGES_OF_EXPERTS * (1 + self._is_dispatched(self.parts[index]))
         return sum(map(sum, self.seconds[first:end])) / messages
+
+
+def _read_together(before: ModelLayer | None, layer: ModelLayer) -> bool:
+    """Return whether a layer reads what the one before it gathered: q, k and v; gate and up.
+
+    Keys and values of cross-attention read the encoder's tokens, and its queries the decoder's.
+    """
+    return before is not None and before.split == "column" and before.rows == layer.rows
 
 
 _SPLITS = 4

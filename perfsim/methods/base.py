@@ -461,11 +461,16 @@ class MethodState(NamedTuple):
     gradient_bytes : bytes of a kept gradient where the parameters have 16 bits; else it has 4
     gathered : share of the parameters that is kept gathered from pass to pass, as wide as in use
     whole_bytes : bytes a parameter of gradients that are kept whole from one micro-batch to another
+    buffered : whether gradients are kept in a buffer that stays from one iteration to the next
+    buckets : whether gradients are copied into buckets that stay beside them, where they are as
+        wide as the parameters
     """
 
     gradient_bytes: float = 4.0
     gathered: float = 0.0
     whole_bytes: float = 0.0
+    buffered: bool = False
+    buckets: bool = False
 
 
 class HeldState(NamedTuple):

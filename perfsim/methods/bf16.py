@@ -22,7 +22,7 @@ class Bf16(DdpBuffers):
     feedback. Buckets are those of the fp32 gradients.
 
     Bytes a rank: 2 (P-1)/P x 2 a parameter (ring).
-    Memory: none from one iteration to the next; a bucket's bf16 copy lives while it is sent.
+    Memory: DDP's buckets (see `ssgd`); a bucket's bf16 copy lives while it is sent.
     Left out: the time that the callback's kernel takes from the backward pass beside it; copies
     into buckets (see `ssgd`); what bf16 takes on GPUs without it, which emulate it.
     """

@@ -102,9 +102,9 @@ class Diloco(OuterSteps):
     Bytes a rank: 2 (N-1)/N x 4 / interval a parameter among N workers, half of it as fp16; as int8
     a quarter and the tables; and what stays in a node. Memory: fp32 copies of old parameters and of
     the outer momentum, 4 bytes a parameter each, where they are on the GPU (a shard of them with
-    FSDP); FSDP's gathered units. Left out: copies from memory that is not pinned, which are slower;
-    barriers before the exchange; repeated and failed exchanges, workers that come and go;
-    hivemind's search for peers (15 s, most of it beside the inner steps), its averaging of
+    FSDP); FSDP's gathered units, DDP's buckets. Left out: copies from memory that is not pinned,
+    which are slower; barriers before the exchange; repeated and failed exchanges, workers that come
+    and go; hivemind's search for peers (15 s, most of it beside the inner steps), its averaging of
     parameters in the background, and its other 8-bit codes; the norm of gradients.
     """
 

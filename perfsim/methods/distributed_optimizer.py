@@ -59,8 +59,9 @@ class DistributedOptimizer(Method):
 
     Bytes a rank: 4 (P-1)/P a parameter for gradients, w (P-1)/P for w bytes of a gathered one; with
     k instances and S = P/k (4 + w) (S-1)/S + 2 x 4/S (k-1)/k; not sharded 8 (P-1)/P.
-    Memory: gradients of 4 bytes (those of `reduce_dtype`) beside 16-bit parameters; 1/S of the
-    optimizer's state with the fp32 copy.
+    Memory: gradients of 4 bytes (those of `reduce_dtype`) in the buffer, which stays from one
+    iteration to the next, beside 16-bit parameters; 1/S of the optimizer's state with the fp32
+    copy.
     Left out: the host, which waits for the check; adding norms up over ranks; tensors that tensor
     or pipeline parallelism shares.
     """
@@ -220,7 +221,7 @@ class DistributedOptimizer(Method):
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": optimizer}
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return gradients as wide as they are sent."""
+        """Return gradients as wide as they are sent, in a buffer that stays."""
         profile = world.profile
         sent_bytes = profile.gradients[0].value_bytes if profile is not None else 4.0
-        return MethodState(gradient_bytes=sent_bytes)
+        return MethodState(gradient_bytes=sent_bytes, buffered=True)

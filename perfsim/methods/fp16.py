@@ -29,7 +29,7 @@ class Fp16(DdpBuffers):
     the compute stream, 1 launch a tensor. The update is launched behind them, as `horovod` says.
 
     Bytes a rank: 2 (P-1)/P x 2 a parameter (ring).
-    Memory: none from one iteration to the next; a bucket's fp16 copy lives while it is sent.
+    Memory: DDP's buckets (see `ssgd`); a bucket's fp16 copy lives while it is sent.
     Left out: the time that the callback's kernel takes from the backward pass beside it; copies
     into buckets or fusion buffers (see `ssgd`, `horovod`).
 
@@ -68,6 +68,10 @@ class Fp16(DdpBuffers):
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return two bytes a value."""
         return float(HALF * gradient.elements)
+
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether the library is DDP."""
+        return self.library == "ddp"
 
     def code_base(self) -> CodeBase:
         """Return the code base of the library."""

@@ -28,7 +28,7 @@ class Postlocalsgd(DdpBuffers):
     by ``dense_share``. The share is that of the paper's example (from epoch 150 of 300), the
     interval PyTorch's. All ranks are DDP's process group in either phase: buffers go to all of them
     in every iteration. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that
-    / interval in the others, and what stays in a node. Memory: none from one iteration to the next.
+    / interval in the others, and what stays in a node. Memory: DDP's buckets (see `ssgd`).
     Left out: batch-norm statistics; the host's wait for the device before it averages; the paper's
     own code, which averages models in the first phase too.
     """

@@ -66,11 +66,12 @@ class Powersgd(DdpBuffers):
     matrices of one shape stacked. One all-reduce of what is not compressed follows.
 
     Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix ("package": half of it on average;
-    "batched_hook": the bucket's square). Memory: residual of every gradient, P and Q of every
-    matrix ("after_backward": a send buffer too; "package" keeps residuals in the gradients;
-    "batched_hook": factors of a square a tensor, more than of a bucket's). Left out: the GPU idling
-    while launches catch up after each synchronisation, the Q that a hook without warm start draws
-    on the CPU, half-precision gradients (Gram-Schmidt at any rank).
+    "batched_hook": the bucket's square). Memory: DDP's buckets (see `ssgd`) of hooks, residual of
+    every gradient, P and Q of every matrix ("after_backward": a send buffer too; "package" keeps
+    residuals in the gradients; "batched_hook": factors of a square a tensor, more than of a
+    bucket's). Left out: the GPU idling while launches catch up after each synchronisation, the Q
+    that a hook without warm start draws on the CPU, half-precision gradients (Gram-Schmidt at any
+    rank).
     """
 
     summary: ClassVar[str] = "rank-r factors P and Q, two all-reduces in sequence (Power-SGD)"
@@ -113,6 +114,10 @@ class Powersgd(DdpBuffers):
             if changed and self.variant not in variants:
                 raise OptionError(name, value, f"is only for variant {' or '.join(variants)}")
         return self
+
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether it is one of PyTorch's hooks."""
+        return self.variant in HOOKS
 
     def default_fusion(self) -> str:
         """Return DDP buckets for the hooks, and one buffer for the other variants."""

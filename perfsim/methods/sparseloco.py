@@ -124,10 +124,10 @@ class Sparseloco(OuterSteps):
     Bytes a rank: (N-1) x ((12 + 8) / 8 k + 20 a tensor) / interval among N workers, with k values
     kept, n topk / chunk^2 of matrices that chunks divide; with the object store once in place of
     N-1 times, and as often received as there are peers. Memory: the error and the old parameters,
-    4 bytes a parameter each, unless offloaded (a shard with FSDP); FSDP's gathered units. Left out:
-    a host that waits for single values; the store's own rate, windows of time, and the search for
-    peers; the inner optimizer's state, which templar copies to the host and back too; the
-    collection of a node's messages at its first rank; DCT; the outer optimizer's momentum.
+    4 bytes a parameter each, unless offloaded (a shard with FSDP); FSDP's gathered units, DDP's
+    buckets. Left out: a host that waits for single values; the store's own rate, windows of time,
+    and the search for peers; the inner optimizer's state, which templar copies to the host and back
+    too; the collection of a node's messages at its first rank; DCT; the outer optimizer's momentum.
     """
 
     summary: ClassVar[str] = "local AdamW steps, then the largest changes of each chunk by all"

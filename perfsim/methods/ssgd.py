@@ -25,10 +25,11 @@ class Ssgd(DdpBuffers, DenseBuckets):
     `bf16`, `powersgd`, `postlocalsgd`).
 
     Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where ``gradients`` are "fp16", and
-    (P-1)/P of the buffers. Memory: none more. Left out: copies of gradients into and out of the
-    buckets, which DDP makes unless gradient_as_bucket_view is set (4 passes, 2 launches a tensor);
-    copies of buffers into their message and back; normalisations, which stay in fp32 where the rest
-    is cast (0.2 % of ResNet-50).
+    (P-1)/P of the buffers. Memory: DDP's buckets, as large as all gradients, which stay beside
+    them. Left out: the time of copies of gradients into and out of the buckets, which DDP makes
+    unless gradient_as_bucket_view is set (4 passes, 2 launches a tensor); copies of buffers into
+    their message and back; normalisations, which stay in fp32 where the rest is cast (0.2 % of
+    ResNet-50).
     """
 
     summary: ClassVar[str] = "dense all-reduce of every bucket (S-SGD; DDP when overlapped)"

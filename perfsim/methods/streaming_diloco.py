@@ -82,11 +82,11 @@ class StreamingDiloco(OuterSteps):
     Bytes a rank: 2 (N-1)/N x 4 / interval a parameter among N workers; with 8 bits a quarter and
     the scales, with 4 an eighth. Memory: the outer momentum, 4 bytes a parameter, and as much for
     old parameters with ``backup`` gpu (a shard with FSDP); the differences of the largest fragment
-    on their way; FSDP's gathered units. Left out: how much of the local parameters is kept (alpha,
-    which takes the same time for any value); fragments of every so many blocks (the paper's
-    strided pattern); parameters of 16 bits, which torchft sends as they are; the quorum and the
-    vote before the outer step; failed exchanges; torchtitan's sums in each micro-batch (here in the
-    last, as `diloco` says).
+    on their way; FSDP's gathered units, DDP's buckets. Left out: how much of the local parameters
+    is kept (alpha, which takes the same time for any value); fragments of every so many blocks (the
+    paper's strided pattern); parameters of 16 bits, which torchft sends as they are; the quorum and
+    the vote before the outer step; failed exchanges; torchtitan's sums in each micro-batch (here in
+    the last, as `diloco` says).
     """
 
     summary: ClassVar[str] = "DiLoCo by fragments in turn, overlapped with later iterations"

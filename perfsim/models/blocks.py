@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from perfsim.models.layers import ModelLayer
@@ -53,5 +54,17 @@ def block_spans(layers: Sequence[ModelLayer]) -> Iterator[tuple[int, int]]:
         if number + 1 < len(starts):
             yield first, starts[number + 1]
         else:
-            span = first - starts[number - 1] if number else len(layers) - first
+            span = first - starts[number - 1] if number else _only_block(layers)
             yield first, min(first + span, len(layers))
+
+
+def _only_block(layers: Sequence[ModelLayer]) -> int:
+    """Return how many layers the only block has: as many as bear its number ("layers.0.").
+
+    Without a number it has all to the end.
+    """
+    attention = next(layer.name for layer in layers if layer.kind == "attention")
+    named = re.match(r".*?\d+\.", attention)
+    if named is None:
+        return len(layers)
+    return sum(layer.name.startswith(named[0]) for layer in layers)

@@ -328,10 +328,13 @@ _BUCKETS = 32
 
 
 def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    """Yield T5: the decoder has 114 tokens where the encoder has 512, and attends to it too."""
+    """Yield T5: the decoder has 114 tokens where the encoder has 512, and attends to it too.
+
+    Cross-attention and the embedding of both halves are divided as in Megatron-LM (NVIDIA/
+    Megatron-LM@00caa53a core/models/T5/t5_spec.py, t5_model.py).
+    """
     targets = max(1, round(tokens * _TARGET_SHARE))
-    wide = shape.heads * shape.head
-    yield embedding("shared", shape.vocab, shape.hidden, tokens + targets)
+    yield embedding("shared", shape.vocab, shape.hidden, tokens + targets, split="vocabulary")
     for half, rows in (("encoder", tokens), ("decoder", targets)):
         relative = f"{half}.block.0.relative_attention_bias"
         yield embedding(relative, _BUCKETS, shape.heads, rows)
@@ -342,17 +345,24 @@ def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
             yield from _attention(f"{name}.SelfAttention", _plain(shape), 0, rows, causal=decodes)
             if decodes:
                 yield _norm(f"{name}.cross.layer_norm", shape, rows, added=True)
-                part = f"{name}.EncDecAttention"
-                yield linear(f"{part}.q_proj", shape.hidden, wide, rows, bias=False)
-                yield linear(f"{part}.k_proj", shape.hidden, wide, tokens, bias=False)
-                yield linear(f"{part}.v_proj", shape.hidden, wide, tokens, bias=False)
-                made = attention(f"{part}.attn", wide, rows, heads=shape.heads)
-                yield replace(made, flops=made.flops * tokens / rows)
-                yield linear(f"{part}.o_proj", wide, shape.hidden, rows, bias=False)
+                yield from _cross_attention(f"{name}.EncDecAttention", shape, rows, tokens)
             yield _norm(f"{name}.ff.layer_norm", shape, rows, added=True)
             yield from _feedforward(f"{name}.ff", shape, shape.ffn, rows)
         yield _norm(f"{half}.final_layer_norm", shape, rows)
     yield _head(shape, targets)
+
+
+def _cross_attention(
+    name: str, shape: Architecture, rows: int, tokens: int
+) -> Iterator[ModelLayer]:
+    """Yield attention of ``rows`` tokens of a decoder to the ``tokens`` of its encoder."""
+    wide, heads = shape.heads * shape.head, shape.heads
+    for part, of in (("q_proj", rows), ("k_proj", tokens), ("v_proj", tokens)):
+        made = linear(f"{name}.{part}", shape.hidden, wide, of, bias=False)
+        yield replace(made, split="column", parts=heads)
+    made = attention(f"{name}.attn", wide, rows, heads=heads)
+    yield replace(made, flops=made.flops * tokens / rows)
+    yield linear(f"{name}.o_proj", wide, shape.hidden, rows, bias=False, split="row")
 
 
 def _plain(shape: Architecture) -> Architecture:

@@ -195,10 +195,8 @@ def copies_sent(layers: Sequence[ModelLayer], places: int) -> float:
     >>> round(copies_sent(build_model("deepseek-v3"), 4), 3)
     0.454
     """
-    experts = next(layer for layer in layers if is_expert(layer))
-    tokens = next(layer.rows for layer in layers if layer.kind == "attention")
-    count, chosen = experts.tensors[0][1][0], round(experts.rows / tokens)
-    groups, some = experts.groups
+    count, chosen = _experts_chosen(layers)
+    groups, some = next(layer.groups for layer in layers if is_expert(layer))
     if some < groups:
         count = count * some // groups
         places = places * some // groups if places >= groups else min(places, some)
@@ -268,6 +266,34 @@ def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
             raise RequestError("ep", "the model has no experts; leave it out.", value=degrees.ep)
         if experts % degrees.ep:
             raise _not_divided("ep", degrees.ep, f"{experts} experts", experts)
+        _check_imbalance(layers, degrees)
+
+
+def _check_imbalance(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
+    """Check that the fullest rank can have so many tokens: each chooses an expert once at most.
+
+    Of ``E`` experts that each token chooses ``k`` of, a rank has ``E / ep`` and gets ``k / ep`` of
+    each token on average, and all that it can where every token chooses its experts.
+    """
+    experts, chosen = _experts_chosen(layers)
+    a_rank = experts // degrees.ep
+    most = f"{min(chosen, a_rank) * degrees.ep / chosen:g}"
+    if degrees.imbalance <= float(most):
+        return
+    raise RequestError(
+        "imbalance",
+        f"{degrees.imbalance:g} times the mean cannot come to one rank: tokens choose {chosen} of"
+        f" {experts} experts, and a rank of `ep` {degrees.ep} has {a_rank}; at most {most} can.",
+        value=degrees.imbalance,
+        nearest=most,
+    )
+
+
+def _experts_chosen(layers: Sequence[ModelLayer]) -> tuple[int, int]:
+    """Return how many experts a layer has, and how many of them a token chooses."""
+    experts = next(layer for layer in layers if is_expert(layer))
+    tokens = next(layer.rows for layer in layers if layer.kind == "attention")
+    return experts.tensors[0][1][0], round(experts.rows / tokens)
 
 
 def _not_divided(field: str, degree: int, what: str, whole: int) -> RequestError:

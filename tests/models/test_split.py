@@ -167,6 +167,40 @@ def test_blocks_of_a_decoder() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "ep", "most"),
+    [
+        # Every token chooses experts of one rank: min(ep, experts / chosen) times the mean.
+        ("mixtral-8x7b", 8, 4.0),
+        ("mixtral-8x7b", 4, 4.0),
+        ("mixtral-8x7b", 2, 2.0),
+        ("deepseek-v3", 8, 8.0),
+        ("deepseek-v3", 64, 32.0),
+    ],
+)
+def test_all_tokens_may_choose_one_rank(model: str, ep: int, most: float) -> None:
+    layers = build_model(model)
+    check_split(layers, Degrees(ep=ep, imbalance=most))
+    with pytest.raises(RequestError, match=r"^imbalance: "):
+        check_split(layers, Degrees(ep=ep, imbalance=1.001 * most))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *("", "norm=layer,gated=no,bias=all", "family=encoder", "family=vit", "qk_norm=yes"),
+        *("experts=8,topk=2,expert_ffn=64", "norms=4", "norms=1", "tied=yes", "kv_rank=64"),
+    ],
+)
+def test_the_only_block_is_as_long_as_one_of_several(more: str) -> None:
+    spans = []
+    for count in (1, 2):
+        layers = build_model(f"transformer:layers={count},hidden=512,heads=8,vocab=1000,{more}")
+        spans.append(list(block_spans(layers)))
+        assert spans[-1][-1][1] < len(layers)
+    assert spans[0] == spans[1][:1]
+
+
+@pytest.mark.parametrize(
     ("model", "degrees", "words"),
     [
         (
@@ -177,6 +211,9 @@ def test_blocks_of_a_decoder() -> None:
         ("llama3-8b", Degrees(tp=64), "64 does not divide 32 heads .* is 32"),
         ("llama3-8b", Degrees(ep=2), "has no experts"),
         ("mixtral-8x7b", Degrees(ep=3), "3 does not divide 8 experts; the nearest .* is 2"),
+        ("mixtral-8x7b", Degrees(ep=8, imbalance=100.0), "100 times .*; at most 4 can"),
+        ("mixtral-8x7b", Degrees(ep=2, imbalance=2.1), "choose 2 of 8 .* at most 2 can"),
+        ("deepseek-v3", Degrees(ep=64, imbalance=33.0), "choose 8 of 256 .* at most 32 can"),
         ("bert-large", Degrees(cp=2), "only decoders"),
         ("resnet50", Degrees(tp=2), "only transformers"),
         ("llama3-8b", Degrees(cp=3), "3 does not divide 8192 tokens"),

@@ -1,10 +1,11 @@
-"""DDP's broadcast of a model's buffers, which its communication hooks leave as it is.
+"""What DDP does whatever its communication hook: it broadcasts buffers and keeps buckets.
 
 References
 ----------
 pytorch/pytorch v2.13 torch/nn/parallel/distributed.py, _pre_forward and _sync_buffers (before each
 forward pass, from rank 0 of the process group, unless broadcast_buffers is off);
-torch/csrc/distributed/c10d/reducer.cpp of the same, broadcast_coalesced.
+torch/csrc/distributed/c10d/reducer.cpp of the same, broadcast_coalesced; pytorch/pytorch@00463a45
+torch/csrc/distributed/c10d/reducer.hpp, BucketReplica (``contents``: made once, filled by copies).
 """
 
 from __future__ import annotations
@@ -14,18 +15,28 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint, Send
+from perfsim.methods.base import (
+    Group,
+    Job,
+    Method,
+    MethodContext,
+    MethodState,
+    PassPoint,
+    Send,
+)
 
 __all__ = ["DdpBuffers"]
 
 
 class DdpBuffers(Method):
-    """A method in DDP, which broadcasts the model's buffers once an iteration.
+    """A method in DDP, which broadcasts the model's buffers and keeps buckets of gradients.
 
     Buffers are what a model keeps and does not train: running means of batch normalisation, tables
     of rotary positions. Rank 0 broadcasts them before the forward pass, which waits for them,
     unless broadcast_buffers is off. ``buffers_mib`` says how large they are; by default there are
-    none. Left out: copies of buffers into their message and back.
+    none. Memory: buckets as large as all gradients. They stay from one iteration to the next beside
+    the gradients, which are copied in and out (gradient_as_bucket_view is off by default). Left
+    out: copies of buffers into their message and back.
     """
 
     buffers_mib: float = Field(
@@ -43,3 +54,11 @@ class DdpBuffers(Method):
         start = PassPoint("forward")
         sent = Send("broadcast", self.buffers_mib * 2**20, group=group)
         return [Job("buffers", (sent,), start, start)]
+
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether DDP reduces the gradients with these options."""
+        return True
+
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return that gradients are copied into DDP's buckets, where it reduces them."""
+        return super().state(world, each=each)._replace(buckets=self.runs_in_ddp(world))

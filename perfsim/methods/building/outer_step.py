@@ -252,6 +252,10 @@ class OuterSteps(DdpBuffers):
         share = 1.0 / self.workers(world).shards
         return {"parameters": share, "gradients": share, "optimizer": share}
 
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether DDP reduces the gradients of a worker's ranks."""
+        return self.worker == "node" and self.inner == "ddp" and world.gpus_per_node > 1
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how FSDP keeps gradients whole until the last micro-batch, where it is used."""
         if self.sharded and world.gpus_per_node > 1:
