@@ -245,6 +245,7 @@ class DataError(PerfsimError):
         if column is not None:
             where.append(f"column {column!r}")
         self.why = message
+        self.path = "" if path is None else str(path)
         super().__init__(f"{', '.join(where)}: {message}" if where else message)
 
 

@@ -1,7 +1,8 @@
 """Values of a sweep's axes that no row could have: they are refused before any row is predicted.
 
-A name that does not exist, or a value that its field never takes, is wrong whatever stands in the
-other fields. Values that do not go together are left to the rows, which say why.
+A name that does not exist, a file that is missing or damaged, or a value that its field never takes
+is wrong whatever stands in the other fields. Values that do not go together are left to the rows,
+which say why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any
 
 from perfsim.collectives import find_algorithm
 from perfsim.data.catalog import Catalog
-from perfsim.errors import MissingFileError, PerfsimError, RequestError, UnknownNameError
+from perfsim.errors import (
+    DataError,
+    MissingFileError,
+    PerfsimError,
+    RequestError,
+    UnknownNameError,
+)
 from perfsim.fusion import policy_names
 from perfsim.libraries import AUTO
 from perfsim.methods import method_name, method_names
@@ -40,6 +47,8 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     ------
     RequestError
         If there is such a value.
+    DataError
+        If it names a file that is missing or damaged.
 
     Examples
     --------
@@ -59,12 +68,25 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
         for value in _to_check(axis.values):
             _check_form(grid, axis.field, value)
             if known is not None and value not in known:
-                _check_name(axis.field, _row_with(grid, {axis.field: value}), session)
+                _check_name(grid, axis.field, value, session)
 
 
 def _row_with(grid: SweepGrid, values: Mapping[str, GridValue]) -> dict[str, Any]:
     """Return the scenario with some fields' values, and the first value of each other axis."""
     return grid.combined(values.get(axis.field, axis.values[0]) for axis in grid.axes)
+
+
+def _rows_tried(grid: SweepGrid, field: str, value: GridValue) -> list[dict[str, Any]]:
+    """Return the rows in which a value is tried.
+
+    They are one with the first value of each other axis, and those with the last one of one of
+    them.
+    """
+    rows = [_row_with(grid, {field: value})]
+    for axis in grid.axes:
+        if axis.field != field:
+            rows.append(_row_with(grid, {field: value, axis.field: axis.values[-1]}))
+    return rows
 
 
 def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
@@ -80,7 +102,8 @@ def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
         refusals = []
         for method in methods:
             fields = _row_with(grid, {axis.field: value, "method": method})
-            refusals.append(_resolved(fields, catalog))
+            error = _resolved(fields, catalog)
+            refusals.append(error if isinstance(error, RequestError) else None)
         own = [
             one
             for one in refusals
@@ -90,14 +113,12 @@ def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
             raise min(own, key=lambda one: one.field != axis.field)  # of a method that has it
 
 
-def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> RequestError | None:
+def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> PerfsimError | None:
     """Return the error with which a row is refused; None where it can be predicted."""
     try:
         resolve(make_scenario(fields), catalog)
-    except RequestError as error:
+    except PerfsimError as error:
         return error
-    except PerfsimError:
-        pass
     return None
 
 
@@ -126,14 +147,10 @@ def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
 def _check_form(grid: SweepGrid, field: str, value: GridValue) -> None:
     """Refuse a value that its field cannot have, whatever stands in the other fields.
 
-    It is refused in the same words by itself and in every row that is tried: one with the first
-    value of each other axis, and those with the last one of one of them.
+    It is refused in the same words by itself and in every row that is tried.
     """
     usual = {name: grid.base[name] for name in ("model", "gpus") if name in grid.base}
-    tried: list[Mapping[str, Any]] = [usual | {field: value}, _row_with(grid, {field: value})]
-    for axis in grid.axes:
-        if axis.field != field:
-            tried.append(_row_with(grid, {field: value, axis.field: axis.values[-1]}))
+    tried = [usual | {field: value}, *_rows_tried(grid, field, value)]
     refusals = [_refusal(field, fields) for fields in tried]
     said = {None if one is None else one.why for one in refusals}
     if len(said) == 1 and refusals[0] is not None:
@@ -159,23 +176,27 @@ def _known_names(field: str, catalog: Catalog) -> frozenset[str] | None:
         return frozenset(method_names())
     if field == "fusion":
         return frozenset(policy_names())
-    return frozenset() if field in ("algorithm", "protocol", "library", "wan") else None
+    return frozenset() if field in ("algorithm", "protocol", "library", "wan", "beside") else None
 
 
-def _check_name(field: str, fields: Mapping[str, Any], catalog: Catalog) -> None:
-    """Refuse a row whose field names what does not exist."""
+def _check_name(grid: SweepGrid, field: str, value: GridValue, catalog: Catalog) -> None:
+    """Refuse a value that names what does not exist, or a file that is missing or damaged.
+
+    What is wrong with a file is said in the same words in every row that is tried.
+    """
+    first, *others = _rows_tried(grid, field, value)
     try:
-        scenario = make_scenario(fields)
+        scenario = make_scenario(first)
     except PerfsimError:
         return
     if field == "method":
         method_name(scenario.method)
     if field == "algorithm" and scenario.algorithm != AUTO:
         find_algorithm("all_reduce", scenario.algorithm)
-    try:
-        resolve(scenario, catalog)
-    except (UnknownNameError, MissingFileError) as error:
-        if error.field == field:
-            raise
-    except PerfsimError:
-        return
+    error = _resolved(first, catalog)
+    if isinstance(error, UnknownNameError | MissingFileError) and error.field == field:
+        raise error
+    if isinstance(error, DataError) and error.path == str(value):
+        said = {str(_resolved(fields, catalog)) for fields in others}
+        if said <= {str(error)}:
+            raise error

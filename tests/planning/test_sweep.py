@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.errors import PerfsimError, RequestError
 from perfsim.methods import method_names
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, SweepRows, sweep
@@ -244,6 +245,34 @@ def test_a_value_that_no_row_could_have_is_refused_first(vary: dict[str, str], s
         raise AssertionError("rows were predicted")
 
     with pytest.raises(RequestError, match=said):
+        sweep(BASE, vary, engine=none)
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ({"model": "none.csv,resnet50"}, "^none.csv: there is no such file"),
+        ({"model": "resnet50,none.json"}, "^none.json: there is no such file"),
+        ({"model": "resnet50,words.csv", "batch": "16,32"}, "^words.csv: is no profile"),
+        ({"model": "resnet50,folder"}, "^model: 'folder' is a folder"),
+        ({"net": "10gbe,none.toml"}, "^net: there is no file 'none.toml'"),
+        ({"net": "10gbe,words.toml"}, "^words.toml: is not TOML"),
+        ({"node": "words.toml,dgx-1"}, "^words.toml: is not TOML"),
+        ({"beside": "none.toml,words.toml"}, "^beside: there is no file 'none.toml'"),
+    ],
+    ids=str,
+)
+def test_a_file_that_no_row_could_read_is_refused_first(
+    vary: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Iterator[list[object]]:
+        raise AssertionError("rows were predicted")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("words.csv", "words.toml"):
+        (tmp_path / name).write_text("words\n")
+    with pytest.raises(PerfsimError, match=said):
         sweep(BASE, vary, engine=none)
 
 
