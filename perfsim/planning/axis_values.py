@@ -8,7 +8,10 @@ which say why.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from dataclasses import replace
+from itertools import product
+from math import isfinite, prod
+from operator import itemgetter
 from typing import Any
 
 from perfsim.collectives import find_algorithm
@@ -33,6 +36,9 @@ __all__ = ["check_values"]
 
 _MAX_CHECKED = 1000
 """Values of a field, numbers aside, that are checked."""
+
+_DECIDING = ("method", "fusion")
+"""Fields that say which options there are."""
 
 _KINDS = {"gpu": "devices", "net": "networks", "intra_net": "networks", "node": "nodes"}
 """Fields that name files, and the kind of these."""
@@ -59,9 +65,8 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     perfsim.errors.UnknownNameError: method: no 'topc'; did you mean 'topk'? ...
     """
     session = Session(profiles)
+    _check_options(grid, session)
     for axis in grid.axes:
-        if axis.field.startswith("options."):
-            _check_option(grid, axis, session)
         if "." in axis.field:
             continue
         known = _known_names(axis.field, session)
@@ -89,28 +94,51 @@ def _rows_tried(grid: SweepGrid, field: str, value: GridValue) -> list[dict[str,
     return rows
 
 
-def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
-    """Refuse a value of an option that no method of the grid takes, where no other option varies.
+def _check_options(grid: SweepGrid, catalog: Catalog) -> None:
+    """Refuse a value of an option that no row of the grid could have.
 
-    Which options there are, and what they may be, depends on the method and on other options.
+    A value that is also refused without the other options comes first.
     """
-    varied = {one.field: one.values for one in grid.axes}
-    if any(name.startswith("options.") and name != axis.field for name in varied):
-        return
-    methods = varied.get("method", [grid.base.get("method", "ssgd")])
-    for value in _to_check(axis.values):
-        refusals = []
-        for method in methods:
-            fields = _row_with(grid, {axis.field: value, "method": method})
-            error = _resolved(fields, catalog)
-            refusals.append(error if isinstance(error, RequestError) else None)
-        own = [
-            one
-            for one in refusals
-            if one is not None and axis.field in (one.field, f"{one.field}.{one.value}")
-        ]
-        if own and None not in refusals:
-            raise min(own, key=lambda one: one.field != axis.field)  # of a method that has it
+    axes = [axis for axis in grid.axes if "." in axis.field]
+    found = []
+    for axis in axes:
+        others = {one.field for one in axes if one is not axis}
+        bare = replace(grid, axes=tuple(one for one in grid.axes if one.field not in others))
+        for value in _to_check(axis.values):
+            error = _option_refusal(grid, axis, value, catalog)
+            if error is not None:
+                found.append((_option_refusal(bare, axis, value, catalog) is None, error))
+    if found:
+        raise min(found, key=itemgetter(0))[1]
+
+
+def _option_refusal(
+    grid: SweepGrid, axis: Axis, value: GridValue, catalog: Catalog
+) -> RequestError | None:
+    """Return the error of an option's value where every row with it is refused for its options.
+
+    Which options there are, and what they may be, depends on the method or fusion policy and on
+    other options: the value is tried with all of these that vary. It is None where that are too
+    many, and where no row is refused for this option.
+    """
+    group = axis.field.partition(".")[0]
+    deciding = {
+        one.field: _to_check(one.values)
+        for one in grid.axes
+        if one is not axis and (one.field in _DECIDING or one.field.startswith(f"{group}."))
+    }
+    if prod(map(len, deciding.values())) > _MAX_CHECKED:
+        return None
+    own = []
+    for others in product(*deciding.values()):
+        varied = dict(zip(deciding, others, strict=True)) | {axis.field: value}
+        error = _resolved(_row_with(grid, varied), catalog)
+        if not isinstance(error, RequestError) or error.field.partition(".")[0] != group:
+            return None
+        if axis.field in (error.field, f"{error.field}.{error.value}"):
+            own.append(error)
+    # A method that has the option says what is wrong with its value.
+    return min(own, key=lambda one: one.field != axis.field, default=None)
 
 
 def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> PerfsimError | None:

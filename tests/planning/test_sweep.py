@@ -237,6 +237,23 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
         ({"method": "ssgd,topk", "options.density": "0.01,x"}, r"^options\.density: 'x' is not"),
         ({"method": "dgc", "options.densty": "1%,2%"}, "^options: method 'dgc' has no 'densty'"),
         ({"placement": "8,8;x"}, "^placement: 'x' is not a list"),
+        (
+            {"method": "dgc", "options.density": "1%,2%", "options.foo": "1,2"},
+            "^options: method 'dgc' has no 'foo'",
+        ),
+        (
+            {"method": "dgc,ssgd", "options.density": "1%,2%", "options.foo": "1,2"},
+            "^options: method 'dgc' has no 'foo'",
+        ),
+        (
+            {"method": "dgc", "options.density": "0.01,2", "options.warmup_epochs": "1,2"},
+            r"^options\.density: '2' is not allowed for method 'dgc': it must be 1.0 or less",
+        ),
+        (
+            {"method": "dgc,powersgd", "options.density": "1%,2%", "options.rank": "1,2"},
+            "^options: method 'powersgd' has no 'density'",
+        ),
+        ({"fusion_options.foo": "1,2"}, "^fusion_options: fusion policy 'size' has no 'foo'"),
     ],
     ids=str,
 )
@@ -282,6 +299,7 @@ def test_a_file_that_no_row_could_read_is_refused_first(
         ({"wan": "1Gbit/s,60ms"}, {"gpus": "16,32", "site": "8,8;16,16"}, 2),
         ({}, {"gpus": "16,32", "gpu": "v100:16;v100:16+p100:16"}, 2),
         ({}, {"gpus": "4,32", "straggler": "8:1.5,4:2"}, 3),
+        ({"gpus": 16}, {"method": "ssgd,dgc", "options.density": "1%,2%"}, 2),
     ],
 )
 def test_what_does_not_go_together_is_a_row_with_its_reason(
