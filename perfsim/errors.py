@@ -30,6 +30,7 @@ __all__ = [
     "spelling",
     "unknown",
     "unknown_option",
+    "unspelled",
 ]
 
 MAX_QUOTED = 60
@@ -213,6 +214,18 @@ def spelled(text: str, spell: Callable[[str], str] | None = None) -> str:
     """
     write = spell or _SPELL.get()
     return _FIELD.sub(lambda match: write(match[1]), text)
+
+
+def unspelled(error: PerfsimError) -> str:
+    """Return a refusal with its fields in backticks, for `spelled` to write once a reader is known.
+
+    Examples
+    --------
+    >>> print(unspelled(RequestError("gpus_per_node", "3 does not divide `gpus`.", value=3)))
+    `gpus_per_node`: 3 does not divide `gpus`.
+    """
+    with spelling("`{}`".format):
+        return str(error)
 
 
 class DataError(PerfsimError):

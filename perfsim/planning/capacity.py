@@ -31,6 +31,8 @@ from perfsim.errors import (
     any_of,
     nearest,
     shown,
+    spelled,
+    unspelled,
 )
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
@@ -554,7 +556,8 @@ def plan(
     choices = _priced_alike(choices, target, prices, left)
     if not choices:
         raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
-    result = ClusterPlan(target, choices, left, prices, searched, global_batch)
+    left_out = {name: spelled(why) for name, why in left.items()}
+    result = ClusterPlan(target, choices, left_out, prices, searched, global_batch)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
     return result
@@ -692,8 +695,8 @@ _STATE = ("parameters", "gradients", "optimizer", "copies")
 class _Tried:
     """Predicts scenarios, and keeps why some cannot be used.
 
-    ``left`` has the reasons by cluster and method, ``large`` the bytes needed and those there where
-    it is for memory.
+    ``left`` has the reasons by cluster and method, fields in backticks; ``large`` the bytes needed
+    and those there where it is for memory.
     """
 
     def __init__(self, catalog: Catalog, ignore_memory: bool, global_batch: int | None) -> None:
@@ -723,7 +726,7 @@ class _Tried:
         except MissingFileError:
             raise
         except RequestError as error:
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
             return None
         parts = prediction.memory_bytes
         needed = sum(parts.values())
@@ -755,11 +758,11 @@ class _Tried:
         except NothingFitsError as error:
             helps = _helps(scenario, scenario.batch or 1, scenario.model, searched=True)
             self.large[name] = _TooLarge(error.needed, error.usable, helps)
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
         except MissingFileError:
             raise
         except RequestError as error:
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
         return None
 
     def _name(self, scenario: Scenario, method: str) -> str:
