@@ -334,7 +334,8 @@ class Prediction(PredictedIteration, Displayed):
         """
         from perfsim.data.tables import flat_record
 
-        return [flat_record(self.to_dict(provenance=False), table_columns())]
+        plain = self.to_dict(provenance=False)
+        return [flat_record(plain, table_columns(), self.memory_usable_bytes)]
 
     def plot(self, kind: Literal["breakdown", "timeline", "savings"] = "breakdown") -> Figure:
         """Draw the prediction with Plotly; times are in s, ms or us, by their size.

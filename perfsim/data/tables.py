@@ -260,7 +260,9 @@ def repeat_spread(values: list[float]) -> float | None:
 _PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+def flat_record(
+    prediction: Mapping[str, Any], columns: Sequence[str], usable: float | None = None
+) -> dict[str, Any]:
     """Return the ``to_dict`` of a prediction as one flat record.
 
     It begins with those ``columns`` of the scenario (see `perfsim.scenario.table_columns`).
@@ -269,9 +271,13 @@ def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[s
     A column's name holds its unit: ``_s`` for seconds, ``_bytes``, ``_per_s``, ``_ratio`` for a
     fraction or a multiple. One without a unit is a count, a fraction, a multiple or a word. Times
     and bytes are those of one iteration of one GPU.
+
+    Parameters
+    ----------
+    usable : the bytes that a GPU has for all that is held; None where that is not known
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
-    memory, usable = prediction["memory_bytes"], prediction.get("memory_usable_bytes")
+    memory = prediction["memory_bytes"]
     held = sum(memory.values())
     low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in columns}
