@@ -308,10 +308,10 @@ def options_cell(options: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> options_cell({"density": 0.01, "kernel": "new"})
-    'density=0.01 kernel=new'
+    >>> options_cell({"density": 0.01, "kernel": "new", "warm_start": True})
+    'density=0.01 kernel=new warm_start=true'
     """
-    return " ".join(f"{name}={value}" for name, value in options.items())
+    return " ".join(f"{name}={cell(value)}" for name, value in options.items())
 
 
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
@@ -328,7 +328,7 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     if records:
         writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in records)
+        writer.writerows({name: cell(value) for name, value in row.items()} for row in records)
     return text.getvalue()
 
 
@@ -363,7 +363,3 @@ def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
     if all(value.isdecimal() for value in values):
         return [int(value) for value in values]
     return [float(value) for value in values]
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else cell(value)

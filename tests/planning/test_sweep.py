@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import to_csv
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.methods import method_names
+from perfsim.planning.compare import compare
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, SweepRows, sweep
 from perfsim.planning.vectorise import BranchTrace, NotVectorisableError, VectorisedRows
 from perfsim.prediction import predict
 from perfsim.report.planning import print_sweep
+from perfsim.report.sweep_files import sweep_csv
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 
@@ -330,6 +335,20 @@ def test_advice_of_rows_that_were_not_held_against_memory_says_so(
     assert "more than the GPU has; full marks every row" in said
     print_sweep(sweep(base | {"method": "fsdp"}, {"batch": "1,2"}))
     assert "! " not in capsys.readouterr().out
+
+
+def test_tables_write_true_and_false_alike() -> None:
+    base = {"model": "llama3-8b", "gpu": "h100", "gpus": 16, "seq": 4096}
+    table = sweep(base, {"method": "ssgd,fsdp", "overlap": [True]}, full=True)
+    swept = list(csv.DictReader(io.StringIO(sweep_csv(table))))
+    assert [row["fits"] for row in swept] == ["false", "true"]
+    assert {row["overlap"] for row in swept} == {"true"}
+    found = compare(make_scenario(base), ["ssgd", "fsdp", "powersgd"])
+    compared = to_csv(found.records())
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(compared))}
+    assert (rows["ssgd"]["fits"], rows["fsdp"]["fits"]) == ("false", "true")
+    assert "warm_start=true" in rows["powersgd"]["options"].split()
+    assert not {"True", "False"} & {cell for row in rows.values() for cell in row.values()}
 
 
 def test_rows_that_do_not_fit_are_marked_and_not_advised(
