@@ -139,7 +139,7 @@ def prediction_figures(prediction: Prediction, context: ReportContext) -> list[F
             efficiency_figure(context.scaling),
         ]
     if context.cells:
-        figures.append(map_figure(context.cells, context.mapped, context.notes))
+        figures.append(map_figure(context.cells, context.mapped, context.notes, context.between))
     if varies([0.0, *prediction.worth.values()]):
         figures.append(savings_figure(prediction))
     return figures
