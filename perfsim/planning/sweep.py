@@ -252,9 +252,17 @@ class SweepResult(NamedTuple):
     reason: str = ""
 
     @property
+    def texts(self) -> dict[str, str]:
+        """The values that vary, as files and flags write them."""
+        return {
+            field: str(value).lower() if isinstance(value, bool) else str(value)
+            for field, value in self.values.items()
+        }
+
+    @property
     def words(self) -> str:
         """The values that vary, in words."""
-        return ", ".join(f"{field} {value}" for field, value in self.values.items())
+        return ", ".join(f"{field} {text}" for field, text in self.texts.items())
 
 
 def shortest_of(results: Iterable[SweepResult]) -> SweepResult | None:

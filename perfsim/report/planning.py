@@ -752,7 +752,7 @@ def sweep_cells(result: SweepResult, *, full: bool) -> dict[str, str]:
     interval = interval_words(result.iteration_s_low, result.iteration_s_high) if known else "-"
     memory = format_bytes(result.memory_bytes, 3) + " !" * (not result.fits) if known else "-"
     return {
-        **{name.removeprefix("options."): str(value) for name, value in result.values.items()},
+        **{name.removeprefix("options."): text for name, text in result.texts.items()},
         "iteration": format_seconds(result.iteration_s) if known else "-",
         **({"90 % interval": interval} if full else {}),
         "samples/s": rate_words(result.samples_per_s) if known else "-",

@@ -343,6 +343,7 @@ def test_tables_write_true_and_false_alike() -> None:
     swept = list(csv.DictReader(io.StringIO(sweep_csv(table))))
     assert [row["fits"] for row in swept] == ["false", "true"]
     assert {row["overlap"] for row in swept} == {"true"}
+    assert {result.words.split(", ")[1] for result in table.results()} == {"overlap true"}
     found = compare(make_scenario(base), ["ssgd", "fsdp", "powersgd"])
     compared = to_csv(found.records())
     rows = {row["method"]: row for row in csv.DictReader(io.StringIO(compared))}
