@@ -168,6 +168,34 @@ class Target:
         return self.deadline or ("" if self.deadline_s is None else _span(self.deadline_s))
 
     @property
+    def limit_words(self) -> str:
+        """Say the limits on time and on cost; "" where there are none.
+
+        Examples
+        --------
+        >>> Target(1000, 1.0, deadline_s=86400.0, budget=50.0, currency="EUR").limit_words
+        'within 24 h for at most 50 EUR'
+        """
+        limits = []
+        if self.deadline_s is not None:
+            limits.append(f"within {self.deadline_words}")
+        if self.budget is not None:
+            limits.append(f"for at most {self.budget:g} {self.currency}")
+        return " ".join(limits)
+
+    @property
+    def words(self) -> str:
+        """Say what is to be trained, and the limits.
+
+        Examples
+        --------
+        >>> Target(1_281_167, 90.0, deadline_s=7200.0).words, Target(1000, 1.0).words
+        ('1,281,167 samples, 90 epochs of S-SGD within 2 h', '1,000 samples, 1 epoch of S-SGD')
+        """
+        epochs = f"{self.epochs:,g} epoch{'s' * (self.epochs != 1)} of S-SGD"
+        return f"{self.data_words}, {epochs} {self.limit_words}".rstrip()
+
+    @property
     def limited(self) -> bool:
         """Whether there is a limit that a choice may miss."""
         return self.deadline_s is not None or self.budget is not None
@@ -804,15 +832,10 @@ def _choice(
 
 def _nothing_meets(plan: ClusterPlan) -> str:
     target = plan.target
-    limits = []
-    if target.deadline_s is not None:
-        limits.append(target.deadline_words)
-    if target.budget is not None:
-        limits.append(f"{target.budget:g} {target.currency}")
     near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
     return (
-        f"nothing meets {' and '.join(limits)}; the nearest is {near.words}, which takes"
+        f"nothing is done {target.limit_words}; the nearest is {near.words}, which takes"
         f" {_span(near.seconds)}{cost}."
     )
 

@@ -147,10 +147,9 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     priced = any(one.cost is not None for one in plan.choices)
     unit = plan.prices.currency if priced else "GPU h"
     least = "cheapest" if priced else "least GPU h"
-    epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.data_words}, {target.epochs:,g} {epochs} of S-SGD: {_counted_choices(plan)}",
+            f"{target.words}: {_counted_choices(plan)}",
             "",
             f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
             f"{least} {choice_words(plan.cheapest, unit)}",
