@@ -30,6 +30,7 @@ __all__ = [
     "spelling",
     "unknown",
     "unknown_option",
+    "unspelled",
 ]
 
 MAX_QUOTED = 60
@@ -215,6 +216,18 @@ def spelled(text: str, spell: Callable[[str], str] | None = None) -> str:
     return _FIELD.sub(lambda match: write(match[1]), text)
 
 
+def unspelled(error: PerfsimError) -> str:
+    """Return a refusal with its fields in backticks, for `spelled` to write once a reader is known.
+
+    Examples
+    --------
+    >>> print(unspelled(RequestError("gpus_per_node", "3 does not divide `gpus`.", value=3)))
+    `gpus_per_node`: 3 does not divide `gpus`.
+    """
+    with spelling("`{}`".format):
+        return str(error)
+
+
 class DataError(PerfsimError):
     """A file is missing or damaged: which file, which row and column, what is wrong.
 
@@ -245,6 +258,7 @@ class DataError(PerfsimError):
         if column is not None:
             where.append(f"column {column!r}")
         self.why = message
+        self.path = "" if path is None else str(path)
         super().__init__(f"{', '.join(where)}: {message}" if where else message)
 
 

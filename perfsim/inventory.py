@@ -343,7 +343,7 @@ def _methods(catalog: Catalog) -> list[MethodRow]:
     from perfsim.methods.base import FAMILIES
     from perfsim.methods.describe import fidelity
 
-    record = _record(catalog)
+    record = _accuracy_record(catalog)
     rows = []
     for name in method_names():
         cls = method_class(name)
@@ -358,10 +358,21 @@ def _methods(catalog: Catalog) -> list[MethodRow]:
                 + (f"; also as {also}" if also else ""),
                 paper=_paper(cls.citation),
                 needs=cls.needs or "-",
-                record=record.get(name, "no measured row"),
+                record=record.get(name, _NO_RECORD),
             )
         )
     return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.method))
+
+
+_NO_RECORD = "no measured row"
+"""What is said of a method of which no prediction was held against a measurement."""
+
+
+def _accuracy_record(catalog: Catalog) -> dict[str, str]:
+    """Return how wrong predictions of each method have been, as last recorded, in words."""
+    from perfsim.validate.accuracy import recorded_accuracy
+
+    return {name: one.words() for name, one in recorded_accuracy(catalog).items()}
 
 
 def _paper(citation: str) -> str:
@@ -370,14 +381,6 @@ def _paper(citation: str) -> str:
         r"(?<![\w/@])[A-Z][A-Za-z\u00e0-\u00ff'&, .-]{0,80}? (?:19|20)\d\d\b", citation
     )
     return match[0] if match else citation
-
-
-def _record(catalog: Catalog) -> dict[str, str]:
-    """Return how wrong predictions of each method have been, as last recorded."""
-    from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
-
-    path = catalog.beside("methods", "", ACCURACY_FILE)
-    return {} if path is None else {line.method: line.words() for line in read_accuracy(path)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -1077,7 +1080,8 @@ def _method(name: str, catalog: Catalog) -> MethodDescription:
 
     described = describe_method(name, catalog)
     options = [MethodOption(**option) for option in described["options"]]
-    return MethodDescription(**{**described, "options": options})
+    record = _accuracy_record(catalog).get(described["method"], _NO_RECORD)
+    return MethodDescription(**{**described, "options": options, "accuracy_record": record})
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,7 +334,8 @@ class Prediction(PredictedIteration, Displayed):
         """
         from perfsim.data.tables import flat_record
 
-        return [flat_record(self.to_dict(provenance=False), table_columns())]
+        plain = self.to_dict(provenance=False)
+        return [flat_record(plain, table_columns(), self.memory_usable_bytes)]
 
     def plot(self, kind: Literal["breakdown", "timeline", "savings"] = "breakdown") -> Figure:
         """Draw the prediction with Plotly; times are in s, ms or us, by their size.
@@ -681,7 +682,7 @@ def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> tuple[float, 
     ----------
     rounds : of the setup, or of its stage that ends last
     """
-    if setup.method.family not in _DECODED or not setup.method.holds_gathers:
+    if not holds_gathered(setup):
         return ()
     split = setup.split
     if split is None or split.layout.pp == 1:
@@ -691,6 +692,11 @@ def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> tuple[float, 
         if part.content not in found:
             found[part.content] = _most_gathered(stage_rounds(setup, split, stage))
     return tuple(found[part.content] for part in split.parts.stages)
+
+
+def holds_gathered(setup: Setup) -> bool:
+    """Tell whether the method holds what it gathers from all ranks until it is decoded."""
+    return setup.method.family in _DECODED and setup.method.holds_gathers
 
 
 def _most_gathered(rounds: Sequence[CostedGraph]) -> float:

@@ -492,10 +492,9 @@ def few(names: Sequence[str], most: int = _MAX_NAMES) -> str:
 
 def median_errors(catalog: Catalog) -> dict[str, float]:
     """Return the recorded median error of each method, as a fraction."""
-    from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
+    from perfsim.validate.accuracy import recorded_accuracy
 
-    path = catalog.beside("methods", "", ACCURACY_FILE)
-    return {line.method: line.median_error for line in read_accuracy(path)} if path else {}
+    return {name: one.median_error for name, one in recorded_accuracy(catalog).items()}
 
 
 def method_of(prediction: Prediction) -> str:

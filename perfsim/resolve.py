@@ -540,7 +540,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         intra_network,
         scenario.library,
         scenario.oversubscription,
-        measured=_inside_as_measured(scenario, network, intra_network, catalog),
+        measured=_inside_as_measured(scenario, node, network, intra_network, catalog),
         background=scenario.background,
         derived=derived,
     )
@@ -888,9 +888,10 @@ def _intra_network(
     A link that the user writes as ``rate,latency`` for `net` is between nodes only.
     """
     asked = scenario.intra_net
+    own = (None, scenario.net, network.name)
+    if network.path and asked in own and "intra" in network.links:
+        return None, []
     if asked is None and network.path:
-        if "intra" in network.links:
-            return None, []
         asked = network.inside or None
     if asked is None or asked == _NVLINK:
         library = None if asked else scenario.library or network.library
@@ -912,20 +913,25 @@ def _intra_network(
 
 
 def _inside_as_measured(
-    scenario: Scenario, network: Network, inside: Network | None, catalog: Catalog
+    scenario: Scenario,
+    node: NodeType | None,
+    network: Network,
+    inside: Network | None,
+    catalog: Catalog,
 ) -> bool:
     """Tell whether the GPUs of a node are joined as where the network was measured.
 
-    Nothing else is known where `intra_net` is left out.
+    That is the link that its file states, and where it states none, the one that they have where
+    `intra_net` is left out. ``inside`` is None where the network's own link joins them.
     """
-    if scenario.intra_net is None:
+    own = (None,) if node is None else (None, scenario.node, node.name)
+    if scenario.intra_net in own:
         return True
-    if inside is None or not network.inside:
+    if node is not None and not network.inside:
         return False
-    stated, _ = _intra_network(
-        scenario.model_copy(update={"intra_net": network.inside}), network, catalog
-    )
-    return stated is not None and stated.name == inside.name
+    stated = scenario.model_copy(update={"intra_net": network.inside or None})
+    measured, _ = _intra_network(stated, network, catalog)
+    return (measured or network).name == (inside or network).name
 
 
 def _is_nvlink(network: Network) -> bool:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfsim.data.files import Stamp, forbidden, is_there, near_file, no_file, noting
-from perfsim.errors import DataError, MissingFileError, RequestError, any_of, shown, unknown
+from perfsim.errors import (
+    DataError,
+    MissingFileError,
+    RequestError,
+    UnknownNameError,
+    any_of,
+    shown,
+    unknown,
+)
 
 __all__ = [
     "RECORDS",
@@ -358,7 +366,7 @@ def unknown_name(field: str, name: str, names: Iterable[str], listing: str) -> R
     if not found:
         return error
     why = f"{shown(name)} is {found}{error.why.removeprefix(f'no {shown(name)}')}"
-    return RequestError(field, why, value=name)
+    return UnknownNameError(field, why, value=name)
 
 
 def _folder(field: str, folder: Path) -> Path:

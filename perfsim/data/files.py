@@ -402,13 +402,17 @@ def printable(text: str) -> str:
 
 
 def cell(value: _T) -> _T | str:
-    """Return a value as a cell of a table; a text that a spreadsheet takes for a formula is quoted.
+    """Return a value as a cell of a table: "true" or "false" for a boolean.
+
+    A text that a spreadsheet takes for a formula is quoted.
 
     Examples
     --------
-    >>> cell("=1+1"), cell("-0.5"), cell(-0.5), cell("--net: no 'x'")
-    ("'=1+1", '-0.5', -0.5, "--net: no 'x'")
+    >>> cell("=1+1"), cell("-0.5"), cell(-0.5), cell("--net: no 'x'"), cell(True)
+    ("'=1+1", '-0.5', -0.5, "--net: no 'x'", 'true')
     """
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 

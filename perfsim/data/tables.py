@@ -260,7 +260,9 @@ def repeat_spread(values: list[float]) -> float | None:
 _PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+def flat_record(
+    prediction: Mapping[str, Any], columns: Sequence[str], usable: float | None = None
+) -> dict[str, Any]:
     """Return the ``to_dict`` of a prediction as one flat record.
 
     It begins with those ``columns`` of the scenario (see `perfsim.scenario.table_columns`).
@@ -269,9 +271,13 @@ def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[s
     A column's name holds its unit: ``_s`` for seconds, ``_bytes``, ``_per_s``, ``_ratio`` for a
     fraction or a multiple. One without a unit is a count, a fraction, a multiple or a word. Times
     and bytes are those of one iteration of one GPU.
+
+    Parameters
+    ----------
+    usable : the bytes that a GPU has for all that is held; None where that is not known
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
-    memory, usable = prediction["memory_bytes"], prediction.get("memory_usable_bytes")
+    memory = prediction["memory_bytes"]
     held = sum(memory.values())
     low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in columns}
@@ -302,10 +308,10 @@ def options_cell(options: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> options_cell({"density": 0.01, "kernel": "new"})
-    'density=0.01 kernel=new'
+    >>> options_cell({"density": 0.01, "kernel": "new", "warm_start": True})
+    'density=0.01 kernel=new warm_start=true'
     """
-    return " ".join(f"{name}={value}" for name, value in options.items())
+    return " ".join(f"{name}={cell(value)}" for name, value in options.items())
 
 
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
@@ -322,7 +328,7 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     if records:
         writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in records)
+        writer.writerows({name: cell(value) for name, value in row.items()} for row in records)
     return text.getvalue()
 
 
@@ -357,7 +363,3 @@ def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
     if all(value.isdecimal() for value in values):
         return [int(value) for value in values]
     return [float(value) for value in values]
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else cell(value)

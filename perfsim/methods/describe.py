@@ -12,7 +12,6 @@ from perfsim.data.catalog import Catalog
 from perfsim.methods import ALIASES, method_class, method_name
 from perfsim.methods.base import FIDELITY_OPTIONS, Method
 from perfsim.methods.learning import LEARNING_FILE, read_evidence, same_update, summaries
-from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
 __all__ = ["by_default", "describe_method", "fidelity", "sections"]
 
@@ -31,7 +30,7 @@ _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 
 
 def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
-    """Describe one method: what it sends, keeps and leaves out, its options and its accuracy.
+    """Describe one method: what it sends, keeps and leaves out, its options and how it learns.
 
     Raises
     ------
@@ -39,8 +38,6 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         If there is no such method.
     """
     cls, own = method_class(name), method_name(name)
-    path = catalog.beside("methods", "", ACCURACY_FILE)
-    lines = [line.words() for line in read_accuracy(path) if line.method == own] if path else []
     table = catalog.beside("learning", "", LEARNING_FILE)
     every = read_evidence(table) if table else []
     learnt = [one for one in every if same_update(one.method) == same_update(own)]
@@ -64,7 +61,6 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         "evidence": [one._asdict() for one in learnt],
         "needs": cls.needs or "nothing besides GPUs and a network",
         "source": cls.citation,
-        "accuracy_record": lines[0] if lines else "no measured row",
     }
 
 

@@ -143,6 +143,26 @@ class WideLink(NamedTuple):
         """Return the link with both rates multiplied."""
         return self._replace(up=self.up * factor, down=self.down * factor)
 
+    def text(self) -> str:
+        """Return the link as `parse_wide_links` reads it.
+
+        Examples
+        --------
+        >>> link = WideLink(1.25e8, 5e8, 0.06, loss=1e-4, flows=8)
+        >>> link.text()
+        'up=1000000000.0bit/s,down=4000000000.0bit/s,delay=0.06s,loss=0.0001,flows=8'
+        >>> parse_wide_links(link.text()) == (link,)
+        True
+        """
+        parts = [f"up={8 * self.up!r}bit/s", f"down={8 * self.down!r}bit/s"]
+        parts += [f"delay={self.delay_s!r}s"]
+        parts += [f"loss={self.loss!r}"] if self.loss else []
+        parts += [f"flows={self.flows}"] if self.flows > 1 else []
+        parts += [f"window={self.window_bytes!r}B"] if self.window_bytes else []
+        parts += [f"per_flow={8 * self.per_flow!r}bit/s"] if self.per_flow else []
+        parts += [MEASURED] if self.measured else []
+        return ",".join(parts)
+
     def words(self) -> str:
         """Say what the link is.
 

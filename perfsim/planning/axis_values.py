@@ -1,18 +1,28 @@
 """Values of a sweep's axes that no row could have: they are refused before any row is predicted.
 
-A name that does not exist, or a value that its field never takes, is wrong whatever stands in the
-other fields. Values that do not go together are left to the rows, which say why.
+A name that does not exist, a file that is missing or damaged, or a value that its field never takes
+is wrong whatever stands in the other fields. Values that do not go together are left to the rows,
+which say why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from dataclasses import replace
+from itertools import product
+from math import isfinite, prod
+from operator import itemgetter
 from typing import Any
 
 from perfsim.collectives import find_algorithm
 from perfsim.data.catalog import Catalog
-from perfsim.errors import MissingFileError, PerfsimError, RequestError, UnknownNameError
+from perfsim.errors import (
+    DataError,
+    MissingFileError,
+    PerfsimError,
+    RequestError,
+    UnknownNameError,
+)
 from perfsim.fusion import policy_names
 from perfsim.libraries import AUTO
 from perfsim.methods import method_name, method_names
@@ -27,6 +37,9 @@ __all__ = ["check_values"]
 _MAX_CHECKED = 1000
 """Values of a field, numbers aside, that are checked."""
 
+_DECIDING = ("method", "fusion")
+"""Fields that say which options there are."""
+
 _KINDS = {"gpu": "devices", "net": "networks", "intra_net": "networks", "node": "nodes"}
 """Fields that name files, and the kind of these."""
 
@@ -40,6 +53,8 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     ------
     RequestError
         If there is such a value.
+    DataError
+        If it names a file that is missing or damaged.
 
     Examples
     --------
@@ -50,16 +65,15 @@ def check_values(grid: SweepGrid, profiles: str | None = None) -> None:
     perfsim.errors.UnknownNameError: method: no 'topc'; did you mean 'topk'? ...
     """
     session = Session(profiles)
+    _check_options(grid, session)
     for axis in grid.axes:
-        if axis.field.startswith("options."):
-            _check_option(grid, axis, session)
         if "." in axis.field:
             continue
         known = _known_names(axis.field, session)
         for value in _to_check(axis.values):
             _check_form(grid, axis.field, value)
             if known is not None and value not in known:
-                _check_name(axis.field, _row_with(grid, {axis.field: value}), session)
+                _check_name(grid, axis.field, value, session)
 
 
 def _row_with(grid: SweepGrid, values: Mapping[str, GridValue]) -> dict[str, Any]:
@@ -67,37 +81,72 @@ def _row_with(grid: SweepGrid, values: Mapping[str, GridValue]) -> dict[str, Any
     return grid.combined(values.get(axis.field, axis.values[0]) for axis in grid.axes)
 
 
-def _check_option(grid: SweepGrid, axis: Axis, catalog: Catalog) -> None:
-    """Refuse a value of an option that no method of the grid takes, where no other option varies.
+def _rows_tried(grid: SweepGrid, field: str, value: GridValue) -> list[dict[str, Any]]:
+    """Return the rows in which a value is tried.
 
-    Which options there are, and what they may be, depends on the method and on other options.
+    They are one with the first value of each other axis, and those with the last one of one of
+    them.
     """
-    varied = {one.field: one.values for one in grid.axes}
-    if any(name.startswith("options.") and name != axis.field for name in varied):
-        return
-    methods = varied.get("method", [grid.base.get("method", "ssgd")])
-    for value in _to_check(axis.values):
-        refusals = []
-        for method in methods:
-            fields = _row_with(grid, {axis.field: value, "method": method})
-            refusals.append(_resolved(fields, catalog))
-        own = [
-            one
-            for one in refusals
-            if one is not None and axis.field in (one.field, f"{one.field}.{one.value}")
-        ]
-        if own and None not in refusals:
-            raise min(own, key=lambda one: one.field != axis.field)  # of a method that has it
+    rows = [_row_with(grid, {field: value})]
+    for axis in grid.axes:
+        if axis.field != field:
+            rows.append(_row_with(grid, {field: value, axis.field: axis.values[-1]}))
+    return rows
 
 
-def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> RequestError | None:
+def _check_options(grid: SweepGrid, catalog: Catalog) -> None:
+    """Refuse a value of an option that no row of the grid could have.
+
+    A value that is also refused without the other options comes first.
+    """
+    axes = [axis for axis in grid.axes if "." in axis.field]
+    found = []
+    for axis in axes:
+        others = {one.field for one in axes if one is not axis}
+        bare = replace(grid, axes=tuple(one for one in grid.axes if one.field not in others))
+        for value in _to_check(axis.values):
+            error = _option_refusal(grid, axis, value, catalog)
+            if error is not None:
+                found.append((_option_refusal(bare, axis, value, catalog) is None, error))
+    if found:
+        raise min(found, key=itemgetter(0))[1]
+
+
+def _option_refusal(
+    grid: SweepGrid, axis: Axis, value: GridValue, catalog: Catalog
+) -> RequestError | None:
+    """Return the error of an option's value where every row with it is refused for its options.
+
+    Which options there are, and what they may be, depends on the method or fusion policy and on
+    other options: the value is tried with all of these that vary. It is None where that are too
+    many, and where no row is refused for this option.
+    """
+    group = axis.field.partition(".")[0]
+    deciding = {
+        one.field: _to_check(one.values)
+        for one in grid.axes
+        if one is not axis and (one.field in _DECIDING or one.field.startswith(f"{group}."))
+    }
+    if prod(map(len, deciding.values())) > _MAX_CHECKED:
+        return None
+    own = []
+    for others in product(*deciding.values()):
+        varied = dict(zip(deciding, others, strict=True)) | {axis.field: value}
+        error = _resolved(_row_with(grid, varied), catalog)
+        if not isinstance(error, RequestError) or error.field.partition(".")[0] != group:
+            return None
+        if axis.field in (error.field, f"{error.field}.{error.value}"):
+            own.append(error)
+    # A method that has the option says what is wrong with its value.
+    return min(own, key=lambda one: one.field != axis.field, default=None)
+
+
+def _resolved(fields: Mapping[str, Any], catalog: Catalog) -> PerfsimError | None:
     """Return the error with which a row is refused; None where it can be predicted."""
     try:
         resolve(make_scenario(fields), catalog)
-    except RequestError as error:
+    except PerfsimError as error:
         return error
-    except PerfsimError:
-        pass
     return None
 
 
@@ -126,14 +175,10 @@ def _to_check(values: Sequence[GridValue]) -> list[GridValue]:
 def _check_form(grid: SweepGrid, field: str, value: GridValue) -> None:
     """Refuse a value that its field cannot have, whatever stands in the other fields.
 
-    It is refused in the same words by itself and in every row that is tried: one with the first
-    value of each other axis, and those with the last one of one of them.
+    It is refused in the same words by itself and in every row that is tried.
     """
     usual = {name: grid.base[name] for name in ("model", "gpus") if name in grid.base}
-    tried: list[Mapping[str, Any]] = [usual | {field: value}, _row_with(grid, {field: value})]
-    for axis in grid.axes:
-        if axis.field != field:
-            tried.append(_row_with(grid, {field: value, axis.field: axis.values[-1]}))
+    tried = [usual | {field: value}, *_rows_tried(grid, field, value)]
     refusals = [_refusal(field, fields) for fields in tried]
     said = {None if one is None else one.why for one in refusals}
     if len(said) == 1 and refusals[0] is not None:
@@ -159,23 +204,27 @@ def _known_names(field: str, catalog: Catalog) -> frozenset[str] | None:
         return frozenset(method_names())
     if field == "fusion":
         return frozenset(policy_names())
-    return frozenset() if field in ("algorithm", "protocol", "library", "wan") else None
+    return frozenset() if field in ("algorithm", "protocol", "library", "wan", "beside") else None
 
 
-def _check_name(field: str, fields: Mapping[str, Any], catalog: Catalog) -> None:
-    """Refuse a row whose field names what does not exist."""
+def _check_name(grid: SweepGrid, field: str, value: GridValue, catalog: Catalog) -> None:
+    """Refuse a value that names what does not exist, or a file that is missing or damaged.
+
+    What is wrong with a file is said in the same words in every row that is tried.
+    """
+    first, *others = _rows_tried(grid, field, value)
     try:
-        scenario = make_scenario(fields)
+        scenario = make_scenario(first)
     except PerfsimError:
         return
     if field == "method":
         method_name(scenario.method)
     if field == "algorithm" and scenario.algorithm != AUTO:
         find_algorithm("all_reduce", scenario.algorithm)
-    try:
-        resolve(scenario, catalog)
-    except (UnknownNameError, MissingFileError) as error:
-        if error.field == field:
-            raise
-    except PerfsimError:
-        return
+    error = _resolved(first, catalog)
+    if isinstance(error, UnknownNameError | MissingFileError) and error.field == field:
+        raise error
+    if isinstance(error, DataError) and error.path == str(value):
+        said = {str(_resolved(fields, catalog)) for fields in others}
+        if said <= {str(error)}:
+            raise error

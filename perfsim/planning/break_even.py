@@ -19,7 +19,7 @@ from perfsim.network.link import Link
 from perfsim.network.node_network import DerivedCollectives, node_network
 from perfsim.network.node_type import Nics
 from perfsim.network.route import Route
-from perfsim.prediction import gathered_bytes
+from perfsim.prediction import gathered_bytes, holds_gathered
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
 from perfsim.schedule.rounds import baseline_rounds, baseline_setup, build_rounds
@@ -210,7 +210,7 @@ def gpu_break_even(setup: Setup, catalog: Catalog, jobs: JobCache | None = None)
 
 def _fits(setup: Setup, jobs: JobCache) -> bool:
     """Tell whether a method fits into memory, with what it gathers from all ranks."""
-    rounds = build_rounds(setup, jobs, timing_only=True)
+    rounds = build_rounds(setup, jobs, timing_only=True) if holds_gathered(setup) else []
     return memory_use(setup, gathered_bytes(setup, rounds)).fits
 
 

@@ -31,6 +31,8 @@ from perfsim.errors import (
     any_of,
     nearest,
     shown,
+    spelled,
+    unspelled,
 )
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
@@ -164,6 +166,34 @@ class Target:
     def deadline_words(self) -> str:
         """Return the limit on time as it was given; "" where there is none."""
         return self.deadline or ("" if self.deadline_s is None else _span(self.deadline_s))
+
+    @property
+    def limit_words(self) -> str:
+        """Say the limits on time and on cost; "" where there are none.
+
+        Examples
+        --------
+        >>> Target(1000, 1.0, deadline_s=86400.0, budget=50.0, currency="EUR").limit_words
+        'within 24 h for at most 50 EUR'
+        """
+        limits = []
+        if self.deadline_s is not None:
+            limits.append(f"within {self.deadline_words}")
+        if self.budget is not None:
+            limits.append(f"for at most {self.budget:g} {self.currency}")
+        return " ".join(limits)
+
+    @property
+    def words(self) -> str:
+        """Say what is to be trained, and the limits.
+
+        Examples
+        --------
+        >>> Target(1_281_167, 90.0, deadline_s=7200.0).words, Target(1000, 1.0).words
+        ('1,281,167 samples, 90 epochs of S-SGD within 2 h', '1,000 samples, 1 epoch of S-SGD')
+        """
+        epochs = f"{self.epochs:,g} epoch{'s' * (self.epochs != 1)} of S-SGD"
+        return f"{self.data_words}, {epochs} {self.limit_words}".rstrip()
 
     @property
     def limited(self) -> bool:
@@ -554,7 +584,8 @@ def plan(
     choices = _priced_alike(choices, target, prices, left)
     if not choices:
         raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
-    result = ClusterPlan(target, choices, left, prices, searched, global_batch)
+    left_out = {name: spelled(why) for name, why in left.items()}
+    result = ClusterPlan(target, choices, left_out, prices, searched, global_batch)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
     return result
@@ -692,8 +723,8 @@ _STATE = ("parameters", "gradients", "optimizer", "copies")
 class _Tried:
     """Predicts scenarios, and keeps why some cannot be used.
 
-    ``left`` has the reasons by cluster and method, ``large`` the bytes needed and those there where
-    it is for memory.
+    ``left`` has the reasons by cluster and method, fields in backticks; ``large`` the bytes needed
+    and those there where it is for memory.
     """
 
     def __init__(self, catalog: Catalog, ignore_memory: bool, global_batch: int | None) -> None:
@@ -723,7 +754,7 @@ class _Tried:
         except MissingFileError:
             raise
         except RequestError as error:
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
             return None
         parts = prediction.memory_bytes
         needed = sum(parts.values())
@@ -755,11 +786,11 @@ class _Tried:
         except NothingFitsError as error:
             helps = _helps(scenario, scenario.batch or 1, scenario.model, searched=True)
             self.large[name] = _TooLarge(error.needed, error.usable, helps)
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
         except MissingFileError:
             raise
         except RequestError as error:
-            self.left[name] = str(error)
+            self.left[name] = unspelled(error)
         return None
 
     def _name(self, scenario: Scenario, method: str) -> str:
@@ -801,15 +832,10 @@ def _choice(
 
 def _nothing_meets(plan: ClusterPlan) -> str:
     target = plan.target
-    limits = []
-    if target.deadline_s is not None:
-        limits.append(target.deadline_words)
-    if target.budget is not None:
-        limits.append(f"{target.budget:g} {target.currency}")
     near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
     return (
-        f"nothing meets {' and '.join(limits)}; the nearest is {near.words}, which takes"
+        f"nothing is done {target.limit_words}; the nearest is {near.words}, which takes"
         f" {_span(near.seconds)}{cost}."
     )
 

@@ -400,7 +400,7 @@ class Comparison(Displayed):
         return [
             {
                 **standings[one.scenario.method],
-                **flat_record(one.to_dict(provenance=False), columns),
+                **flat_record(one.to_dict(provenance=False), columns, one.memory_usable_bytes),
             }
             for one in self.rows
         ]

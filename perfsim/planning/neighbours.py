@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError, RequestError
@@ -20,11 +20,14 @@ from perfsim.methods.fusion_settings import for_method
 from perfsim.planning.gpu_counts import counts_around, gpu_counts, tasks_of, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import Ranking, refusal_reason
-from perfsim.resolve import ResolvedScenario, resolve
+from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
 from perfsim.validate.cases import Case, nested_fields, shipped_cases
 from perfsim.validate.mapping import RULES_FILE, read_rules, role_of
+
+if TYPE_CHECKING:
+    from perfsim.network.wide_area import WideArea
 
 __all__ = [
     "GridCell",
@@ -56,6 +59,9 @@ _GBIT_PER_S = 1e9 / 8
 _SOLD_GBIT_PER_S = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)
 """Ethernet and InfiniBand rates that are sold."""
 
+_LINE_GBIT_PER_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
+"""Rates of lines between sites that a map has. No source: chosen, slow to fast ones of runs."""
+
 _MAP_TASKS = 40_000
 """Tasks that a map may have in all: about a second for 5,000."""
 
@@ -64,6 +70,9 @@ _MAX_MAP_TASKS_A_METHOD = 1_500
 
 _MAP_SIDES = (3, 7)
 """The fewest and the most rates, and GPU counts, of a map."""
+
+_MAX_DOUBLINGS = 6
+"""How often sites are doubled or halved in a map at most."""
 
 _FIRST_FIELDS = ("model", "gpu", "net", "method")
 """Fields that a measurement is compared by before its files are read."""
@@ -101,7 +110,10 @@ class PublishedValue:
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell of the break-even map: its GPUs, its link's rate, and the methods there."""
+    """One cell of the break-even map: its GPUs, its link's rate, and the methods there.
+
+    The link is that between sites where there are several, else that between nodes.
+    """
 
     gpus: int
     rate_bytes_per_s: float
@@ -121,6 +133,7 @@ class ReportContext:
     mapped : the methods of the map
     measured : published values of the same model, GPU, network and method
     notes : sentences about the curves and the map
+    between : what the map's link is between: "nodes" or "sites"
     """
 
     methods: dict[str, Prediction]
@@ -130,6 +143,7 @@ class ReportContext:
     mapped: list[str]
     measured: list[PublishedValue]
     notes: list[str]
+    between: str = "nodes"
 
 
 def report_context(
@@ -168,7 +182,7 @@ def report_context(
     scaling = {name: predictor.curve(name, kept[name], methods[name]) for name in lines}
     if places and heavy:
         notes.append(f"Left out of the map, as they would take long: {', '.join(heavy)}.")
-    if scenario.placement:
+    if scenario.placement and not scenario.site:
         notes.append("At other GPU counts, all nodes have as many GPUs.")
     if len(parse_types(scenario.gpu)) > 1:
         notes.append("Other GPU counts are not predicted: the GPUs are of several types.")
@@ -180,6 +194,7 @@ def report_context(
         mapped if places else [],
         measured_like(prediction.scenario, catalog),
         notes,
+        "sites" if len(scenario.site or ()) > 1 else "nodes",
     )
 
 
@@ -218,15 +233,16 @@ def _places(
 ) -> tuple[list[tuple[int, float, Scenario]], list[str]]:
     """Return GPUs, rate and scenario of each cell of the map, or why there is no map."""
     resolved = resolve(scenario, catalog)
+    if resolved.cluster.wide is not None:
+        return _places_of_sites(scenario, resolved, resolved.cluster.wide, mapped)
     own = resolved.network.links.get("inter")
     each = max(resolved.cluster.placement)
     several = [count for count in counts if count > each]
     if own is None or not several:
         return [], ["No break-even map: all GPUs are in one node, so no network is used."]
-    if scenario.beside:
-        return [], ["No break-even map: with other jobs on the network it would take too long."]
-    if not mapped:
-        return [], ["No break-even map: it would take too long for these methods."]
+    why = _too_long(scenario, mapped)
+    if why:
+        return [], [why]
     side = min(map_side(mapped), len(several) + 2)
     held: dict[str, Any] = {"gpu": resolved.scenario.gpu, "placement": None, "gpus_per_node": each}
     network, field, latency, own_rate = resolved.network, "net", "", own.rate.value
@@ -250,6 +266,49 @@ def _places(
     count = _nics_per_node((one for _, _, one in cells), catalog)
     nics = {0: "", 1: "; each node has one NIC"}.get(count, f"; each node has {count} NICs")
     return cells, [f"{note}{nics}."]
+
+
+def _too_long(scenario: Scenario, mapped: Sequence[Prediction]) -> str:
+    """Say why a map would take too long; "" where it would not."""
+    if scenario.beside:
+        return "No break-even map: with other jobs on the network it would take too long."
+    return "" if mapped else "No break-even map: it would take too long for these methods."
+
+
+def _places_of_sites(
+    scenario: Scenario, resolved: Setup, wide: WideArea, mapped: Sequence[Prediction]
+) -> tuple[list[tuple[int, float, Scenario]], list[str]]:
+    """Return the same where a job is on several sites: the rate is that of the slowest link.
+
+    The links of the other sites stay as many times faster as they are, and at other GPU counts all
+    sites change alike, by whole nodes.
+    """
+    why = _too_long(scenario, mapped)
+    if why:
+        return [], [why]
+    each, sizes = max(resolved.cluster.placement), wide.sizes
+    held: dict[str, Any] = {"gpu": resolved.scenario.gpu}
+    if not scenario.placement:
+        held["gpus_per_node"] = each
+    powers = [] if scenario.placement else range(-_MAX_DOUBLINGS, _MAX_DOUBLINGS + 1)
+    grown = [tuple(int(size * 2.0**power) for size in sizes) for power in powers]
+    whole = [one for one in grown if all(size and size % each == 0 for size in one)]
+    by_count = {sum(one): one for one in sorted({sizes, *whole}, key=sum)}
+    side = min(map_side(mapped), len(by_count) + 2)
+    cells = []
+    for rate in bandwidths(wide.slowest_rate, side, _LINE_GBIT_PER_S):
+        links = [link.faster(rate / wide.slowest_rate) for link in wide.links]
+        wan = ";".join(link._replace(measured=False).text() for link in links)
+        for gpus in counts_around(list(by_count), scenario.gpus, side):
+            changes = {**held, "wan": wan, "gpus": gpus, "site": by_count[gpus]}
+            cells.append((gpus, rate, scenario.model_copy(update=changes)))
+    unlike = len({(link.up, link.down) for link in wide.links}) > 1
+    which = "the slowest site's link; other links change alike" if unlike else "each site's link"
+    growth = " At other GPU counts all sites change alike." if len(by_count) > 1 else ""
+    return cells, [
+        f"The map's rates are those of {which}. Delays and what is inside the sites stay as they"
+        f" are.{growth}"
+    ]
 
 
 def _nics_per_node(scenarios: Iterable[Scenario], catalog: Catalog) -> int:
@@ -315,8 +374,14 @@ class _Predictor:
         return cells
 
 
-def bandwidths(rate_bytes_per_s: float, count: int) -> list[float]:
+def bandwidths(
+    rate_bytes_per_s: float, count: int, sold: Sequence[float] = _SOLD_GBIT_PER_S
+) -> list[float]:
     """Return the ``count`` rates on sale nearest to a rate [B/s].
+
+    Parameters
+    ----------
+    sold : the rates on sale [Gbit/s], ascending
 
     Examples
     --------
@@ -324,11 +389,9 @@ def bandwidths(rate_bytes_per_s: float, count: int) -> list[float]:
     [5.0, 10.0, 25.0]
     """
     own = rate_bytes_per_s / _GBIT_PER_S
-    nearest = min(
-        range(len(_SOLD_GBIT_PER_S)), key=lambda index: abs(_SOLD_GBIT_PER_S[index] / own - 1.0)
-    )
-    first = max(0, min(nearest - count // 2, len(_SOLD_GBIT_PER_S) - count))
-    return [rate * _GBIT_PER_S for rate in _SOLD_GBIT_PER_S[first : first + count]]
+    nearest = min(range(len(sold)), key=lambda index: abs(sold[index] / own - 1.0))
+    first = max(0, min(nearest - count // 2, len(sold) - count))
+    return [rate * _GBIT_PER_S for rate in sold[first : first + count]]
 
 
 def map_side(predictions: Iterable[Prediction]) -> int:

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 from perfsim.compute.kernel_time import RECOMPUTE
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import RequestError, spelled, unknown, unspelled
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.memory import MemoryUse, memory_use
 from perfsim.model_parallel import ParallelSummary, parallel_summary
@@ -218,7 +218,7 @@ class SearchCounts:
     predicted : those with a task graph
     too_large : those that do not fit in memory
     slower : those that fit, or may fit, and cannot be among the answers
-    refused : those that cannot run, by reason
+    refused : those that cannot run, by reason, with fields in backticks
     skipped : layouts that no division can have, by reason
     """
 
@@ -245,7 +245,7 @@ class SearchCounts:
             "predicted": self.predicted,
             "do_not_fit": self.too_large,
             "slower_by_a_bound": self.slower,
-            "refused": dict(self.refused.most_common()),
+            "refused": {spelled(why): count for why, count in self.refused.most_common()},
             "skipped_layouts": dict(self.skipped.most_common()),
         }
 
@@ -722,7 +722,7 @@ def _summary(setup: Setup, catalog: Catalog) -> ParallelSummary | None:
 
 
 def _reason(error: RequestError) -> str:
-    return str(error).removesuffix(".")
+    return unspelled(error).removesuffix(".")
 
 
 def fastest_division(

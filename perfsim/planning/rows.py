@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import shown_draws
-from perfsim.errors import PerfsimError, spelling
+from perfsim.errors import PerfsimError, unspelled
 from perfsim.memory import UNFIT
 from perfsim.prediction import (
     PREDICTION_SCHEMA,
@@ -91,7 +91,7 @@ PredictionObject = dict[str, Any]
 
 def refused_row(error: PerfsimError) -> SweepRow:
     """Return the columns of a row that cannot be predicted."""
-    return *[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)
+    return *[None] * (len(SWEEP_COLUMNS) - 1), unspelled(error)
 
 
 def row_figures(
@@ -181,16 +181,10 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
-    return {"scenario": dict(fields), "error": _reason(error)}
+    return {"scenario": dict(fields), "error": unspelled(error)}
 
 
 def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
     from perfsim.conditions.words import meeting_block
 
     return meeting_block(asked, met)
-
-
-def _reason(error: PerfsimError) -> str:
-    """Return a refusal whose fields stand in backticks, as a worker does not know the reader."""
-    with spelling("`{}`".format):
-        return str(error)

@@ -252,9 +252,17 @@ class SweepResult(NamedTuple):
     reason: str = ""
 
     @property
+    def texts(self) -> dict[str, str]:
+        """The values that vary, as files and flags write them."""
+        return {
+            field: str(value).lower() if isinstance(value, bool) else str(value)
+            for field, value in self.values.items()
+        }
+
+    @property
     def words(self) -> str:
         """The values that vary, in words."""
-        return ", ".join(f"{field} {value}" for field, value in self.values.items())
+        return ", ".join(f"{field} {text}" for field, text in self.texts.items())
 
 
 def shortest_of(results: Iterable[SweepResult]) -> SweepResult | None:
@@ -474,7 +482,8 @@ def sweep(
         If a field is unknown, has no value or one that no row could have, or no row can be
         predicted.
     DataError
-        If no row can be predicted as a file is missing or damaged.
+        If a value names a file that is missing or damaged, or no row can be predicted for such a
+        file.
 
     Examples
     --------
@@ -509,7 +518,8 @@ def resumed(
         If a field has a value that no row could have (`perfsim.planning.axis_values`), or there is
         a journal of another grid or of other data.
     DataError
-        If a line of it holds what is no row of this grid, or no prediction.
+        If a value names a file that is missing or damaged, or a line of the journal holds what is
+        no row of this grid, or no prediction.
     """
     check_values(sweep.grid, sweep.profiles)
     rows: Any = [] if sweep.objects else KeptRows()

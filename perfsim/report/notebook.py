@@ -458,11 +458,6 @@ def _(result: Explanation, over: str = "") -> Figures:
 @card_of.register
 def _(result: ClusterPlan) -> Card:
     target, front = result.target, result.front
-    limits = []
-    if target.deadline_s is not None:
-        limits.append(f"within {target.deadline_words}")
-    if target.budget is not None:
-        limits.append(f"for {target.budget:g} {target.currency}")
     answer = {}
     if target.limited:
         answer["meet the target"] = f"{len(result.meeting)} of {len(result.choices)} choices"
@@ -474,7 +469,7 @@ def _(result: ClusterPlan) -> Card:
     return Card(
         "Plan",
         _short(", ".join(models)),
-        " ".join([f"{target.data_words}, {target.epochs:g} epochs of S-SGD", *limits]),
+        target.words,
         answer,
         f"{_counted(_MAX_ROWS, len(front), 'of the Pareto front')}.plot(), .left_out, .notes,"
         " .to_pandas(), .to_dict()",

@@ -147,10 +147,9 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     priced = any(one.cost is not None for one in plan.choices)
     unit = plan.prices.currency if priced else "GPU h"
     least = "cheapest" if priced else "least GPU h"
-    epochs = "epoch" if target.epochs == 1 else "epochs"
     print_lines(
         [
-            f"{target.data_words}, {target.epochs:,g} {epochs} of S-SGD: {_counted_choices(plan)}",
+            f"{target.words}: {_counted_choices(plan)}",
             "",
             f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
             f"{least} {choice_words(plan.cheapest, unit)}",
@@ -752,7 +751,7 @@ def sweep_cells(result: SweepResult, *, full: bool) -> dict[str, str]:
     interval = interval_words(result.iteration_s_low, result.iteration_s_high) if known else "-"
     memory = format_bytes(result.memory_bytes, 3) + " !" * (not result.fits) if known else "-"
     return {
-        **{name.removeprefix("options."): str(value) for name, value in result.values.items()},
+        **{name.removeprefix("options."): text for name, text in result.texts.items()},
         "iteration": format_seconds(result.iteration_s) if known else "-",
         **({"90 % interval": interval} if full else {}),
         "samples/s": rate_words(result.samples_per_s) if known else "-",

@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TYPE_CHECKING
 
 from perfsim.data.tables import cell_number, read_table
+
+if TYPE_CHECKING:
+    from perfsim.data.catalog import Catalog
 
 __all__ = [
     "ACCURACY_COLUMNS",
@@ -16,6 +20,7 @@ __all__ = [
     "MethodAccuracy",
     "Score",
     "read_accuracy",
+    "recorded_accuracy",
     "score",
 ]
 
@@ -96,3 +101,21 @@ def read_accuracy(path: Path) -> list[MethodAccuracy]:
         )
         for row, cells in read_table(path, ACCURACY_SCHEMA, ACCURACY_COLUMNS)
     ]
+
+
+def recorded_accuracy(catalog: Catalog) -> dict[str, MethodAccuracy]:
+    """Return the recorded errors by method, as a catalog has them; none where it has no record.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+
+    Examples
+    --------
+    >>> from perfsim.data.catalog import Catalog
+    >>> recorded_accuracy(Catalog())["ssgd"].method
+    'ssgd'
+    """
+    path = catalog.beside("methods", "", ACCURACY_FILE)
+    return {line.method: line for line in read_accuracy(path)} if path else {}

@@ -12,8 +12,12 @@ FILES = {
     "s.toml": 'model = "resnet50"\ngpus = 64\nnet = "10gbe"\nmethod = "dgc"\n',
     "words.toml": 'model = "resnet50"\ngpus = "sixty-four"\n',
     "options.toml": 'model = "resnet50"\ngpus = 64\nmethod = "dgc"\noptions = {densty = 1}\n',
+    "fusion.toml": 'model = "resnet50"\ngpus = 8\nfusion_options = {first_bucket = "x"}\n',
+    "nodes.toml": 'model = "resnet50"\ngpus = 8\ngpus_per_node = 3\n',
     "beside.toml": 'model = "resnet50"\ngpus = 64\nbeside = "words.toml"\n',
 }
+
+TARGET = "--dataset imagenet --epochs 90 --gpus 8"
 
 SAID = [
     ("predict s.toml --gpus abc", "--gpus: 'abc' is not allowed: it must be a whole number."),
@@ -29,6 +33,19 @@ SAID = [
     ("sweep words.toml --vary gpus=x", "--vary gpus: 'x' is not allowed"),
     ("predict options.toml --set density=1%", "options.toml: options: method 'dgc' has no"),
     ("predict options.toml --set densty=2", "--set: method 'dgc' has no 'densty'"),
+    ("predict fusion.toml", "fusion.toml: fusion_options.first_bucket: 'x' is not a size"),
+    (
+        f"plan fusion.toml {TARGET}",
+        "no cluster can be used: fusion_options.first_bucket of fusion.toml: 'x' is not a size",
+    ),
+    (
+        f"plan fusion.toml {TARGET} --set fusion.first_bucket=y",
+        "no cluster can be used: --set fusion.first_bucket: 'y' is not a size",
+    ),
+    (
+        f"plan nodes.toml {TARGET}",
+        "no cluster can be used: gpus_per_node of nodes.toml: 8 GPUs do not divide by 3",
+    ),
     ("predict beside.toml", "beside.toml: beside: words.toml: gpus: 'sixty-four' is not"),
 ]
 

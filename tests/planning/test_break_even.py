@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, log, log2
@@ -238,6 +239,33 @@ def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: 
     assert found.crossings == ()
     (sentence,) = break_even_words(found, resolved.scenario.method)
     assert words in sentence
+
+
+@pytest.mark.parametrize(("method", "gathers"), [("powersgd", False), ("dgc", True)])
+def test_memory_asks_for_rounds_of_methods_that_hold_what_they_gather_alone(
+    method: str, gathers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Counter[str]()
+
+    def count(name: str) -> None:
+        real = getattr(breakeven, name)
+
+        def counted(*given: Any, **more: Any) -> Any:
+            made[name] += 1
+            return real(*given, **more)
+
+        monkeypatch.setattr(breakeven, name, counted)
+
+    count("build_rounds")
+    count("baseline_rounds")
+    setup = asked(method=method)
+    found = breakeven.gpu_break_even(setup, SHIPPED)
+    assert made["build_rounds"] - made["baseline_rounds"] == len(found.curve) * gathers
+    for gpus, _ in found.curve[::4]:
+        one = predict(setup.scenario.model_copy(update={"gpus": int(gpus)}), SHIPPED)
+        assert one.memory_usable_bytes is not None
+        fits = sum(one.memory_bytes.values()) <= one.memory_usable_bytes
+        assert (gpus not in found.unfit) == fits
 
 
 def test_numbers_of_gpus_among_which_a_side_does_not_fit_are_told() -> None:

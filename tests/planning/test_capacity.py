@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from perfsim.planning.capacity import (
     read_prices,
 )
 from perfsim.prediction import predict
+from perfsim.report.html.pages import plan_page
+from perfsim.report.planning import print_plan
 from perfsim.scenario import Scenario, make_scenario
 from support.commands import answer, run
 from support.what_ships import SHIPPED
@@ -149,7 +152,23 @@ def test_nothing_that_meets_names_the_nearest() -> None:
     with pytest.raises(RequestError) as caught:
         plan(scenarios(8, 16, 32), target, Prices("", (), Path()), SHIPPED)
     told = str(caught.value)
-    assert told.startswith("nothing meets 1 h; the nearest is ssgd on 32 v100 over 10gbe")
+    assert told.startswith("nothing is done within 1 h; the nearest is ssgd on 32 v100 over 10gbe")
+
+
+def test_screen_page_notebook_and_refusal_say_the_limits_alike(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prices = Prices("eur", (Price("v100", "", 2.0, "s", "d"),), Path("p.toml"))
+    target = Target(1_281_167, 1, deadline_s=2 * 86400.0, deadline="2 days", budget=50.0)
+    target = replace(target, currency="eur")
+    found = plan(scenarios(8, 16), target, prices, SHIPPED)
+    said = "1,281,167 samples, 1 epoch of S-SGD within 2 days for at most 50 eur"
+    print_plan(found)
+    assert " ".join(capsys.readouterr().out.split()).startswith(f"{said}: 2 clusters and methods")
+    assert f"{said}." in plan_page(found)
+    assert said in found._repr_html_()
+    with pytest.raises(RequestError, match=r"^nothing is done within 2 days for at most 1 eur;"):
+        plan(scenarios(8), replace(target, budget=1.0), prices, SHIPPED)
 
 
 def test_a_budget_needs_prices_of_its_currency() -> None:
@@ -205,10 +224,11 @@ def test_the_screen_speaks_of_a_target_only_where_there_is_one(
     assert text.splitlines()[0] == ("1,281,167 samples, 90 epochs of S-SGD: 2 clusters and methods")
     assert "x epochs: that it needs, as a multiple of S-SGD's." in text
     assert code([*ASKED, "--counts", "16", "--deadline", "24h"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.endswith("1 cluster and method, 1 meets the target")
+    text = " ".join(capsys.readouterr().out.split())
+    counted = "1 cluster and method, 1 meets the target fastest"
+    assert text.startswith(f"1,281,167 samples, 90 epochs of S-SGD within 24h: {counted}")
     assert code([*ASKED, "--counts", "16", "--deadline", "1s"]) == 2
-    assert "nothing meets 1s;" in capsys.readouterr().err
+    assert "nothing is done within 1s;" in capsys.readouterr().err
 
 
 def test_numbers_are_written_alike_and_tokens_as_they_were_given(

@@ -269,6 +269,16 @@ def test_a_comparison_says_where_nodes_and_where_gpus_train_by_themselves() -> N
     assert not told(["ssgd", "cpsgd", "localsgd"]) and not told(names, gpus_per_node=1)
 
 
+def test_the_column_fits_says_who_does_not_fit() -> None:
+    asked = make_scenario({"model": "llama3-8b", "gpu": "h100", "gpus": 16, "seq": 4096})
+    found = compare(asked, ["ssgd", "fsdp"])
+    assert {row["method"]: row["fits"] for row in found.records()} == {"ssgd": False, "fsdp": True}
+    for one in found.rows:
+        assert one.memory_usable_bytes is not None
+        fits = sum(one.memory_bytes.values()) <= one.memory_usable_bytes
+        assert [row["fits"] for row in one.records()] == [fits]
+
+
 def test_who_does_not_apply_is_left_out_with_the_reason() -> None:
     one_node = make_scenario({"model": "resnet50", "gpus": 4})
     between = {"efsignsgd.exchange": "between_nodes"}

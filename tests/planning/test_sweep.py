@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.data.tables import to_csv
+from perfsim.errors import PerfsimError, RequestError
 from perfsim.methods import method_names
+from perfsim.planning.compare import compare
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, SweepRows, sweep
 from perfsim.planning.vectorise import BranchTrace, NotVectorisableError, VectorisedRows
 from perfsim.prediction import predict
 from perfsim.report.planning import print_sweep
+from perfsim.report.sweep_files import sweep_csv
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 
@@ -238,6 +244,23 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
         ({"method": "ssgd,topk", "options.density": "0.01,x"}, r"^options\.density: 'x' is not"),
         ({"method": "dgc", "options.densty": "1%,2%"}, "^options: method 'dgc' has no 'densty'"),
         ({"placement": "8,8;x"}, "^placement: 'x' is not a list"),
+        (
+            {"method": "dgc", "options.density": "1%,2%", "options.foo": "1,2"},
+            "^options: method 'dgc' has no 'foo'",
+        ),
+        (
+            {"method": "dgc,ssgd", "options.density": "1%,2%", "options.foo": "1,2"},
+            "^options: method 'dgc' has no 'foo'",
+        ),
+        (
+            {"method": "dgc", "options.density": "0.01,2", "options.warmup_epochs": "1,2"},
+            r"^options\.density: '2' is not allowed for method 'dgc': it must be 1.0 or less",
+        ),
+        (
+            {"method": "dgc,powersgd", "options.density": "1%,2%", "options.rank": "1,2"},
+            "^options: method 'powersgd' has no 'density'",
+        ),
+        ({"fusion_options.foo": "1,2"}, "^fusion_options: fusion policy 'size' has no 'foo'"),
     ],
     ids=str,
 )
@@ -250,11 +273,40 @@ def test_a_value_that_no_row_could_have_is_refused_first(vary: dict[str, str], s
 
 
 @pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ({"model": "none.csv,resnet50"}, "^none.csv: there is no such file"),
+        ({"model": "resnet50,none.json"}, "^none.json: there is no such file"),
+        ({"model": "resnet50,words.csv", "batch": "16,32"}, "^words.csv: is no profile"),
+        ({"model": "resnet50,folder"}, "^model: 'folder' is a folder"),
+        ({"net": "10gbe,none.toml"}, "^net: there is no file 'none.toml'"),
+        ({"net": "10gbe,words.toml"}, "^words.toml: is not TOML"),
+        ({"node": "words.toml,dgx-1"}, "^words.toml: is not TOML"),
+        ({"beside": "none.toml,words.toml"}, "^beside: there is no file 'none.toml'"),
+    ],
+    ids=str,
+)
+def test_a_file_that_no_row_could_read_is_refused_first(
+    vary: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Iterator[list[object]]:
+        raise AssertionError("rows were predicted")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("words.csv", "words.toml"):
+        (tmp_path / name).write_text("words\n")
+    with pytest.raises(PerfsimError, match=said):
+        sweep(BASE, vary, engine=none)
+
+
+@pytest.mark.parametrize(
     ("base", "vary", "predicted"),
     [
         ({"wan": "1Gbit/s,60ms"}, {"gpus": "16,32", "site": "8,8;16,16"}, 2),
         ({}, {"gpus": "16,32", "gpu": "v100:16;v100:16+p100:16"}, 2),
         ({}, {"gpus": "4,32", "straggler": "8:1.5,4:2"}, 3),
+        ({"gpus": 16}, {"method": "ssgd,dgc", "options.density": "1%,2%"}, 2),
     ],
 )
 def test_what_does_not_go_together_is_a_row_with_its_reason(
@@ -285,6 +337,21 @@ def test_advice_of_rows_that_were_not_held_against_memory_says_so(
     assert "more than the GPU has; full marks every row" in said
     print_sweep(sweep(base | {"method": "fsdp"}, {"batch": "1,2"}))
     assert "! " not in capsys.readouterr().out
+
+
+def test_tables_write_true_and_false_alike() -> None:
+    base = {"model": "llama3-8b", "gpu": "h100", "gpus": 16, "seq": 4096}
+    table = sweep(base, {"method": "ssgd,fsdp", "overlap": [True]}, full=True)
+    swept = list(csv.DictReader(io.StringIO(sweep_csv(table))))
+    assert [row["fits"] for row in swept] == ["false", "true"]
+    assert {row["overlap"] for row in swept} == {"true"}
+    assert {result.words.split(", ")[1] for result in table.results()} == {"overlap true"}
+    found = compare(make_scenario(base), ["ssgd", "fsdp", "powersgd"])
+    compared = to_csv(found.records())
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(compared))}
+    assert (rows["ssgd"]["fits"], rows["fsdp"]["fits"]) == ("false", "true")
+    assert "warm_start=true" in rows["powersgd"]["options"].split()
+    assert not {"True", "False"} & {cell for row in rows.values() for cell in row.values()}
 
 
 def test_rows_that_do_not_fit_are_marked_and_not_advised(

@@ -189,7 +189,6 @@ EXCEPTIONS = {
     ("perfsim.ranking", "validate"),
     # Which options a scenario has is described by its method.
     ("perfsim.methods.fusion_settings", "scenario"),
-    ("perfsim.methods.describe", "validate"),
 }
 """Arrows against the flow that stay, each for its reason; none of them closes a circle."""
 

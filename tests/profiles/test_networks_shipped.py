@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from perfsim.collectives import algorithms
 from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, Link, Network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.session import RememberingCluster
+from perfsim.session import RememberingCluster, Session
 from support.what_ships import NETWORKS
 
 
@@ -199,3 +200,30 @@ def test_latency_does_not_fall_below_that_of_small_messages(name: str) -> None:
     for link in links(NETWORKS[name]):
         for curve in (link.ring, link.tree):
             assert min(curve.alpha_s) >= curve.alpha_s[0] * (1 - 0.05)
+
+
+def test_to_name_the_link_that_joins_the_gpus_anyway_changes_nothing() -> None:
+    session, compared = Session(None), 0
+    for net in NETWORKS:
+        for more in ({}, {"gpu": "v100"}, {"library": "mpi"}):
+            asked = {"model": "resnet50", "net": net, "gpus": 16, **more}
+            try:
+                left_out = predict(make_scenario(asked), session)
+            except RequestError:  # it has no link between nodes, or another library measured it
+                continue
+            inside = left_out.scenario.intra_net
+            named = predict(make_scenario(asked | {"intra_net": inside}), session)
+            assert named.scenario.intra_net == inside
+            assert named.breakdown_s == left_out.breakdown_s, asked
+            assert named.iteration_s_interval == left_out.iteration_s_interval, asked
+            compared += 1
+    assert compared > len(NETWORKS)
+
+
+def test_another_link_inside_a_node_leaves_out_what_was_measured() -> None:
+    asked = {"model": "resnet50", "net": "p3dn-v100-tcp100", "gpus": 16}
+    seconds = [
+        predict(make_scenario(asked | {"intra_net": inside})).iteration_s
+        for inside in (None, "nvlink", "nvlink-v100", "nvlink-a100")
+    ]
+    assert seconds[0] == seconds[1] == seconds[2] != seconds[3]

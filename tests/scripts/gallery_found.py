@@ -39,7 +39,7 @@ def rate(row: Mapping[str, str]) -> float:
 
 def fits(row: Mapping[str, str]) -> bool:
     """Say whether the training of a sweep's row fits into the GPU's memory."""
-    return row["fits"] == "True"
+    return row["fits"] == "true"
 
 
 def tokens(asked: Any) -> int:

@@ -139,7 +139,7 @@ def prediction_figures(prediction: Prediction, context: ReportContext) -> list[F
             efficiency_figure(context.scaling),
         ]
     if context.cells:
-        figures.append(map_figure(context.cells, context.mapped, context.notes))
+        figures.append(map_figure(context.cells, context.mapped, context.notes, context.between))
     if varies([0.0, *prediction.worth.values()]):
         figures.append(savings_figure(prediction))
     return figures
@@ -410,25 +410,13 @@ def plan_page(plan: ClusterPlan) -> str:
     """Return the page as text, with the plan as JSON (the element "plan")."""
     target, unit = plan.target, plan.unit
     models = ", ".join(dict.fromkeys(one.scenario.model for one in plan.choices))
-    limits = []
-    if target.deadline_s is not None:
-        limits.append(f"within {target.deadline_words}")
-    if target.budget is not None:
-        limits.append(f"for at most {target.budget:g} {target.currency}")
     least = "least GPU hours" if unit == "GPU h" else "cheapest"
     reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
     left = len(reasons) - _MAX_REASONS
     return page_text(
         Page(
             f"Plan for training {models}",
-            " ".join(
-                [
-                    f"{target.data_words}, {target.epochs:g}"
-                    f" epoch{'s' * (target.epochs != 1)} of S-SGD",
-                    *limits,
-                ]
-            )
-            + ".",
+            f"{target.words}.",
             {
                 "fastest": choice_words(plan.fastest, unit),
                 least: choice_words(plan.cheapest, unit),

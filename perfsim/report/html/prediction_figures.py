@@ -249,8 +249,13 @@ def _totals(methods: Mapping[str, Prediction], unit: TimeUnit) -> dict[str, Any]
     }
 
 
-def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
-    """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd."""
+def map_figure(
+    cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str], between: str = "nodes"
+) -> Figure:
+    """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd.
+
+    ``between`` says what its bandwidth is between: "nodes" or "sites".
+    """
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
     won = {name: sum(cell.ranking.winner == name for cell in cells) for name in mapped}
@@ -259,7 +264,7 @@ def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence
     return Figure(
         "breakeven",
         "Break-even map",
-        "The fastest method by bandwidth between nodes and number of GPUs: of"
+        f"The fastest method by bandwidth between {between} and number of GPUs: of"
         f" {len(cells)} cells, {wins}.",
         [
             _won_cells(name, style, cells, counts, unit)
@@ -278,7 +283,7 @@ def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence
                 zeroline=False,
             ),
             "yaxis": axis(
-                "bandwidth between nodes",
+                f"bandwidth between {between}",
                 type="category",
                 categoryarray=[_rate_words(rate) for rate in rates],
                 dtick=1,

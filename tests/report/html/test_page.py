@@ -183,6 +183,29 @@ def test_the_map_of_a_node_type_changes_the_rate_of_its_nics() -> None:
     )
 
 
+def test_the_map_of_a_job_on_sites_changes_the_rate_between_them() -> None:
+    fields = {"model": "resnet18", "net": "10gbe", "site": "4,8", "method": "topk"}
+    asked = make_scenario(fields | {"wan": "2Gbit/s,30ms;1Gbit/s,30ms"})
+    prediction = predict(asked, SHIPPED)
+    near = report_context(asked, prediction, SHIPPED, ["topk"])
+    assert near.between == "sites"
+    (own,) = (one for one in near.cells if (one.gpus, one.rate_bytes_per_s) == (12, 125e6))
+    assert own.ranking.predictions["topk"].iteration_s == prediction.iteration_s
+    faster = fields | {"site": "8,16", "wan": "5Gbit/s,30ms;2.5Gbit/s,30ms"}
+    (cell,) = (one for one in near.cells if (one.gpus, one.rate_bytes_per_s) == (24, 312.5e6))
+    times_s = {name: one.iteration_s for name, one in cell.ranking.predictions.items()}
+    for name in ("ssgd", "topk"):
+        one = predict(make_scenario(faster | {"method": name}), SHIPPED)
+        assert times_s[name] == pytest.approx(one.iteration_s, rel=1e-12)
+    (figure,) = (
+        one for one in prediction_figures(prediction, near) if one.title == "Break-even map"
+    )
+    assert figure.layout["yaxis"]["title"]["text"] == "bandwidth between sites"
+    assert "bandwidth between sites" in figure.words
+    assert any("the slowest site's link" in note for note in near.notes)
+    assert not any("NIC" in note for note in near.notes)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

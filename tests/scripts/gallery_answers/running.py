@@ -46,9 +46,9 @@ def what_if_overlap_is_off(asked: Any) -> str:
     """Return what each pays without overlap."""
     of = {(row["net"], row["method"], row["overlap"]): seconds(row) for row in asked.found}
     cost = {
-        (net, name): of[net, name, "False"] / of[net, name, "True"] - 1
+        (net, name): of[net, name, "false"] / of[net, name, "true"] - 1
         for net, name, on in of
-        if on == "True"
+        if on == "true"
     }
     assert min(cost.values()) > 0
     return (
