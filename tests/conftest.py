@@ -92,13 +92,18 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(500_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Look for garbage when all tests have run: a file that one left open fails the last."""
+    if nextitem is None:
+        gc.collect()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure() -> None:
-    """Look for garbage once: pytest does so ten times, and would look through all that is kept."""
-    gc.collect()
+    """Spare pytest what tests have kept: it looks for garbage ten times at the end."""
     gc.freeze()
 
 
