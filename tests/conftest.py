@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -55,10 +55,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of a file in one worker, and those of emulated hosts, which are timed."""
     from xdist.scheduler import LoadScopeScheduling
 
+    class Places(list[str]):
+        """Tests by their place, each found at once; a list looks through those before."""
+
+        def __init__(self, names: Iterable[str]) -> None:
+            super().__init__(names)
+            self.place = {name: place for place, name in enumerate(self)}
+
+        def index(self, name: str, *_: Any) -> int:
+            return self.place[name]
+
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             return "hosts" if "end_to_end" in file else TOGETHER.get(file, file)
+
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            if node in self.registered_collections:  # not if it differs from another worker's
+                self.registered_collections[node] = Places(collection)
+
+        def _reschedule(self, node: Any) -> None:
+            """Forget files that are done: what is left is counted after each test."""
+            work = self.assigned_work[node]
+            for file in [file for file, tests in work.items() if all(tests.values())]:
+                del work[file]
+            super()._reschedule(node)
 
     return Together(config, log)
 
@@ -70,7 +92,19 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Look for garbage when all tests have run: a file that one left open fails the last."""
+    if nextitem is None:
+        gc.collect()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Spare pytest what tests have kept: it looks for garbage ten times at the end."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -21,7 +21,7 @@ from perfsim.errors import RequestError
 from perfsim.memory import communicators, memory_use
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
-from perfsim.session import Session
+from support.what_ships import SHIPPED
 
 ASKED: dict[str, Any] = {
     "model": "llama3-8b",
@@ -311,7 +311,7 @@ def test_groups_share_the_nics_that_gpus_share(collective: str, each: int) -> No
     seconds = []
     for count, rate in ((4, "100Gbit/s"), (8, "50Gbit/s"), (1, "400Gbit/s")):
         asked = Scenario(model="resnet50", gpus=64, node="dgx-a100", nics_per_node=count, nic=rate)
-        cluster = resolve(asked, Session()).cluster
+        cluster = resolve(asked, SHIPPED).cluster
         group = cluster.placed((each,) * 8, 8 // each)
         seconds.append(group.cost(collective, 1e9).seconds)
     assert seconds == [pytest.approx(seconds[0], rel=0.02)] * 3

@@ -14,11 +14,13 @@ from perfsim.network.node_type import load_node_type
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Setup, node_facts, resolve
 from perfsim.scenario import make_scenario
+from perfsim.session import default_session
+from support.what_ships import SHIPPED
 from tests.network.test_node_type import GOOD
 
 
 def setup(**fields: Any) -> Setup:
-    return resolve(make_scenario({"model": "gpt2", "gpus": 64} | fields), Catalog())
+    return resolve(make_scenario({"model": "gpt2", "gpus": 64} | fields), default_session())
 
 
 def ask(**fields: Any) -> Prediction:
@@ -32,7 +34,7 @@ def test_a_node_type_says_gpu_nodes_and_network() -> None:
     assert made.cluster.library == "nccl"
     shown = made.resolved_scenario().to_dict()
     assert (shown["net"], shown["intra_net"], shown["node"]) == ("dgx-h100",) * 3
-    facts = load_node_type("dgx-h100", Catalog(), "node").facts("hopper")
+    facts = load_node_type("dgx-h100", SHIPPED, "node").facts("hopper")
     call = node_law().call(facts, "all_reduce", 64, 8, 1e8)
     assert call is not None
     assert made.cluster.seconds("all_reduce", 1e8) == call.seconds
@@ -254,5 +256,5 @@ def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD.replace('gpu = "', 'gpu = "x'))
     with pytest.raises(RequestError) as caught:
-        node_facts(load_node_type(str(path), Catalog(), "node"), Catalog())
+        node_facts(load_node_type(str(path), SHIPPED, "node"), SHIPPED)
     assert "mine.toml" in str(caught.value) and "no 'x" in str(caught.value)

@@ -19,9 +19,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from perfsim.data.catalog import Catalog
 from perfsim.data.files import named_file, write_text
 from perfsim.data.tables import read_table
+from perfsim.session import Session
 from perfsim.validate.cases import CASE_COLUMNS, CASES_SCHEMA, Case, fields_text, read_cases
 from perfsim.validate.mapping import (
     RULES_FILE,
@@ -66,7 +66,7 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
     stated = (name for name in _TRAINING_COLUMNS if any(getattr(case, name) for case in cases))
     columns = (*_SHIPPED_COLUMNS, *stated)
     writer.writerow(columns)
-    judged = SourceCases(cases, rules, Catalog())
+    judged = SourceCases(cases, rules, Session())
     for case in cases:
         asked = map_case(case, judged)
         own = {"role": asked.role, "reason": asked.reason, "value": f"{case.value:.9g}"}

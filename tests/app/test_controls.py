@@ -15,15 +15,13 @@ from perfsim.app.controls import (
     option_controls,
     texts_of,
 )
-from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, make_scenario
 from perfsim.scenario_file import read_fields
 from support.what_ships import SHIPPED
 
-CATALOG = Catalog()
-SCENARIOS = CATALOG.scenarios()
+SCENARIOS = SHIPPED.scenarios()
 
 
 def test_every_field_has_one_control_and_a_label_of_its_own() -> None:
@@ -72,20 +70,20 @@ def test_what_is_empty_is_left_out_and_nothing_is_checked_here() -> None:
 
 def test_options_are_those_of_the_method_and_of_the_policy_that_are_typed() -> None:
     for method in method_names():
-        keys = [one.key for one in option_controls({"method": method}, CATALOG)]
+        keys = [one.key for one in option_controls({"method": method}, SHIPPED)]
         assert keys == [f"options.{option}" for option in method_class(method).model_fields]
-    both = option_controls({"method": "ssgd", "fusion": "size"}, CATALOG)
+    both = option_controls({"method": "ssgd", "fusion": "size"}, SHIPPED)
     assert both[-1].key == "fusion_options.first_bucket"
-    assert option_controls({"method": "no such"}, CATALOG) == []
+    assert option_controls({"method": "no such"}, SHIPPED) == []
 
 
 def test_a_control_offers_what_may_be_typed_into_it() -> None:
-    assert "llama3-8b" in choices_of("model", CATALOG)
-    assert set(choices_of("gpu", CATALOG)) == set(SHIPPED.files("devices"))
-    assert choices_of("batch", CATALOG) == ()
+    assert "llama3-8b" in choices_of("model", SHIPPED)
+    assert set(choices_of("gpu", SHIPPED)) == set(SHIPPED.files("devices"))
+    assert choices_of("batch", SHIPPED) == ()
     for name in SCENARIO_FIELDS:
         if not SCENARIO_FIELDS[name].complete:
-            for word in choices_of(name, CATALOG):
+            for word in choices_of(name, SHIPPED):
                 fields = {"model": "resnet50", "gpus": 8, "accumulate": 2, name: word}
                 assert getattr(make_scenario(fields), name) is not None
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_extrapolation import (
     extrapolate_nodes,
@@ -20,8 +19,9 @@ from perfsim.network.node_type import load_node_type
 from perfsim.network.scaling_laws import ScalingLaw
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
 
-FACTS = load_node_type("dgx-h100", Catalog(), "node").facts("hopper")
+FACTS = load_node_type("dgx-h100", SHIPPED, "node").facts("hopper")
 SIZES = tuple(2.0**power for power in range(3, 34))
 
 
@@ -118,7 +118,7 @@ def test_a_network_that_states_its_node_type_is_extrapolated_by_it() -> None:
 
     def bus(gpus: int) -> float:
         asked = {"model": "gpt2", "gpus": gpus, "net": "oci-h100-roce200", "gpu": "h100"}
-        cluster = resolve(make_scenario(asked), Catalog()).cluster
+        cluster = resolve(make_scenario(asked), SHIPPED).cluster
         cost = cluster.cost("all_reduce", 8e9)
         if gpus > 16:
             assert "by the data sheet of its nodes" in cost.terms[0].quantity.source

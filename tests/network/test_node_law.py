@@ -8,24 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.data.catalog import Catalog
 from perfsim.network.cluster import make_cluster
 from perfsim.network.node_law import NodeFacts, NodeLaw, node_error, node_law
 from perfsim.network.node_network import node_network
 from perfsim.network.node_type import load_node_type
 from perfsim.resolve import node_facts
+from support.what_ships import SHIPPED
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
     *("all_to_all", "send_recv"),
 )
-CATALOG = Catalog()
-NODES = {name: load_node_type(name, CATALOG, "node") for name in CATALOG.files("nodes")}
+NODES = {name: load_node_type(name, SHIPPED, "node") for name in SHIPPED.files("nodes")}
 JOINED = sorted(name for name, node in NODES.items() if node.nics is not None)
 
 
 def facts(name: str, generation: str = "") -> NodeFacts:
-    own = node_facts(NODES[name], CATALOG)
+    own = node_facts(NODES[name], SHIPPED)
     return own._replace(generation=generation) if generation else own
 
 
@@ -56,8 +55,8 @@ def test_links_and_law_send_over_the_nics_of_one_rank(name: str) -> None:
 def test_one_rank_s_nic_over_tcp_is_as_fast_beside_idle_ones(count: int) -> None:
     """By the law and by the links' formula: what other NICs could carry takes nothing from it."""
     node = NODES["geforce-pcie4-8"].with_nics(count, None)
-    alone = node_law().call(node_facts(NODES[node.name], CATALOG), "send_recv", 16, 2, 1e9)
-    by_law = node_law().call(node_facts(node, CATALOG), "send_recv", 16, 2, 1e9)
+    alone = node_law().call(node_facts(NODES[node.name], SHIPPED), "send_recv", 16, 2, 1e9)
+    by_law = node_law().call(node_facts(node, SHIPPED), "send_recv", 16, 2, 1e9)
     assert by_law == alone is not None
     cluster = make_cluster(16, 8, None, node_network(node))
     assert cluster.cost("send_recv", 1e9).seconds == pytest.approx(alone.seconds, rel=0.02)
@@ -67,7 +66,7 @@ def test_all_nics_over_tcp_reach_what_the_law_says_of_a_node() -> None:
     for count in (1, 2, 8):
         node = NODES["geforce-pcie4-8"].with_nics(count, None)
         cluster = make_cluster(16, 8, None, node_network(node))
-        by_law = node_law().call(node_facts(node, CATALOG), "all_gather", 16, 2, 1e10)
+        by_law = node_law().call(node_facts(node, SHIPPED), "all_gather", 16, 2, 1e10)
         assert by_law is not None
         own = cluster.cost("all_gather", 1e10, "ring").seconds
         assert own == pytest.approx(by_law.seconds, rel=0.02)

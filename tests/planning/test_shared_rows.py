@@ -66,6 +66,9 @@ ROUNDS = (
 )
 """Methods of several rounds, of priorities, and of streams that share links."""
 
+ALONE = Session()
+"""What ships, for predictions each by itself: their jobs and graphs are dropped before each."""
+
 
 @st.composite
 def _grids(draw: st.DrawFn) -> SweepGrid:
@@ -99,7 +102,8 @@ def _assert_rows(grid: SweepGrid, rows: Sequence[int], session: Session) -> list
     for row in rows:
         *figures, reason = found[row]
         try:
-            alone = predict(make_scenario(grid.fields(row)), Session())
+            ALONE.jobs = JobCache()
+            alone = predict(make_scenario(grid.fields(row)), ALONE)
         except PerfsimError as error:
             with spelling("`{}`".format):
                 assert reason == str(error)

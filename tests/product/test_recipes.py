@@ -108,10 +108,11 @@ def test_a_new_field_needs_its_entry_and_its_physics_only(tmp_path: Path) -> Non
 
 
 def shell(commands: str, checkout: Path) -> subprocess.CompletedProcess[str]:
-    """Run commands in the copy of the checkout."""
+    """Run commands in the copy of the checkout, with the byte code that was copied with it."""
     where = {
         "PATH": f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(checkout),
+        "PYTHONPYCACHEPREFIX": "",
     }
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from perfsim.cli.main import code
-from perfsim.data.catalog import Catalog
 from perfsim.network.node_law import node_error, node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.pictures import network_picture, node_picture
@@ -19,9 +18,9 @@ from perfsim.report.html.node_page import node_figures, node_page
 from perfsim.report.network_drawing import draw_text
 from perfsim.report.node_drawing import NodePicture, node_drawing, node_text
 from perfsim.resolve import node_facts
+from support.what_ships import SHIPPED
 
-CATALOG = Catalog()
-NODES = tuple(CATALOG.files("nodes"))
+NODES = tuple(SHIPPED.files("nodes"))
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"),
 )
@@ -52,7 +51,7 @@ source = "the order of 2026"
 
 @cache
 def picture(name: str) -> NodePicture:
-    return node_picture(name, CATALOG)
+    return node_picture(name, SHIPPED)
 
 
 @pytest.fixture
@@ -101,8 +100,8 @@ def test_what_joins_gpus_and_nodes_is_said(name: str, kind: str, style: str, nic
 
 @pytest.mark.parametrize("name", ["dgx-h100", "p3dn", "mi300x-8", "geforce-pcie4-8", "eth-10g"])
 def test_curves_are_the_laws_with_its_own_errors(name: str) -> None:
-    found, node = picture(name), load_node_type(name, CATALOG, "node")
-    facts = node_facts(node, CATALOG)
+    found, node = picture(name), load_node_type(name, SHIPPED, "node")
+    facts = node_facts(node, SHIPPED)
     shapes = {(curve.collective, curve.nodes) for curve in found.curves}
     nodes = (2, 4, 16, 64) if node.gpus == 1 else (1, 2, 4, 16, 64)
     assert shapes == {(collective, count) for collective in COLLECTIVES for count in nodes}
@@ -129,7 +128,7 @@ def test_rates_of_the_data_sheet_by_hand() -> None:
 
 
 def test_facts_say_what_is_stated_derived_and_not_looked_up(own: Path) -> None:
-    facts = {fact.what: fact for fact in node_picture(str(own), CATALOG).facts}
+    facts = {fact.what: fact for fact in node_picture(str(own), SHIPPED).facts}
     assert facts["GPUs of a node"][1:] == ("4", "stated", "the order of 2026")
     assert facts["rate inside, of a GPU, one way"][1:] == (
         *("31.5 GB/s", "derived"),
@@ -212,13 +211,13 @@ def test_a_wrong_request_is_one_sentence_and_writes_nothing(
 
 def test_a_network_with_a_node_type_draws_its_nics_and_rates() -> None:
     """By hand: p5 has 32 NICs, four of a GPU; Alps four of 200 Gbit/s."""
-    text = draw_text(network_picture("p5-h100-efa3200", CATALOG))
+    text = draw_text(network_picture("p5-h100-efa3200", SHIPPED))
     assert "[NIC] x 32" in text and "4 NICs together 57.89 GB/s" in text
     assert "=NVSwitch=" in text and "450 GB/s a GPU one way by data sheet" in " ".join(text.split())
     assert "its nodes are p5, whose data sheet says" in text and "32 x" in text
-    alps = draw_text(network_picture("alps-gh200-slingshot11", CATALOG))
+    alps = draw_text(network_picture("alps-gh200-slingshot11", SHIPPED))
     assert "[NIC] x 4" in alps and "a NIC 23.08 GB/s" in alps and "200 Gbit/s" in alps
-    assert "data sheet" not in draw_text(network_picture("10gbe", CATALOG))
+    assert "data sheet" not in draw_text(network_picture("10gbe", SHIPPED))
 
 
 def test_a_page_of_72_gpus_is_drawn() -> None:

@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,14 @@ def answer_all(questions: Sequence[Question], workers: int) -> list[tuple[str, A
         return [one for part in pool.map(answer_some, parts) for one in part]
 
 
+@cache
 def questions_here() -> list[Question]:
     """Return all questions about what ships with this checkout."""
     with workplace():
         return all_questions(_names, _asked_by)
 
 
+@cache
 def _names(kind: str) -> list[str]:
     """Return the names of one kind, sorted: the first column of ``perfsim list``."""
     exit_code, out, err = run_command(["list", kind, "--json"])

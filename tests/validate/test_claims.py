@@ -15,6 +15,7 @@ from perfsim.prediction import predict
 from perfsim.report.validation import claim_rows, print_claims
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import read_scenario
+from perfsim.session import Session
 from perfsim.validate import claims
 from perfsim.validate.claims import (
     Claim,
@@ -76,7 +77,7 @@ def test_where_our_figures_land(found: ClaimResult, words: str) -> None:
 def only(path: Path) -> list[ClaimResult]:
     """Return the results of one file's claims."""
 
-    class One(Catalog):
+    class One(Session):
         def scenarios(self) -> dict[str, Path]:
             return {"one": path}
 

@@ -95,6 +95,7 @@ def run(parser: str, numbers: Sequence[int], seed: int, folder: Path) -> Count:
         for number in numbers:
             name, data = case(parser, seed, number, known)
             path = folder / name
+            path.unlink(missing_ok=True)  # ext4 waits for the disk where a file is overwritten
             path.write_bytes(data)
             start = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, MAX_CASE_S)
