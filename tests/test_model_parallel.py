@@ -145,7 +145,7 @@ def test_bytes_of_plain_tensor_parallelism_with_cross_attention() -> None:
 
 
 def test_cross_attention_and_the_embedding_of_both_halves_are_divided() -> None:
-    split = resolve(Scenario(**(ASKED | T5)), Session()).split
+    split = resolve(Scenario(**(ASKED | T5)), SHIPPED).split
     assert split is not None
     stage = split.parts.stages[0]
     whole = {"norms": (2 * 24 + 1 + 3 * 24 + 1) * 1024, "positions": 2 * 32 * 16}
@@ -171,7 +171,7 @@ def test_gradients_go_among_the_ranks_with_the_same_weights() -> None:
 )
 def test_bytes_between_stages(more: dict[str, Any], ranks: int) -> None:
     """M to the next stage, of which each rank has the part of its tokens (Korthikanti et al.)."""
-    split = resolve(Scenario(**ASKED, pp=2, accumulate=MICRO_BATCHES, **more), Session()).split
+    split = resolve(Scenario(**ASKED, pp=2, accumulate=MICRO_BATCHES, **more), SHIPPED).split
     assert split is not None
     assert split.parts.boundary_bytes == M_BYTES / ranks
 
@@ -215,7 +215,7 @@ def test_bytes_of_experts() -> None:
 
 def tensor_messages(**more: Any) -> Counter[tuple[str, str, float]]:
     """Return how often each message among tensor-parallel ranks is sent in a micro-batch."""
-    split = resolve(Scenario(**ASKED | more), Session()).split
+    split = resolve(Scenario(**ASKED | more), SHIPPED).split
     assert split is not None
     found: Counter[tuple[str, str, float]] = Counter()
     for stage in split.parts.stages:
@@ -514,7 +514,7 @@ GEMMA = "transformer:layers=8,hidden=512,heads=8,vocab=64000,seq=1024,tied="
 
 def stages_of(model: str, **more: Any) -> tuple[Stage, ...]:
     fields: dict[str, Any] = {"gpus": 16, "tp": 2, "pp": 2, "accumulate": 8, "model": model}
-    split = resolve(Scenario(**(ASKED | {"seq": None} | fields | more)), Session()).split
+    split = resolve(Scenario(**(ASKED | {"seq": None} | fields | more)), SHIPPED).split
     assert split is not None
     return split.parts.stages
 
@@ -581,7 +581,7 @@ def test_gradients_of_a_tied_embedding_go_between_its_stages(schedule: str, apar
     ids=str,
 )
 def test_groups_of_one_rank_open_no_communicator(fields: dict[str, Any], groups: int) -> None:
-    setup = resolve(Scenario(**(ASKED | {"seq": None, "accumulate": 8} | fields)), Session())
+    setup = resolve(Scenario(**(ASKED | {"seq": None, "accumulate": 8} | fields)), SHIPPED)
     parts = memory_use(setup).parts
     tensors = sum(parts.values()) - parts["overhead"]
     found = overhead_bytes("megatron", setup.scenario.gpus)
@@ -591,6 +591,6 @@ def test_groups_of_one_rank_open_no_communicator(fields: dict[str, Any], groups:
 
 def test_only_the_ends_share_a_tied_embedding() -> None:
     fields = {"gpus": 16, "pp": 4, "accumulate": 8, "seq": None, "model": GEMMA + "yes"}
-    setup = resolve(Scenario(**(ASKED | fields)), Session())
+    setup = resolve(Scenario(**(ASKED | fields)), SHIPPED)
     assert setup.split is not None
     assert [communicators(setup.split, stage) for stage in range(4)] == [3, 2, 2, 3]
