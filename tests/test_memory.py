@@ -286,7 +286,7 @@ def test_plan_leaves_out_what_does_not_fit_unless_asked() -> None:
     made = plan(both, target, prices, SHIPPED)
     assert [one.prediction.scenario.batch for one in made.choices] == [4]
     [reason] = made.left_out.values()
-    assert "`ignore_memory` takes it nevertheless" in reason
+    assert "(ignore_memory takes it nevertheless)" in reason
     whole = plan(both, target, prices, SHIPPED, ignore_memory=True)
     assert [one.prediction.scenario.batch for one in whole.choices] == [4, 64]
     assert not whole.left_out
