@@ -207,7 +207,7 @@ def test_gathered_messages_take_memory_until_they_are_decoded() -> None:
     # Eight ranks send a byte a value: 8 bytes a parameter, and a scale a tensor.
     found = ask(method="eightbit", gpus=8)
     assert found.memory_bytes["messages"] == pytest.approx(8 * 25_557_032, rel=1e-3)
-    assert ask(method="ssgd", gpus=8).memory_bytes["messages"] == 0
+    assert ask(method="horovod", gpus=8).memory_bytes["messages"] == 0
     assert ask(method="eightbit", gpus=1).memory_bytes["messages"] == 0
 
 

@@ -251,6 +251,7 @@ DIVIDED = [
             "method=fsdp options.shard=hybrid recompute=full",
             "method=distributed_optimizer pp=4 accumulate=8 stage_layers=9,8,8,7",
             "method=topk tp=8 pp=2 accumulate=16",
+            "pp=4 accumulate=8 stage_layers=0,0,32,0",
             "tp=3",
             "pp=64",
             "layout=tp-xp",
@@ -269,6 +270,11 @@ DIVIDED = [
     "model=gpt-oss-120b gpus=64 node=dgx-h100 batch=1 ep=8 dispatcher=depep",
     "model=mixtral-8x7b gpus=128 node=dgx-h100 batch=1 tp=2 ep=8 pp=4 accumulate=16"
     " method=distributed_optimizer imbalance=1.3",
+    "model=mixtral-8x7b gpus=8 node=dgx-h100 batch=1 ep=8 imbalance=100",
+    "model=gpt3-1.3b gpus=64 node=dgx-h100 batch=4 accumulate=8 tp=2 pp=4"
+    " method=distributed_optimizer",
+    "model=gpt3-1.3b gpus=64 node=dgx-h100 batch=4 accumulate=8 tp=2 pp=4 schedule=zbv",
+    "model=t5-large gpus=16 node=dgx-h100 batch=8 tp=8",
 ]
 """Models divided by every axis, and what is refused."""
 
