@@ -21,11 +21,10 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, shown
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.methods.learning import (
-    LEARNING_FILE,
     STATEMENTS_FILE,
     Evidence,
     Statement,
-    read_evidence,
+    known_evidence,
     read_statements,
     same_update,
 )
@@ -339,15 +338,14 @@ def _tables(catalog: Catalog) -> _Tables:
     def read() -> _Tables:
         evidence: dict[str, list[Evidence]] = {}
         statements: dict[str, list[Statement]] = {}
-        if (path := catalog.beside("learning", "", LEARNING_FILE)) is not None:
-            for row in read_evidence(path):
-                evidence.setdefault(same_update(row.method), []).append(row)
+        for row in known_evidence(catalog):
+            evidence.setdefault(same_update(row.method), []).append(row)
         if (path := catalog.beside("learning", "", STATEMENTS_FILE)) is not None:
             for statement in read_statements(path):
                 statements.setdefault(same_update(statement.method), []).append(statement)
         return evidence, statements, spread_of_runs(chain.from_iterable(evidence.values()))
 
-    return catalog.once(("learning", LEARNING_FILE), read)
+    return catalog.once(("learning by method",), read)
 
 
 def spread_of_runs(evidence: Iterable[Evidence]) -> float:

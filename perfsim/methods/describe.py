@@ -11,7 +11,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import Catalog
 from perfsim.methods import ALIASES, method_class, method_name
 from perfsim.methods.base import FIDELITY_OPTIONS, Method
-from perfsim.methods.learning import LEARNING_FILE, read_evidence, same_update, summaries
+from perfsim.methods.learning import known_evidence, same_update, summaries
 
 __all__ = ["by_default", "describe_method", "fidelity", "sections"]
 
@@ -38,9 +38,8 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         If there is no such method.
     """
     cls, own = method_class(name), method_name(name)
-    table = catalog.beside("learning", "", LEARNING_FILE)
-    every = read_evidence(table) if table else []
-    learnt = [one for one in every if same_update(one.method) == same_update(own)]
+    known = known_evidence(catalog)
+    learnt = [one for one in known if same_update(one.method) == same_update(own)]
     return {
         "method": own,
         "summary": cls.summary,

@@ -7,11 +7,14 @@ is known from measurements only: `profiles/learning/evidence.csv` has them with 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table
 from perfsim.errors import DataError
 from perfsim.quantity import Kind
+
+if TYPE_CHECKING:
+    from perfsim.data.catalog import Catalog
 
 __all__ = [
     "LEARNING_FILE",
@@ -20,6 +23,7 @@ __all__ = [
     "Evidence",
     "Measure",
     "Statement",
+    "known_evidence",
     "read_evidence",
     "read_statements",
     "same_update",
@@ -112,6 +116,20 @@ class Evidence(NamedTuple):
     licence: str
     date: str
     notes: str
+
+
+def known_evidence(catalog: Catalog) -> list[Evidence]:
+    """Return what is known of how methods learn, read once by a session.
+
+    Raises
+    ------
+    DataError
+        As `read_evidence`.
+    """
+    path = catalog.beside("learning", "", LEARNING_FILE)
+    if path is None:
+        return []
+    return catalog.once(("learning", LEARNING_FILE), lambda: read_evidence(path))
 
 
 def read_evidence(path: Path) -> list[Evidence]:

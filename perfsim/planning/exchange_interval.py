@@ -21,7 +21,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Compute, Round, Send
-from perfsim.methods.learning import LEARNING_FILE, Evidence, read_evidence, summaries
+from perfsim.methods.learning import Evidence, known_evidence, summaries
 from perfsim.planning.break_even import on_scaled_network, scaled_rate
 from perfsim.resolve import Setup
 from perfsim.schedule.costed_graph import CostedGraph
@@ -314,10 +314,9 @@ def known_of_intervals(setup: Setup, catalog: Catalog) -> dict[int, list[Evidenc
 
     Rows that state none, or one that adapts, are left out.
     """
-    table = catalog.beside("learning", "", LEARNING_FILE)
     name, option = method_name(setup.scenario.method), setup.method.interval_option
     found: dict[int, list[Evidence]] = {}
-    for row in read_evidence(table) if table else []:
+    for row in known_evidence(catalog):
         if row.method != name:
             continue
         stated = re.search(rf"\b{option}=([0-9]{{1,9}})\b", getattr(row, "options", ""))

@@ -491,7 +491,7 @@ def test_evidence_is_read_by_its_options_first(monkeypatch: pytest.MonkeyPatch) 
         SimpleNamespace(method="diloco", setting="H=adaptive", options="lr_interval=3"),
         SimpleNamespace(method="localsgd", setting="H=9", options=""),
     ]
-    monkeypatch.setattr(apart, "read_evidence", lambda path: [one, *others])
+    monkeypatch.setattr(apart, "known_evidence", lambda _: [one, *others])
     known = apart.known_of_intervals(asked(method="diloco"), SHIPPED)
     assert known == {25: [one], 7: [others[0]]}
 
