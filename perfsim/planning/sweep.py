@@ -179,7 +179,7 @@ class SweepRows:
     --------
     >>> grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
     >>> [row[-1][:20] for row in SweepRows(Sweep(grid)).chunk(0, 3)]
-    ['', '', "`net`: no '10Tbe'; d"]
+    ['', '', "`net`: no '10Tbe'; a"]
     """
 
     def __init__(self, sweep: Sweep) -> None:
