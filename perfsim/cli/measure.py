@@ -209,7 +209,10 @@ def kernels_command(
     most: Annotated[
         int | None,
         typer.Option(
-            "--max", metavar="N", help="fp32 values of the largest input; GPU 2^28, CPU 2^24."
+            "--max-values",
+            "--max",
+            metavar="N",
+            help="fp32 values of the largest input, such as 1048576; of a GPU 2^28, a CPU 2^24.",
         ),
     ] = None,
     budget: Annotated[

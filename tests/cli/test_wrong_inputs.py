@@ -34,7 +34,7 @@ REFUSED = [
     ("tune --global-batch 0", "--global-batch: '0' is not allowed: it must be 1 or more."),
     ("app --port abc", "--port: 'abc' is not allowed: it must be a whole number."),
     ("app --port 70000", "--port: '70000' is not allowed: it must be 65535 or less."),
-    ("calibrate kernels --max 1e99", "--max: '1e99' is not allowed: it must be a whole number."),
+    ("calibrate kernels --max 1e99", "--max-values: '1e99' is not allowed: it must be a wh"),
     (
         "calibrate kernels --tolerance 300%",
         "--tolerance: '300%' is not allowed: it must be 0.01% to",
