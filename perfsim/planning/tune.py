@@ -397,12 +397,14 @@ class Tuning(Displayed):
 
 def tune(
     scenario: Scenario,
-    over: Sequence[str] = (),
+    over: str | Sequence[str] = (),
     catalog: Catalog | None = None,
     *,
     ignore_memory: bool = False,
 ) -> Tuning:
     """Return the best value of each of ``over``, one at a time (default: all the method has).
+
+    A text is one name, or several with commas between them.
 
     Sizes, densities, ranks and intervals are tried on a coarse grid in their logarithm, then by
     golden section between the neighbours of the best; algorithms all. ``ignore_memory`` tunes what
@@ -425,6 +427,8 @@ def tune(
     catalog = catalog or default_session()
     setup = resolve(scenario, catalog)
     available = {tunable.name: tunable for tunable in tunables(setup)}
+    if isinstance(over, str):
+        over = [name.strip() for name in over.split(",")]
     for name in over:
         if name not in available:
             raise refuse(name, setup)

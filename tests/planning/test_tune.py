@@ -36,6 +36,12 @@ def tuned(*over: str, **fields: Any) -> Tuning:
     return tune(asked(**fields), over, SHIPPED)
 
 
+@pytest.mark.parametrize("over", ["density, bucket", ["density", "bucket"]])
+def test_names_may_be_a_text_with_commas(over: str | list[str]) -> None:
+    found = tune(asked(method="topk"), over, SHIPPED)
+    assert {one.tunable.name for one in found.tuned} == {"bucket", "density"}
+
+
 @given(st.floats(1.5, 900.0))
 def test_golden_section_finds_the_dip(place: float) -> None:
     def value(x: float) -> float:
