@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from perfsim.compute.device import device_named
 from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
@@ -24,6 +25,7 @@ from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
 from perfsim.errors import (
+    DataError,
     MissingFileError,
     PerfsimError,
     RequestError,
@@ -32,6 +34,7 @@ from perfsim.errors import (
     nearest,
     shown,
     spelled,
+    unknown,
     unspelled,
 )
 from perfsim.methods import method_name
@@ -399,7 +402,8 @@ class ClusterPlan(Displayed):
             gpus = {one.scenario.gpu for one in self.choices if self._unpriced(one)}
             none = f"is no price of {', '.join(sorted(gpus))} in {self.prices.path}"
             none = none if self.prices.prices else "are no prices"
-            notes.append(f"There {none}, so the least GPU hours count as the cheapest.")
+            said = f"There {none}, so the least GPU hours count as the cheapest."
+            notes.append(warning(said) if self.prices.prices else said)
         else:
             used = {self._price(one) for one in self.choices if one.cost is not None}
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
@@ -537,6 +541,8 @@ def plan(
 
     Raises
     ------
+    DataError
+        If a price is of a GPU that nobody knows, or stands twice under two names of a GPU.
     RequestError
         If a budget is given without a price or in another currency, if ``global_batch`` is given
         where parallelism is not to be searched, if nothing can be predicted,
@@ -552,6 +558,7 @@ def plan(
     """
     prices = prices or Prices("", (), Path())
     catalog = catalog or default_session()
+    prices = _with_names_of_profiles(prices, catalog)
     _check_global_batch(global_batch, parallelism)
     _check_budget(target, prices)
     if not parallelism:
@@ -623,6 +630,23 @@ def check_one_type(gpu: str | None) -> None:
             " several clusters by `gpu_types`.",
             value=gpu,
         )
+
+
+def _with_names_of_profiles(prices: Prices, catalog: Catalog) -> Prices:
+    """Return prices with each GPU under the name of its profile, where an alias may stand."""
+    named: dict[tuple[str, str], Price] = {}
+    for number, price in enumerate(prices.prices, 1):
+        gpu = device_named(price.gpu, catalog)
+        why = ""
+        if gpu is None:
+            why = unknown("gpu", price.gpu, catalog.files("devices"), "gpus").why
+        elif (gpu, price.net) in named:
+            twice = " on ".join(map(shown, filter(None, (gpu, price.net))))
+            why = f"{twice} stands twice, as {shown(price.gpu)} too"
+        if gpu is None or why:
+            raise DataError(f"price[{number}].gpu: {why}", path=prices.path)
+        named[gpu, price.net] = replace(price, gpu=gpu)
+    return replace(prices, prices=tuple(named.values()))
 
 
 def _priced_alike(

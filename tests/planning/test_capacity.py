@@ -140,11 +140,34 @@ def test_money_is_not_compared_with_gpu_hours() -> None:
     made = plan(pair, Target(1_281_167, 90), prices(30.0), SHIPPED)
     assert len(made.choices) == 2 and made.unit == "GPU h"
     assert made.cheapest.gpu_hours == min(one.gpu_hours for one in made.choices)
-    assert any("There is no price of h100 in p.toml" in note for note in made.notes)
+    [warned] = of_grade(made.notes, "warning")
+    assert warned.startswith("There is no price of h100 in p.toml")
     limited = Target(1_281_167, 90, budget=1e9, currency="usd")
     dear = plan(pair, limited, prices(30.0), SHIPPED)
     assert [one.scenario.gpu for one in dear.choices] == ["v100"] and dear.unit == "usd"
     assert list(dear.left_out.values()) == ["no price of h100 in p.toml"]
+
+
+@pytest.mark.parametrize("name", ["V100", "tesla-v100", "Tesla V100"])
+def test_a_price_may_stand_under_an_alias(name: str) -> None:
+    target = Target(1_281_167, 90)
+    under = Prices("usd", (Price(name, "", 2.0, "s", "2026-11-01"),), Path("p.toml"))
+    made = plan(scenarios(8), target, under, SHIPPED)
+    assert made.fastest.cost == plan(scenarios(8), target, prices(), SHIPPED).fastest.cost
+    assert made.fastest.cost is not None and made.unit == "usd"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["v100", "v10O"], r"^p\.toml: price\[2\]\.gpu: no 'v10O'; did you mean 'v100'\?"),
+        (["v100", "V100"], r"^p\.toml: price\[2\]\.gpu: 'v100' stands twice, as 'V100' too$"),
+    ],
+)
+def test_a_price_of_no_gpu_or_of_one_gpu_twice_is_refused(names: list[str], words: str) -> None:
+    wrong = tuple(Price(name, "", 2.0, "s", "2026-11-01") for name in names)
+    with pytest.raises(DataError, match=words):
+        plan(scenarios(8), Target(1000, 1), Prices("usd", wrong, Path("p.toml")), SHIPPED)
 
 
 def test_nothing_that_meets_names_the_nearest() -> None:
