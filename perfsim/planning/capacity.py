@@ -37,6 +37,7 @@ from perfsim.errors import (
     unknown,
     unspelled,
 )
+from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.note import warning
@@ -720,28 +721,30 @@ def _reasons(left: Mapping[str, str], large: Mapping[str, _TooLarge]) -> str:
     return "; ".join(sorted(reasons))
 
 
-def _helps(scenario: Scenario, batch: int, model: str, *, searched: bool) -> list[str]:
+def _helps(
+    scenario: Scenario, batch: int, model: str, *, searched: bool, state_fits: bool
+) -> list[str]:
     """Return what would make a training fit that does not, but for what is set so already.
 
     Parameters
     ----------
     batch, model : samples of a micro-batch and the name of the model, as predicted
     searched : whether its parallelism was searched, with all that the scenario does not fix
+    state_fits : whether its state alone fits, so that fewer activations would do
     """
     free = set(SEARCHED_FIELDS) - fixed_fields(scenario) if searched else set()
     blocks = is_defined(model) and has_attention(model)
     helps = {
-        "a smaller `batch`": batch > 1 and "batch" not in free,
-        "`recompute` full": blocks and scenario.recompute != "full" and "recompute" not in free,
+        "a smaller `batch`": state_fits and batch > 1 and "batch" not in free,
+        "`recompute` full": state_fits
+        and blocks
+        and scenario.recompute != "full"
+        and "recompute" not in free,
         "`parallelism`": blocks and not searched,
         "more `gpus`": searched,
         "`ignore_memory`": True,
     }
     return [words for words, would in helps.items() if would]
-
-
-_STATE = ("parameters", "gradients", "optimizer", "copies")
-"""Parts of memory that are there whatever the micro-batch."""
 
 
 class _Tried:
@@ -780,16 +783,16 @@ class _Tried:
         except RequestError as error:
             self.left[name] = unspelled(error)
             return None
-        parts = prediction.memory_bytes
-        needed = sum(parts.values())
         gpu, model = prediction.scenario.gpu, prediction.scenario.model
         memory = usable_bytes(device_in_era(gpu, NEWEST, self.catalog, model).memory_bytes)
-        self._states_fit.append(sum(parts[part] for part in _STATE) <= memory)
-        if needed > memory and not self.ignore_memory:
-            helps = _helps(scenario, prediction.scenario.batch, model, searched=False)
-            self.large[name] = _TooLarge(needed, memory, helps)
+        use = MemoryUse(prediction.memory_bytes, memory, is_defined(model))
+        self._states_fit.append(use.state_fits)
+        if not use.fits and not self.ignore_memory:
+            batch, fits = prediction.scenario.batch, use.state_fits
+            helps = _helps(scenario, batch, model, searched=False, state_fits=fits)
+            self.large[name] = _TooLarge(use.total, memory, helps)
             self.left[name] = (
-                f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
+                f"needs {format_bytes(use.total)} of memory; the GPU has {format_bytes(memory)} for"
                 " it (`ignore_memory` takes it nevertheless)"
             )
             return None
@@ -808,7 +811,8 @@ class _Tried:
             )
             return predicted_division(best, self.catalog)[0], best
         except NothingFitsError as error:
-            helps = _helps(scenario, scenario.batch or 1, scenario.model, searched=True)
+            batch, fits = scenario.batch or 1, error.state_fits
+            helps = _helps(scenario, batch, scenario.model, searched=True, state_fits=fits)
             self.large[name] = _TooLarge(error.needed, error.usable, helps)
             self.left[name] = unspelled(error)
         except MissingFileError:

@@ -217,13 +217,19 @@ def test_a_global_batch_without_effect_is_told_or_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "parallelism", "helps"),
     [
-        ({"batch": 4}, False, "a smaller batch, recompute full, parallelism or ignore_memory"),
+        (
+            {"model": "gpt2-large", "batch": 64},
+            False,
+            "a smaller batch, recompute full, parallelism or ignore_memory",
+        ),
+        ({"batch": 4}, False, "parallelism or ignore_memory"),
         ({"batch": 1, "recompute": "full"}, False, "parallelism or ignore_memory"),
         ({"model": "resnet50", "batch": 4096}, None, "a smaller batch or ignore_memory"),
         ({"batch": 4096, "tp": 1, "pp": 1}, True, "a smaller batch, more gpus or ignore_memory"),
+        ({"batch": 4, "tp": 1, "pp": 1, "method": "ssgd"}, True, "more gpus or ignore_memory"),
     ],
 )
-def test_what_is_set_already_would_not_help(
+def test_what_is_set_already_or_leaves_too_large_a_state_would_not_help(
     fields: dict[str, Any], parallelism: bool | None, helps: str
 ) -> None:
     asked = make_scenario({"model": "gpt2-xl", "gpu": "t4", "gpus": 2, "net": "ib100"} | fields)
