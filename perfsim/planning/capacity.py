@@ -344,6 +344,11 @@ class ClusterPlan(Displayed):
         return self.prices.currency if priced else "GPU h"
 
     @property
+    def learning_known(self) -> bool:
+        """Whether anything says how many epochs a method needs, of one of them at least."""
+        return any(one.learning.known for one in self.choices)
+
+    @property
     def known(self) -> list[ParetoChoice]:
         """Those of methods whose learning is known; all, if it is known of none."""
         return [one for one in self.choices if one.learning.known] or self.choices
@@ -862,10 +867,16 @@ def _nothing_meets(plan: ClusterPlan) -> str:
     target = plan.target
     near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
-    return (
+    told = (
         f"nothing is done {target.limit_words}; the nearest is {near.words}, which takes"
-        f" {_span(near.seconds)}{cost}."
+        f" {_span(near.seconds)}{cost}"
     )
+    if not plan.learning_known:
+        return f"{told} by iteration time alone (its epochs are not known)."
+    for one in plan.by_iteration_only:
+        if one.excess(target) <= 1.0:
+            return f"{told}; {one.words} would meet it by iteration time alone (epochs not known)."
+    return f"{told}."
 
 
 def _span(seconds: float) -> str:

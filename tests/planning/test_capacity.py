@@ -178,6 +178,57 @@ def test_nothing_that_meets_names_the_nearest() -> None:
     assert told.startswith("nothing is done within 1 h; the nearest is ssgd on 32 v100 over 10gbe")
 
 
+def test_a_method_of_unknown_learning_is_told_apart_where_nothing_meets() -> None:
+    both = [*scenarios(16), *scenarios(16, method="topk")]
+    dense, sparse = plan(both, Target(1_281_167, 90), prices(), SHIPPED).choices
+    assert sparse.seconds < dense.seconds and not sparse.learning.known
+    limit = Target(1_281_167, 90, deadline_s=(sparse.seconds + dense.seconds) / 2)
+    also = "topk on 16 v100 over 10gbe would meet it by iteration time alone (epochs not known)."
+    with pytest.raises(RequestError) as caught:
+        plan(both, limit, prices(), SHIPPED)
+    assert "the nearest is ssgd on 16" in str(caught.value) and str(caught.value).endswith(also)
+    with pytest.raises(
+        RequestError, match=r"by iteration time alone \(its epochs are not known\)\.$"
+    ):
+        plan(both[1:], replace(limit, deadline_s=1.0), prices(), SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("methods", "compared"),
+    [
+        (["ssgd", "topk"], "(time to S-SGD's accuracy)"),
+        (["topk"], "(iteration time only, as if with S-SGD's epochs)"),
+    ],
+)
+def test_the_head_of_the_front_says_what_is_compared(
+    methods: list[str], compared: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [one for name in methods for one in scenarios(16, method=name)]
+    print_plan(plan(asked, Target(1_281_167, 90), prices(), SHIPPED))
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Pareto front: nothing else is both faster and cheaper {compared} method" in said
+
+
+@pytest.mark.parametrize(
+    ("late", "marked"),
+    [
+        ({"net": "1gbe"}, False),  # behind the front, so that no row shows it
+        ({"gpus": 1}, True),  # cheaper, so that it is on the front
+        ({"gpus": 2, "method": "topk"}, True),  # listed apart, by iteration time only
+    ],
+)
+def test_the_mark_of_what_misses_is_explained_where_a_row_has_it(
+    late: dict[str, Any], marked: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [fast] = scenarios(8)
+    asked = [fast, fast.model_copy(update=late)]
+    free = plan(asked, Target(1_281_167, 90), prices(), SHIPPED)
+    between = sum(one.seconds for one in free.choices) / 2
+    print_plan(plan(asked, replace(free.target, deadline_s=between), prices(), SHIPPED))
+    out = capsys.readouterr().out
+    assert ("! misses the target" in out) == marked == ("!\n" in out)
+
+
 def test_screen_page_notebook_and_refusal_say_the_limits_alike(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
