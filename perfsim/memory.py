@@ -60,6 +60,9 @@ _NEW_GRADIENTS = 2023
 zero_grad)."""
 
 
+_STATE = ("parameters", "gradients", "optimizer", "copies")
+"""Parts of memory that are there whatever the micro-batch."""
+
 UNFIT = "It does not fit into memory"
 """How the note begins that says so."""
 
@@ -83,6 +86,11 @@ class MemoryUse(NamedTuple):
     def fits(self) -> bool:
         """Whether the GPU has as much."""
         return bool(self.total <= self.usable)
+
+    @property
+    def state_fits(self) -> bool:
+        """Whether the GPU has as much as the state alone needs, whatever the micro-batch."""
+        return sum(self.parts.get(part, 0.0) for part in _STATE) <= self.usable
 
 
 class OuterState(NamedTuple):
@@ -520,8 +528,9 @@ def memory_note(
         costs = Costs(setup.device, cluster)
         share = setup.method.kept_share(costs.context(setup.profile))["parameters"]
         shared = setup.method.gathers_units() or share < 1.0
-        ways = [] if shared else ["`method` fsdp"]
-        ways += [] if setup.scenario.recompute == "full" else ["`recompute` full"]
+        ways = [] if shared else ["`method` fsdp" + " on more GPUs" * (setup.cluster.gpus == 1)]
+        fewer = use.state_fits and setup.scenario.recompute != "full"
+        ways += ["`recompute` full"] if fewer else []
         ways += ["more GPUs"] if shared else []
         return f"{note} No batch does; {' or '.join(ways)} would need less."
     return note

@@ -259,9 +259,19 @@ def test_where_no_batch_fits_it_says_the_least_change_that_does(
     assert not predict(Scenario(**(asked | change))).notes[0].startswith(UNFIT)
 
 
-def test_a_model_that_fits_nowhere_is_told_what_needs_less() -> None:
-    note = predict(Scenario(model="llama3-405b", gpus=1, gpu="v100")).notes[0]
-    assert note.endswith(" No batch does; `method` fsdp or `recompute` full would need less.")
+@pytest.mark.parametrize(
+    ("model", "gpus", "ways"),
+    [
+        ("llama3-405b", 1, "`method` fsdp on more GPUs"),
+        ("llama3-405b", 2, "`method` fsdp"),
+        ("gpt2-xl", 2, "`method` fsdp or `recompute` full"),
+    ],
+)
+def test_where_no_batch_fits_it_says_what_needs_less(model: str, gpus: int, ways: str) -> None:
+    """Computing activations again is named only where the state alone fits."""
+    asked = resolve(Scenario(model=model, gpus=gpus, gpu="v100", net="ib100"), SHIPPED)
+    note = memory_note(asked, memory_use(asked))
+    assert note.endswith(f" No batch does; {ways} would need less.")
 
 
 def test_a_model_without_layers_is_warned_of_by_its_state() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from perfsim.compute.device import device_named
 from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
@@ -24,6 +25,7 @@ from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
 from perfsim.display import Displayed
 from perfsim.errors import (
+    DataError,
     MissingFileError,
     PerfsimError,
     RequestError,
@@ -32,8 +34,10 @@ from perfsim.errors import (
     nearest,
     shown,
     spelled,
+    unknown,
     unspelled,
 )
+from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.note import warning
@@ -340,6 +344,11 @@ class ClusterPlan(Displayed):
         return self.prices.currency if priced else "GPU h"
 
     @property
+    def learning_known(self) -> bool:
+        """Whether anything says how many epochs a method needs, of one of them at least."""
+        return any(one.learning.known for one in self.choices)
+
+    @property
     def known(self) -> list[ParetoChoice]:
         """Those of methods whose learning is known; all, if it is known of none."""
         return [one for one in self.choices if one.learning.known] or self.choices
@@ -399,7 +408,8 @@ class ClusterPlan(Displayed):
             gpus = {one.scenario.gpu for one in self.choices if self._unpriced(one)}
             none = f"is no price of {', '.join(sorted(gpus))} in {self.prices.path}"
             none = none if self.prices.prices else "are no prices"
-            notes.append(f"There {none}, so the least GPU hours count as the cheapest.")
+            said = f"There {none}, so the least GPU hours count as the cheapest."
+            notes.append(warning(said) if self.prices.prices else said)
         else:
             used = {self._price(one) for one in self.choices if one.cost is not None}
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
@@ -537,6 +547,8 @@ def plan(
 
     Raises
     ------
+    DataError
+        If a price is of a GPU that nobody knows, or stands twice under two names of a GPU.
     RequestError
         If a budget is given without a price or in another currency, if ``global_batch`` is given
         where parallelism is not to be searched, if nothing can be predicted,
@@ -552,6 +564,7 @@ def plan(
     """
     prices = prices or Prices("", (), Path())
     catalog = catalog or default_session()
+    prices = _with_names_of_profiles(prices, catalog)
     _check_global_batch(global_batch, parallelism)
     _check_budget(target, prices)
     if not parallelism:
@@ -625,6 +638,23 @@ def check_one_type(gpu: str | None) -> None:
         )
 
 
+def _with_names_of_profiles(prices: Prices, catalog: Catalog) -> Prices:
+    """Return prices with each GPU under the name of its profile, where an alias may stand."""
+    named: dict[tuple[str, str], Price] = {}
+    for number, price in enumerate(prices.prices, 1):
+        gpu = device_named(price.gpu, catalog)
+        why = ""
+        if gpu is None:
+            why = unknown("gpu", price.gpu, catalog.files("devices"), "gpus").why
+        elif (gpu, price.net) in named:
+            twice = " on ".join(map(shown, filter(None, (gpu, price.net))))
+            why = f"{twice} stands twice, as {shown(price.gpu)} too"
+        if gpu is None or why:
+            raise DataError(f"price[{number}].gpu: {why}", path=prices.path)
+        named[gpu, price.net] = replace(price, gpu=gpu)
+    return replace(prices, prices=tuple(named.values()))
+
+
 def _priced_alike(
     choices: list[ParetoChoice], target: Target, prices: Prices, left: dict[str, str]
 ) -> list[ParetoChoice]:
@@ -696,28 +726,30 @@ def _reasons(left: Mapping[str, str], large: Mapping[str, _TooLarge]) -> str:
     return "; ".join(sorted(reasons))
 
 
-def _helps(scenario: Scenario, batch: int, model: str, *, searched: bool) -> list[str]:
+def _helps(
+    scenario: Scenario, batch: int, model: str, *, searched: bool, state_fits: bool
+) -> list[str]:
     """Return what would make a training fit that does not, but for what is set so already.
 
     Parameters
     ----------
     batch, model : samples of a micro-batch and the name of the model, as predicted
     searched : whether its parallelism was searched, with all that the scenario does not fix
+    state_fits : whether its state alone fits, so that fewer activations would do
     """
     free = set(SEARCHED_FIELDS) - fixed_fields(scenario) if searched else set()
     blocks = is_defined(model) and has_attention(model)
     helps = {
-        "a smaller `batch`": batch > 1 and "batch" not in free,
-        "`recompute` full": blocks and scenario.recompute != "full" and "recompute" not in free,
+        "a smaller `batch`": state_fits and batch > 1 and "batch" not in free,
+        "`recompute` full": state_fits
+        and blocks
+        and scenario.recompute != "full"
+        and "recompute" not in free,
         "`parallelism`": blocks and not searched,
         "more `gpus`": searched,
         "`ignore_memory`": True,
     }
     return [words for words, would in helps.items() if would]
-
-
-_STATE = ("parameters", "gradients", "optimizer", "copies")
-"""Parts of memory that are there whatever the micro-batch."""
 
 
 class _Tried:
@@ -756,16 +788,16 @@ class _Tried:
         except RequestError as error:
             self.left[name] = unspelled(error)
             return None
-        parts = prediction.memory_bytes
-        needed = sum(parts.values())
         gpu, model = prediction.scenario.gpu, prediction.scenario.model
         memory = usable_bytes(device_in_era(gpu, NEWEST, self.catalog, model).memory_bytes)
-        self._states_fit.append(sum(parts[part] for part in _STATE) <= memory)
-        if needed > memory and not self.ignore_memory:
-            helps = _helps(scenario, prediction.scenario.batch, model, searched=False)
-            self.large[name] = _TooLarge(needed, memory, helps)
+        use = MemoryUse(prediction.memory_bytes, memory, is_defined(model))
+        self._states_fit.append(use.state_fits)
+        if not use.fits and not self.ignore_memory:
+            batch, fits = prediction.scenario.batch, use.state_fits
+            helps = _helps(scenario, batch, model, searched=False, state_fits=fits)
+            self.large[name] = _TooLarge(use.total, memory, helps)
             self.left[name] = (
-                f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)} for"
+                f"needs {format_bytes(use.total)} of memory; the GPU has {format_bytes(memory)} for"
                 " it (`ignore_memory` takes it nevertheless)"
             )
             return None
@@ -784,7 +816,8 @@ class _Tried:
             )
             return predicted_division(best, self.catalog)[0], best
         except NothingFitsError as error:
-            helps = _helps(scenario, scenario.batch or 1, scenario.model, searched=True)
+            batch, fits = scenario.batch or 1, error.state_fits
+            helps = _helps(scenario, batch, scenario.model, searched=True, state_fits=fits)
             self.large[name] = _TooLarge(error.needed, error.usable, helps)
             self.left[name] = unspelled(error)
         except MissingFileError:
@@ -834,10 +867,16 @@ def _nothing_meets(plan: ClusterPlan) -> str:
     target = plan.target
     near = min(plan.known, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
-    return (
+    told = (
         f"nothing is done {target.limit_words}; the nearest is {near.words}, which takes"
-        f" {_span(near.seconds)}{cost}."
+        f" {_span(near.seconds)}{cost}"
     )
+    if not plan.learning_known:
+        return f"{told} by iteration time alone (its epochs are not known)."
+    for one in plan.by_iteration_only:
+        if one.excess(target) <= 1.0:
+            return f"{told}; {one.words} would meet it by iteration time alone (epochs not known)."
+    return f"{told}."
 
 
 def _span(seconds: float) -> str:

@@ -107,11 +107,12 @@ class NothingFitsError(RequestError):
     ----------
     why : the sentence
     needed, usable : bytes of the division that needs least, and those that a GPU has for it
+    state_fits : whether the state alone of any division fits
     """
 
-    def __init__(self, why: str, needed: float, usable: float) -> None:
+    def __init__(self, why: str, needed: float, usable: float, *, state_fits: bool) -> None:
         super().__init__("", why)
-        self.needed, self.usable = needed, usable
+        self.needed, self.usable, self.state_fits = needed, usable, state_fits
 
 
 class TriedDivision(NamedTuple):
@@ -410,6 +411,7 @@ class _Search:
         self.kept_s: list[float] = []
         self.waiting: list[_Waiting] = []
         self.least: tuple[float, Division, float] | None = None
+        self.state_fits = False
         self._floors: dict[tuple[Any, ...], float] = {}
 
     @property
@@ -501,7 +503,8 @@ class _Search:
         return use
 
     def note_large(self, division: Division, use: MemoryUse) -> None:
-        """Remember what does not fit, if it needs less than any other."""
+        """Remember what does not fit, if it needs less than any other, and whether a state does."""
+        self.state_fits = self.state_fits or use.state_fits
         if self.least is None or use.total < self.least[0]:
             self.least = use.total, division, use.usable
 
@@ -550,7 +553,8 @@ class _Search:
         scenario, samples = self.space.scenario, self.space.global_batch
         change = _least_change(scenario, samples, catalog) if catalog else ""
         why += f" {change} would fit." if change else ""
-        return NothingFitsError(f"{why} `ignore_memory` takes it nevertheless.", needed, usable)
+        why += " `ignore_memory` takes it nevertheless."
+        return NothingFitsError(why, needed, usable, state_fits=self.state_fits)
 
     def beaten(self, least_s: float, least_bytes: float) -> bool:
         """Tell whether a division that takes and needs so much at least is not among the answers.

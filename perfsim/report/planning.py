@@ -147,6 +147,9 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
     priced = any(one.cost is not None for one in plan.choices)
     unit = plan.prices.currency if priced else "GPU h"
     least = "cheapest" if priced else "least GPU h"
+    compared = "time to S-SGD's accuracy"
+    if not plan.learning_known:
+        compared = "iteration time only, as if with S-SGD's epochs"
     print_lines(
         [
             f"{target.words}: {_counted_choices(plan)}",
@@ -154,19 +157,19 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
             f"{'fastest':{len(least)}} {choice_words(plan.fastest, unit)}",
             f"{least} {choice_words(plan.cheapest, unit)}",
             "",
-            "Pareto front: nothing else is both faster and cheaper (time to S-SGD's accuracy)",
+            f"Pareto front: nothing else is both faster and cheaper ({compared})",
         ],
         most=PAGE_COLUMNS,
     )
     _print_choices(plan.front, target, unit)
-    if len(plan.meeting) < len(plan.known):
-        print("! misses the target")
-    if plan.by_iteration_only:
-        apart = plan.by_iteration_only
+    apart = plan.by_iteration_only
+    if apart:
         print(f"\nIteration time only, as if with S-SGD's epochs: {len(apart)}")
         _print_choices(apart[:_MAX_APART], target, unit)
         if len(apart) > _MAX_APART:
             print_lines([f"and {len(apart) - _MAX_APART} more (`json` lists all)"])
+    if any(one.excess(target) > 1.0 for one in [*plan.front, *apart[:_MAX_APART]]):
+        print("! misses the target")
     print_lines(["", _epochs_legend(plan)], rest="", most=PAGE_COLUMNS)
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")

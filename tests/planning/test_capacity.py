@@ -140,11 +140,34 @@ def test_money_is_not_compared_with_gpu_hours() -> None:
     made = plan(pair, Target(1_281_167, 90), prices(30.0), SHIPPED)
     assert len(made.choices) == 2 and made.unit == "GPU h"
     assert made.cheapest.gpu_hours == min(one.gpu_hours for one in made.choices)
-    assert any("There is no price of h100 in p.toml" in note for note in made.notes)
+    [warned] = of_grade(made.notes, "warning")
+    assert warned.startswith("There is no price of h100 in p.toml")
     limited = Target(1_281_167, 90, budget=1e9, currency="usd")
     dear = plan(pair, limited, prices(30.0), SHIPPED)
     assert [one.scenario.gpu for one in dear.choices] == ["v100"] and dear.unit == "usd"
     assert list(dear.left_out.values()) == ["no price of h100 in p.toml"]
+
+
+@pytest.mark.parametrize("name", ["V100", "tesla-v100", "Tesla V100"])
+def test_a_price_may_stand_under_an_alias(name: str) -> None:
+    target = Target(1_281_167, 90)
+    under = Prices("usd", (Price(name, "", 2.0, "s", "2026-11-01"),), Path("p.toml"))
+    made = plan(scenarios(8), target, under, SHIPPED)
+    assert made.fastest.cost == plan(scenarios(8), target, prices(), SHIPPED).fastest.cost
+    assert made.fastest.cost is not None and made.unit == "usd"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["v100", "v10O"], r"^p\.toml: price\[2\]\.gpu: no 'v10O'; did you mean 'v100'\?"),
+        (["v100", "V100"], r"^p\.toml: price\[2\]\.gpu: 'v100' stands twice, as 'V100' too$"),
+    ],
+)
+def test_a_price_of_no_gpu_or_of_one_gpu_twice_is_refused(names: list[str], words: str) -> None:
+    wrong = tuple(Price(name, "", 2.0, "s", "2026-11-01") for name in names)
+    with pytest.raises(DataError, match=words):
+        plan(scenarios(8), Target(1000, 1), Prices("usd", wrong, Path("p.toml")), SHIPPED)
 
 
 def test_nothing_that_meets_names_the_nearest() -> None:
@@ -153,6 +176,57 @@ def test_nothing_that_meets_names_the_nearest() -> None:
         plan(scenarios(8, 16, 32), target, Prices("", (), Path()), SHIPPED)
     told = str(caught.value)
     assert told.startswith("nothing is done within 1 h; the nearest is ssgd on 32 v100 over 10gbe")
+
+
+def test_a_method_of_unknown_learning_is_told_apart_where_nothing_meets() -> None:
+    both = [*scenarios(16), *scenarios(16, method="topk")]
+    dense, sparse = plan(both, Target(1_281_167, 90), prices(), SHIPPED).choices
+    assert sparse.seconds < dense.seconds and not sparse.learning.known
+    limit = Target(1_281_167, 90, deadline_s=(sparse.seconds + dense.seconds) / 2)
+    also = "topk on 16 v100 over 10gbe would meet it by iteration time alone (epochs not known)."
+    with pytest.raises(RequestError) as caught:
+        plan(both, limit, prices(), SHIPPED)
+    assert "the nearest is ssgd on 16" in str(caught.value) and str(caught.value).endswith(also)
+    with pytest.raises(
+        RequestError, match=r"by iteration time alone \(its epochs are not known\)\.$"
+    ):
+        plan(both[1:], replace(limit, deadline_s=1.0), prices(), SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("methods", "compared"),
+    [
+        (["ssgd", "topk"], "(time to S-SGD's accuracy)"),
+        (["topk"], "(iteration time only, as if with S-SGD's epochs)"),
+    ],
+)
+def test_the_head_of_the_front_says_what_is_compared(
+    methods: list[str], compared: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [one for name in methods for one in scenarios(16, method=name)]
+    print_plan(plan(asked, Target(1_281_167, 90), prices(), SHIPPED))
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Pareto front: nothing else is both faster and cheaper {compared} method" in said
+
+
+@pytest.mark.parametrize(
+    ("late", "marked"),
+    [
+        ({"net": "1gbe"}, False),  # behind the front, so that no row shows it
+        ({"gpus": 1}, True),  # cheaper, so that it is on the front
+        ({"gpus": 2, "method": "topk"}, True),  # listed apart, by iteration time only
+    ],
+)
+def test_the_mark_of_what_misses_is_explained_where_a_row_has_it(
+    late: dict[str, Any], marked: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [fast] = scenarios(8)
+    asked = [fast, fast.model_copy(update=late)]
+    free = plan(asked, Target(1_281_167, 90), prices(), SHIPPED)
+    between = sum(one.seconds for one in free.choices) / 2
+    print_plan(plan(asked, replace(free.target, deadline_s=between), prices(), SHIPPED))
+    out = capsys.readouterr().out
+    assert ("! misses the target" in out) == marked == ("!\n" in out)
 
 
 def test_screen_page_notebook_and_refusal_say_the_limits_alike(
@@ -194,13 +268,19 @@ def test_a_global_batch_without_effect_is_told_or_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "parallelism", "helps"),
     [
-        ({"batch": 4}, False, "a smaller batch, recompute full, parallelism or ignore_memory"),
+        (
+            {"model": "gpt2-large", "batch": 64},
+            False,
+            "a smaller batch, recompute full, parallelism or ignore_memory",
+        ),
+        ({"batch": 4}, False, "parallelism or ignore_memory"),
         ({"batch": 1, "recompute": "full"}, False, "parallelism or ignore_memory"),
         ({"model": "resnet50", "batch": 4096}, None, "a smaller batch or ignore_memory"),
         ({"batch": 4096, "tp": 1, "pp": 1}, True, "a smaller batch, more gpus or ignore_memory"),
+        ({"batch": 4, "tp": 1, "pp": 1, "method": "ssgd"}, True, "more gpus or ignore_memory"),
     ],
 )
-def test_what_is_set_already_would_not_help(
+def test_what_is_set_already_or_leaves_too_large_a_state_would_not_help(
     fields: dict[str, Any], parallelism: bool | None, helps: str
 ) -> None:
     asked = make_scenario({"model": "gpt2-xl", "gpu": "t4", "gpus": 2, "net": "ib100"} | fields)
