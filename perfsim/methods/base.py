@@ -283,6 +283,7 @@ class MethodContext:
     software : the software era that runs the method's kernels
     stages : of a pipeline that the ranks belong to; 1 without one
     gpus_of_host : GPUs on the fullest node where the nodes here are sites of several; else 0
+    bucket_bytes : the bucket size asked for, which counts in a method's memory; None: the default
 
     Examples
     --------
@@ -299,6 +300,7 @@ class MethodContext:
     software: str = NEWEST
     stages: int = 1
     gpus_of_host: int = 0
+    bucket_bytes: float | None = None
 
     def __post_init__(self) -> None:
         """Compute the number of nodes where it is not given."""

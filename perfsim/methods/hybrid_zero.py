@@ -142,11 +142,13 @@ class HybridZero(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of two buckets, no more than all gradients, in fp32."""
         elements = sum(gradient.elements for gradient in gradients)
-        return min(2 * HYBRID_ZERO_BUCKET_BYTES, 4.0 * elements)
+        return _two_buckets(elements, HYBRID_ZERO_BUCKET_BYTES)
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of two buckets, no more than all gradients."""
-        return super().memory_in(world) * gathered_width("auto", world) / 4.0
+        elements = world.profile.elements if world.profile else 0
+        held_bytes = _two_buckets(elements, world.bucket_bytes or HYBRID_ZERO_BUCKET_BYTES)
+        return held_bytes * gathered_width("auto", world) / 4.0
 
     def kept_share(self, world: MethodContext) -> dict[str, float]:
         """Return the share of the optimizer that the rank with most keeps."""
@@ -159,6 +161,11 @@ class HybridZero(Method):
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""
         return MethodState(gradient_bytes=2.0)
+
+
+def _two_buckets(elements: int, bucket_bytes: float) -> float:
+    """Return the bytes of two buckets in fp32, no more than all gradients."""
+    return min(2 * bucket_bytes, 4.0 * elements)
 
 
 _FILLED = 1.01
