@@ -530,6 +530,8 @@ class Method(BaseModel):
       what ``memory_in`` says of gathered units is counted by the units of the model
     - ``keeps_half``: whether in half precision parameters themselves have 16 bits, with an fp32
       copy among the optimizer's state; else they are fp32, and autocast or a gather narrows them
+    - ``owns_whole_tensors``: whether each rank updates whole tensors where it keeps a share of the
+      optimizer's state
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
     - ``interval_option``: the option that says how many iterations pass from one exchange to the
@@ -564,6 +566,7 @@ class Method(BaseModel):
     holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
     keeps_half: ClassVar[bool] = False
+    owns_whole_tensors: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
     interval_option: ClassVar[str] = ""
     published_intervals: ClassVar[Mapping[int, str]] = {}

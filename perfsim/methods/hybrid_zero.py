@@ -74,6 +74,7 @@ class HybridZero(Method):
     )
     family: ClassVar[str] = "dense"
     keeps_half: ClassVar[bool] = True
+    owns_whole_tensors: ClassVar[bool] = True
     levels: ClassVar[str] = (
         f"{ONE_GROUP}; with shards each so many neighbours broadcast parameters, inside a node if"
         " it has as many GPUs, and gradients still go across nodes"
