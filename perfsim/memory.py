@@ -179,7 +179,7 @@ def memory_use(
     scenario = setup.scenario
     cluster = setup.cluster.by_site() if setup.method.sites_are_nodes else setup.cluster
     costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
-    world = costs.context(setup.profile)
+    world = replace(costs.context(setup.profile), bucket_bytes=setup.limit_bytes)
     kept = _kept(setup, world)
     precision, era = _regime(setup), kernel_era(scenario)
     state = _state(setup, world, kept, precision, defined=defined)
@@ -308,11 +308,12 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
         *("method", method, scenario.accumulate == 1, scenario.exchange_each, split.layout.pp),
         *((group.gpus, group.nodes, group.gpus_per_node) for group in groups),
         *(part.content, setup.profile.precision, scenario.reduce_dtype, setup.device.software),
+        setup.limit_bytes,
     )
 
     def asked() -> _StageMethod:
         costs = stage_costs(setup, split)
-        world = costs.context(part.profile)
+        world = replace(costs.context(part.profile), bucket_bytes=setup.limit_bytes)
         shares = among = method.kept_share(world)
         if part.experts:
             among = method.kept_share(replace(costs, cluster=groups[1]).context(part.profile))

@@ -12,6 +12,7 @@ from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.methods import method_name
 from perfsim.models import build_model
 from perfsim.models.layers import is_expert
 from perfsim.network.network_file import noticed_by_kind
@@ -21,6 +22,8 @@ from perfsim.quantity import Term
 from perfsim.resolve import Setup
 from perfsim.scenario import Scenario
 from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.model_parallel import stage_costs
 from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_rate, format_seconds
@@ -45,7 +48,10 @@ def notes_of(
     known : the record of errors that the interval is made of, if there is one
     """
     cluster = setup.cluster
-    notes = [*([warning(unfit)] if unfit else []), *setup.notes]
+    optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
+    notes: list[str] = [warning(unfit)] if unfit else []
+    notes += _divided_muon(setup) if optimizer == "muon" else []
+    notes += setup.notes
     if cluster.gpus == 1 and setup.method.works_alone:
         notes.append("One GPU: nothing is sent; the method's own kernels run.")
     elif cluster.gpus == 1:
@@ -59,7 +65,6 @@ def notes_of(
                 " (`perfsim compare` has what is known)",
             )
         )
-    optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
     caution = setup.method.caution(optimizer) if cluster.gpus > 1 else ""
     notes += [warning(caution)] if caution else []
     notes += [
@@ -92,6 +97,25 @@ def notes_of(
     )
     interval = known.words() if known else _interval_note(setup, rounds)
     return [*notes, *_site_notes(setup), *_network_notes(setup), interval]
+
+
+def _divided_muon(setup: Setup) -> list[str]:
+    """Warn that Muon's gathers are left out where a method divides its matrices among ranks."""
+    method, split = setup.method, setup.split
+    if setup.data_cluster.gpus == 1 or method.owns_whole_tensors:
+        return []
+    costs = stage_costs(setup, split) if split else Costs(setup.device, setup.cluster)
+    if method.kept_share(costs.context(setup.profile))["optimizer"] >= 1:
+        return []
+    name = method_name(setup.scenario.method)
+    return [
+        warning(
+            f"{name} divides matrices among the GPUs, and Muon orthogonalises whole ones: the"
+            " gathers that this needs are left out, and the update may take longer;"
+            " `method` distributed_muon has such gathers.",
+            f"the gathers that Muon needs with {name} are left out; distributed_muon has them",
+        )
+    ]
 
 
 def _site_notes(setup: Setup) -> list[str]:

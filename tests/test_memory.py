@@ -162,6 +162,38 @@ def test_one_gpu_alone_needs_no_buckets() -> None:
         assert not memory_use(one).fits
 
 
+@pytest.mark.parametrize(
+    ("fields", "buffers"),
+    [
+        ({"method": "zero", "options": {"stage": 2}}, 1),
+        ({"method": "zero", "options": {"stage": 2}, "tp": 2}, 1),
+        ({"method": "zero", "options": {"stage": 2, "overlap_comm": True}}, 2),
+        ({"method": "zero", "options": {"stage": 3}}, 1),
+        ({"method": "zeropp"}, 1),
+        ({"method": "loco"}, 1),
+        ({"method": "hybrid_zero"}, 2),
+    ],
+)
+def test_buffers_of_gradients_are_as_large_as_the_bucket(
+    fields: dict[str, Any], buffers: int
+) -> None:
+    """400 MB of fp32 are 1e8 values, which have 2 bytes each in half precision."""
+    usual = "2GiB" if fields["method"] == "hybrid_zero" else "2GB"
+    small, double, large, default = (
+        memory_use(setup(**fields, precision="amp-bf16", **bucket)).parts["method"]
+        for bucket in ({"bucket": "400MB"}, {"bucket": "800MB"}, {"bucket": usual}, {})
+    )
+    assert double - small == pytest.approx(buffers * 1e8 * 2)
+    assert large == default
+
+
+def test_a_bucket_may_be_too_large_for_the_memory() -> None:
+    """DeepSpeed makes the whole buffer, however small the model: 160 GB of fp32, 80 GB in bf16."""
+    fields = {"method": "zero", "options": {"stage": 2}, "precision": "amp-bf16", "batch": 1}
+    assert memory_use(setup(**fields, bucket="2GB")).fits
+    assert not memory_use(setup(**fields, bucket="160GB")).fits
+
+
 def test_what_may_be_used_is_less_than_the_gpu_has() -> None:
     use = memory_use(setup())
     memory = setup().device.memory_bytes

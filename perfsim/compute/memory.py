@@ -188,7 +188,8 @@ def _shares_input(layers: Sequence[ModelLayer], index: int) -> bool:
     layer, before = layers[index], layers[index - 1] if index else layers[index]
     if index == 0 or before.kind != "linear" or layer.kind != "linear":
         return False
-    chained = before.activated and before.outputs == _inputs(layer)
+    # Where inputs are alike, the one before feeds this one only if its matrix is square.
+    chained = before.activated and len(set(before.tensors[0][1][-2:])) == 1
     return _inputs(before) == _inputs(layer) and layer.rows == before.rows and not chained
 
 

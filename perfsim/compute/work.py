@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
-from math import gcd, sqrt
+from math import gcd, prod, sqrt
 from typing import Literal, NamedTuple
 
 from perfsim.compute.attention import BACKWARD_WORK
@@ -327,10 +327,12 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     values = share * (rows * inner + layer.outputs)
     experts = is_expert(layer)
     sides = layer.tensors[0][1][-_MATRIX_AXES:] if layer.tensors else ()
+    weights = float(layer.elements) if experts else inner * layer.outputs / rows
     if len(sides) < _MATRIX_AXES:  # an output layer that shares the embedding's table
         sides = (round(inner), round(layer.outputs / rows))
+    elif not experts:  # a part of a row reads no weights of its own
+        weights = min(weights, float(prod(sides)))
     aligned = gcd(LOAD_BYTES // _HALF_BYTES, *sides)
-    weights = float(layer.elements) if experts else inner * layer.outputs / rows
     work = Work("product", share * layer.flops, values, weights, inner, aligned=aligned)
     first = again = work
     if experts:

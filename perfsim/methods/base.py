@@ -283,6 +283,7 @@ class MethodContext:
     software : the software era that runs the method's kernels
     stages : of a pipeline that the ranks belong to; 1 without one
     gpus_of_host : GPUs on the fullest node where the nodes here are sites of several; else 0
+    bucket_bytes : the bucket size asked for, which counts in a method's memory; None: the default
 
     Examples
     --------
@@ -299,6 +300,7 @@ class MethodContext:
     software: str = NEWEST
     stages: int = 1
     gpus_of_host: int = 0
+    bucket_bytes: float | None = None
 
     def __post_init__(self) -> None:
         """Compute the number of nodes where it is not given."""
@@ -528,6 +530,8 @@ class Method(BaseModel):
       what ``memory_in`` says of gathered units is counted by the units of the model
     - ``keeps_half``: whether in half precision parameters themselves have 16 bits, with an fp32
       copy among the optimizer's state; else they are fp32, and autocast or a gather narrows them
+    - ``owns_whole_tensors``: whether each rank updates whole tensors where it keeps a share of the
+      optimizer's state
     - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
       launches the update
     - ``interval_option``: the option that says how many iterations pass from one exchange to the
@@ -562,6 +566,7 @@ class Method(BaseModel):
     holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
     keeps_half: ClassVar[bool] = False
+    owns_whole_tensors: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
     interval_option: ClassVar[str] = ""
     published_intervals: ClassVar[Mapping[int, str]] = {}

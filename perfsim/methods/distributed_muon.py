@@ -43,6 +43,7 @@ class DistributedMuon(DenseBuckets):
     )
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n + (P - 1) * 4 * n"
     needs: ClassVar[str] = "`optimizer` muon"
+    owns_whole_tensors: ClassVar[bool] = True
 
     def caution(self, optimizer: str) -> str:
         """Return that the update is not Muon's, if so."""

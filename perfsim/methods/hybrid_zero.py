@@ -74,6 +74,7 @@ class HybridZero(Method):
     )
     family: ClassVar[str] = "dense"
     keeps_half: ClassVar[bool] = True
+    owns_whole_tensors: ClassVar[bool] = True
     levels: ClassVar[str] = (
         f"{ONE_GROUP}; with shards each so many neighbours broadcast parameters, inside a node if"
         " it has as many GPUs, and gradients still go across nodes"
@@ -142,11 +143,13 @@ class HybridZero(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of two buckets, no more than all gradients, in fp32."""
         elements = sum(gradient.elements for gradient in gradients)
-        return min(2 * HYBRID_ZERO_BUCKET_BYTES, 4.0 * elements)
+        return _two_buckets(elements, HYBRID_ZERO_BUCKET_BYTES)
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of two buckets, no more than all gradients."""
-        return super().memory_in(world) * gathered_width("auto", world) / 4.0
+        elements = world.profile.elements if world.profile else 0
+        held_bytes = _two_buckets(elements, world.bucket_bytes or HYBRID_ZERO_BUCKET_BYTES)
+        return held_bytes * gathered_width("auto", world) / 4.0
 
     def kept_share(self, world: MethodContext) -> dict[str, float]:
         """Return the share of the optimizer that the rank with most keeps."""
@@ -159,6 +162,11 @@ class HybridZero(Method):
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""
         return MethodState(gradient_bytes=2.0)
+
+
+def _two_buckets(elements: int, bucket_bytes: float) -> float:
+    """Return the bytes of two buckets in fp32, no more than all gradients."""
+    return min(2 * bucket_bytes, 4.0 * elements)
 
 
 _FILLED = 1.01

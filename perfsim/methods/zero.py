@@ -13,6 +13,7 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import ZERO_BUCKET_BYTES
 from perfsim.methods.base import (
     Compute,
     Job,
@@ -41,8 +42,6 @@ from perfsim.methods.building.sharded_parameters import (
     sent_width,
 )
 
-REDUCE_BUCKET = 500_000_000
-"""Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
 _SENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 """Bytes of a gradient that is sent, by its type."""
 _SIDE = "reduction"
@@ -197,20 +196,25 @@ class Zero(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the gradients' buffers and of one rank's master copy, in fp32."""
         elements = sum(gradient.elements for gradient in gradients)
-        return float(FLOAT * (self._buffered(elements) + elements / ranks))
+        return FLOAT * (self._buffered(elements, ZERO_BUCKET_BYTES) + elements / ranks)
 
-    def _buffered(self, elements: int) -> int:
-        """Return the values in buffers of gradients and, in stage 3, of gathered parameters."""
+    def _buffered(self, elements: int, bucket_bytes: float) -> float:
+        """Return the values in buffers of gradients and, in stage 3, of gathered parameters.
+
+        A buffer has reduce_bucket_size values; ``bucket_bytes`` gives them in bytes of fp32.
+        """
+        bucket = bucket_bytes / FLOAT
         if self.stage == 3:
-            return REDUCE_BUCKET + min(self.max_live, elements)
-        return REDUCE_BUCKET * (1 + self.overlaps)
+            return bucket + min(self.max_live, elements)
+        return bucket * (1 + self.overlaps)
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of buffers; in half precision the master copy is optimizer state."""
+        elements = world.profile.elements if world.profile else 0
+        buffered = self._buffered(elements, world.bucket_bytes or ZERO_BUCKET_BYTES)
         if not in_half(world) or world.profile is None:
-            return super().memory_in(world)
-        width = self.sent_width(world.profile.gradients[0].value_bytes, world)
-        return width * self._buffered(world.profile.elements)
+            return FLOAT * (buffered + elements / world.ranks)
+        return self.sent_width(world.profile.gradients[0].value_bytes, world) * buffered
 
     def exchanges_each(self, asked: bool | None) -> bool:
         """Return what is asked, else whether gradients are sharded (stages 2, 3): sent each time.

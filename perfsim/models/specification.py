@@ -308,7 +308,8 @@ def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
     """Yield dense layers, nearly square, with the parameters and the work of the model.
 
     Sides are multiples of 8, as tensor cores want them. What a matrix cannot hold of a layer's
-    share is its bias.
+    share is its bias. The inner side of the product is the matrix's, whatever the work, so that
+    more work never takes less time.
     """
     work = generic.flops / generic.layers
     for index in range(generic.layers):
@@ -317,7 +318,9 @@ def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
         inputs = _whole_loads(isqrt(after - before))
         outputs = _whole_loads((after - before) // inputs)
         rest = after - before - inputs * outputs
-        rows = max(1, round(work / (2.0 * inputs * outputs)))
+        rows = max(1, int(work / (2.0 * inputs * outputs)))
         made = linear(f"layers.{index}", inputs, outputs, rows, bias=False, activated=True)
         bias = ((f"{made.name}.bias", (rest,)),) if rest else ()
-        yield replace(made, tensors=made.tensors + bias, flops=work)
+        # The last row may be a part of one: what is written follows from the work and the inputs.
+        written_bytes = 4.0 * work / (2.0 * inputs)
+        yield replace(made, tensors=made.tensors + bias, flops=work, activation_bytes=written_bytes)

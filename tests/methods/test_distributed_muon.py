@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -175,6 +176,26 @@ def test_an_update_that_is_not_muons_is_named(optimizer: str | None, said: bool)
     assert any(sentence in note for note in found.notes) == said
     plain = predict(make_scenario(asked | {"method": "ssgd"}))
     assert not any("Muon" in note for note in plain.notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "said"),
+    [
+        *((name, {}, True) for name in ("fsdp", "zero", "zeropp", "distributed_optimizer")),
+        *((name, {}, False) for name in ("ssgd", "hybrid_zero", "distributed_muon")),
+        ("zero", {"tp": 2, "gpus_per_node": 2}, True),
+        ("zero", {"tp": 16, "gpus_per_node": 16, "model": "gpt3-1.3b"}, False),
+        ("fsdp", {"optimizer": "adamw"}, False),
+        ("fsdp", {"gpus": 1}, False),
+    ],
+)
+def test_gathers_of_divided_matrices_are_said_to_be_left_out(
+    method: str, fields: dict[str, Any], said: bool
+) -> None:
+    """hybrid_zero deals out whole tensors, ssgd has all, and so has a rank without data ranks."""
+    asked = {"model": "gpt2", "gpu": "a100", "gpus": 16, "net": "ib100", "optimizer": "muon"}
+    notes = predict(make_scenario(asked | {"method": method} | fields)).notes
+    assert any("Muon orthogonalises whole ones" in note for note in notes) == said
 
 
 def test_other_methods_update_what_they_keep() -> None:

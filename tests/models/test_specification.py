@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel_time import kernel_rates, model_time
+from perfsim.compute.work import model_work
 from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.language import NAMED, Architecture, architecture_layers
@@ -20,6 +24,7 @@ from perfsim.models.specification import (
     specification_takes_tokens,
     specified_layers,
 )
+from support.what_ships import SHIPPED
 
 LLAMA3 = "transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256"
 SMALL = "transformer:layers=2,hidden=64,heads=4,vocab=100"
@@ -194,6 +199,30 @@ def test_a_generic_model_has_its_parameters_and_work(
     assert (len(made), found) == (layers, params)
     assert work == pytest.approx(flops)
     assert max(layer.elements for layer in made) - min(layer.elements for layer in made) <= 1
+
+
+@pytest.mark.parametrize("gpu", ["v100", "a100", "h100", "mi300x"])
+@pytest.mark.parametrize("precision", ["fp32", "amp-fp16"])
+@pytest.mark.parametrize("params", [350_000_000, 48 * 2048**2, 1_000_000])
+def test_more_work_of_a_generic_model_never_takes_less_time(
+    gpu: str, precision: str, params: int
+) -> None:
+    """From half a row of each matrix to some ten, in steps of under a tenth of a row."""
+    rates = kernel_rates(load_device(gpu, SHIPPED), precision, "torch2")
+    times = []
+    for step in range(50, 1100, 7):
+        flops = round(2 * params * step / 100)
+        model = f"generic:params={params},layers=48,flops={flops}FLOP"
+        times.append(model_time(model, None, 8, rates).passes_s)
+    assert all(more >= less * (1 - 1e-12) for less, more in pairwise(times))
+
+
+def test_a_generic_model_reads_its_whole_weights_and_its_inner_side() -> None:
+    """A matrix of 2048 x 2048 and one and a half rows: inner 2048, 2048^2 weights."""
+    flops = 3 * 2048**2
+    work = model_work(f"generic:params={2048**2},layers=1,flops={flops}FLOP", None, "torch2")
+    (product,) = (one for one, _ in work.counted if one.kind == "product")
+    assert (product.inner, product.weights, product.flops) == (2048, 2048**2, flops)
 
 
 @pytest.mark.parametrize(
