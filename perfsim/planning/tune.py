@@ -442,7 +442,7 @@ def tune(
         if name not in (over or available):
             continue
         try:
-            tuned.append(_tuned(setup, available[name], asked_s, catalog))
+            tuned.append(_tuned(setup, available[name], asked_s, catalog, fits=not ignore_memory))
         except RequestError as error:
             if over:
                 raise
@@ -540,10 +540,15 @@ def _iteration_s(setup: Setup) -> float:
     return steady_s(build_rounds(setup, timing_only=True))
 
 
-def _tuned(setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog) -> TunedValue:
+def _tuned(
+    setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog, *, fits: bool
+) -> TunedValue:
+    """Tune one thing; ``fits`` says whether a value must fit into memory."""
     if tunable.name == "interval" and interval_of(setup) is not None and not why_unknown(setup):
         return _intervals(setup, tunable, asked_s, catalog)
-    return (_names if tunable.name == "algorithm" else _numbers)(setup, tunable, asked_s)
+    if tunable.name == "algorithm":
+        return _names(setup, tunable, asked_s)
+    return _numbers(setup, tunable, asked_s, fits=fits)
 
 
 def _intervals(setup: Setup, tunable: Tunable, asked_s: float, catalog: Catalog) -> TunedValue:
@@ -610,13 +615,16 @@ def _names(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
     )
 
 
-def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
-    """Search the best number, and the range around it that is within 1 %."""
+def _numbers(setup: Setup, tunable: Tunable, asked_s: float, *, fits: bool) -> TunedValue:
+    """Search the best number of those that fit, and the range around it that is within 1 %."""
     refusals: list[RequestError] = []
 
     def iteration_s(value: float) -> float | None:
+        other = with_value(setup, tunable, value)
         try:
-            return _iteration_s(with_value(setup, tunable, value))
+            if fits:
+                check_fits(other, memory_use(other))
+            return _iteration_s(other)
         except RequestError as error:
             refusals.append(error)
             return None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.memory import memory_use
 from perfsim.planning.tune import (
     FLAT_SHARE,
     TUNABLES,
@@ -21,6 +22,7 @@ from perfsim.planning.tune import (
 )
 from perfsim.prediction import predict
 from perfsim.report.planning import tuned_verdict
+from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
 from support.commands import answer, run
 from support.what_ships import SHIPPED
@@ -34,6 +36,22 @@ def asked(**fields: Any) -> Scenario:
 def tuned(*over: str, **fields: Any) -> Tuning:
     """Return what is found for a scenario."""
     return tune(asked(**fields), over, SHIPPED)
+
+
+def test_a_bucket_that_does_not_fit_into_memory_is_no_choice() -> None:
+    """ZeRO keeps two buffers as large as the bucket: the fastest here is larger than the GPU."""
+    fields: dict[str, Any] = {
+        **{"model": "gpt3-6.7b", "gpus": 8, "gpu": "a100-40gb", "gpus_per_node": 8, "batch": 4},
+        **{"method": "zero", "options": {"stage": 2}, "recompute": "full", "bucket": "50MB"},
+    }
+    any_size, fitting = (
+        tune(make_scenario(fields), "bucket", SHIPPED, ignore_memory=ignore).tuned[0]
+        for ignore in (True, False)
+    )
+    assert fitting.fastest < any_size.fastest and fitting.fastest_s >= any_size.fastest_s
+    for one, holds in ((any_size, False), (fitting, True)):
+        setup = resolve(make_scenario(fields | {"bucket": f"{float(one.fastest):.0f}B"}), SHIPPED)
+        assert memory_use(setup).fits is holds
 
 
 @pytest.mark.parametrize("over", ["density, bucket", ["density", "bucket"]])
