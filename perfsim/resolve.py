@@ -27,9 +27,8 @@ from perfsim.compute.profile import (
     Profile,
     model_named,
     own_profile,
-    preconditioned_layers,
-    read_positions,
     read_profile,
+    with_positions,
 )
 from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
@@ -170,13 +169,7 @@ def find_profile(
         missing = unknown("gpu", profile.gpu, devices, "gpus")
         raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
     _check_described(profile, model, gpu, catalog)
-    beside = catalog.beside("models", model, POSITIONS_SUFFIX)
-    if beside is None:
-        return profile
-    layers = [layer.name for layer in profile.layers]
-    return replace(
-        profile, positions=read_positions(beside, layers, preconditioned_layers(profile))
-    )
+    return with_positions(profile, catalog.beside("models", model, POSITIONS_SUFFIX))
 
 
 def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -> None:

@@ -242,6 +242,7 @@ def test_a_file_may_ask_for_thresholded_activations(
         ("micro_batches = 3", "micro_batches = 0", "micro_batches"),
         ('latency = "100ms"', 'latncy = "100ms"', "did you mean 'latency'"),
         ('forward = "2s"', 'forward = "2"', "forward"),
+        ('activation = "12000B"', 'activation = "0B"', "allowed is 1 B to 1e18 B"),
         ('[[link]]\nrate = "1kB/s"\nlatency = "100ms"\nactivation = "12000B"\n', "", "link"),
         ("[[link]]", '[[stage]]\nforward = "1s"\nbackward = "1s"\n\n[[link]]', "3 stages need 2"),
     ],

@@ -15,6 +15,7 @@ from perfsim.prediction import Prediction, predict
 from perfsim.scenario_file import read_fields
 from perfsim.session import Session
 from support.commands import answer
+from support.tiny_profile import GOOD
 from support.what_ships import SHIPPED
 
 MODELS = shipped() / "models"
@@ -35,6 +36,21 @@ NUMBERS = (
 def numbers(found: Prediction) -> list[object]:
     """Return what a prediction says in numbers."""
     return [found.to_dict()[name] for name in NUMBERS]
+
+
+def test_a_network_of_ones_own_may_have_the_name_of_one_that_ships(tmp_path: Path) -> None:
+    """Positions ship for ResNet-50: they are of other layers, and only K-FAC asks for them."""
+    models = tmp_path / "own" / "models"
+    models.mkdir(parents=True)
+    name = "resnet50.v100.fp32.b32.csv"
+    (models / name).write_text(GOOD.replace("model: tiny", "model: resnet50"))
+    asked = Scenario(model="resnet50", gpus=8, gpu="v100", batch=32)
+    found = predict(asked, Session(tmp_path / "own"))
+    assert numbers(found) == numbers(predict(asked.model_copy(update={"model": str(models / name)})))
+    # One that lies beside the profile is meant for it.
+    shutil.copy(MODELS / "resnet50.positions.csv", models)
+    with pytest.raises(DataError, match="'conv1' is no layer of the model|is no layer"):
+        predict(asked, Session(tmp_path / "own"))
 
 
 @pytest.mark.parametrize("fields", [{}, {"gpu": "a100", "batch": 16, "method": "powersgd"}])

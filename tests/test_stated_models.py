@@ -137,6 +137,18 @@ def test_a_generic_model_sends_its_parameters_and_does_its_work() -> None:
     assert twice.breakdown_s["forward"] > found.breakdown_s["forward"]
 
 
+def test_a_wider_model_of_usual_layers_is_no_faster() -> None:
+    """Widths that are not stated are those that people train: no odd one makes a model slow."""
+    times_s = [
+        ask(
+            f"transformer:layers=4,hidden={hidden},heads=16,vocab=50304",
+            **{"gpu": "b200", "gpus": 8, "batch": 4, "seq": 1024, "precision": "bf16"},
+        ).iteration_s
+        for hidden in (512, 1024, 1280, 2048, 2304, 2560, 3072, 4096, 5120, 8192)
+    ]
+    assert times_s == sorted(times_s)
+
+
 def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[str]) -> None:
     ways = (
         "; or give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure"

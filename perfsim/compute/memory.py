@@ -487,9 +487,9 @@ def state_bytes(
     kept = 2.0 if master else 4.0
     copies, messages = 0.0, gradient_bytes * parameters * sharding.buckets
     if units:
-        # This unit and the next are gathered, beside what stays gathered. A unit's gradient is
-        # there in 16 bits, and once more in fp32 to be sent.
-        copies = width * (2 * sharding.unit + sharding.root)
+        # This unit and the next are gathered, beside what stays gathered: no more than all there
+        # is. A unit's gradient is there in 16 bits, and once more in fp32 to be sent.
+        copies = width * min(2 * sharding.unit + sharding.root, parameters)
         messages += (width + 4.0) * sharding.unit
     elif narrow and not master:
         copies = width * parameters

@@ -42,6 +42,7 @@ from perfsim.quantity import (
     COUNT_LIMIT,
     KINDS,
     LATENCY_LIMIT,
+    MESSAGE_LIMIT,
     RATE_LIMIT,
     REDUCTION_LIMIT,
     SPREAD_LIMIT,
@@ -250,7 +251,7 @@ WholeNumber = Annotated[int, PlainValidator(whole_number)]
 YesOrNo = Annotated[bool, PlainValidator(_yes_or_no)]
 Seconds = Annotated[float, in_unit(parse_seconds, TIME_LIMIT)]
 HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY_LIMIT)]
-MessageBytes = Annotated[float, in_unit(parse_bytes, RATE_LIMIT)]
+MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE_LIMIT)]
 BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE_LIMIT)]
 SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION_LIMIT)]
 RelativeSpread = Annotated[float, in_unit(parse_fraction, SPREAD_LIMIT)]

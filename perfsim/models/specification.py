@@ -207,9 +207,25 @@ def _parsed(text: str) -> Architecture:
     usual = {
         "kv": heads,
         "head": hidden // heads,
-        "ffn": values.get("expert_ffn") or (8 * hidden // 3 if gated else 4 * hidden),
+        "ffn": values.get("expert_ffn") or (_gated_width(hidden) if gated else 4 * hidden),
     }
     return _checked(Architecture(**(usual | values)), text)
+
+
+_MULTIPLE = 256
+"""What Llama's widths of gated layers are a multiple of (meta-llama/llama llama/model.py,
+FeedForward, with the multiple_of of the 7B and 13B models)."""
+
+
+def _gated_width(hidden: int) -> int:
+    """Return the usual width of a gated layer: 8/3 of the model's, up to the next multiple.
+
+    Examples
+    --------
+    >>> _gated_width(4096), _gated_width(5120)
+    (11008, 13824)
+    """
+    return -(-(8 * hidden // 3) // _MULTIPLE) * _MULTIPLE
 
 
 def _checked(shape: Architecture, text: str) -> Architecture:

@@ -251,6 +251,7 @@ def test_fsdp_keeps_a_share_and_gathers_two_units() -> None:
     assert found.copies == pytest.approx(2 * (2 * vocabulary + 2 * vocabulary), rel=0.01)
     kept = fsdp_sharding(layers, 64, regather=False)
     assert kept.root == total
+    assert state_bytes(total, "bf16", "adamw", kept).copies == 2 * total  # no more is there
 
 
 def test_an_unknown_optimizer_is_named() -> None:

@@ -101,6 +101,16 @@ DAMAGES = {
 """What to replace, by what, and words of the message."""
 
 
+def test_parts_may_exceed_the_whole_by_what_each_was_rounded(read: Read) -> None:
+    """Six numbers with six digits each: 3e-6 ms, which is much of a step of microseconds."""
+    small = GOOD.replace("9408,2,4,7", "9408,0.002,0.004,0.007").replace(",64,,,7", ",64,,,0.007")
+    small = small.replace("640,1,3,2.5", "640,0.001,0.003,0.002").replace(",,,0.5", ",,,0.001")
+    small = small.replace("optimizer_ms: 1", "optimizer_ms: 0.001")
+    assert read(small.replace("iteration_ms: 12", "iteration_ms: 0.010997")).other_s == 0.0
+    with pytest.raises(DataError, match="sum to 0.011 ms, more than iteration_ms 0.010996"):
+        read(small.replace("iteration_ms: 12", "iteration_ms: 0.010996"))
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damage_is_named_with_its_place(read: Read, tmp_path: Path, damage: str) -> None:
     old, new, words = DAMAGES[damage]

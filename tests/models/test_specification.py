@@ -44,7 +44,9 @@ def test_a_statement_of_llama_3_is_llama_3() -> None:
 
 
 def test_what_is_not_stated_is_llamas() -> None:
-    assert architecture_of(SMALL) == Architecture(2, 64, 4, 4, 16, 170, 100)
+    assert architecture_of(SMALL) == Architecture(2, 64, 4, 4, 16, 256, 100)
+    seven = "transformer:layers=32,hidden=4096,heads=32,vocab=32000"
+    assert architecture_of(seven).ffn == NAMED["llama-7b"].ffn == 11008
     assert architecture_of(f"{SMALL},gated=no").ffn == 256
     assert architecture_of(f"{SMALL},positions=128").seq == 128
     assert architecture_of(f"{SMALL},qknorm=yes").qk_norm is True

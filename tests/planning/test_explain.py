@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
-from perfsim.planning.explain import improvements, with_bucket
+from perfsim.planning.explain import explain, improvements, with_bucket
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.rounds import build_rounds
 from perfsim.simulate.graph import TaskGraph
-from perfsim.what_if import steady_s
+from perfsim.what_if import faster, steady_s
 from support.commands import answer, run
 from support.what_ships import SHIPPED
 
@@ -59,6 +60,17 @@ def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
     for one in improvements(resolved, plans, steady_s(plans)):
         if one.what in ("bandwidth", "latency", "compression"):
             assert one.saved == pytest.approx(worth[one.what], rel=1e-9)
+
+
+@pytest.mark.parametrize(("gpu", "accumulate"), [("a100", 4), ("h100", 1)])
+def test_launches_of_the_host_cost_what_free_ones_save(gpu: str, accumulate: int) -> None:
+    """Passes that are longer for launches hide messages, which free launches would uncover."""
+    fields = {"model": "gpt2-medium", "gpus": 16, "net": "10gbe", "method": "fsdp"}
+    resolved = asked(**fields, gpu=gpu, accumulate=accumulate)
+    plans = build_rounds(resolved)
+    saved_s = steady_s(plans) - steady_s(plans, faster(math.inf, "host"))
+    found = {one.what: one.seconds for one in explain(resolved.scenario, SHIPPED).waits}
+    assert 0.0 < saved_s == pytest.approx(found["launches of the host"])
 
 
 def test_twice_the_bucket_is_what_predict_says_of_it() -> None:
