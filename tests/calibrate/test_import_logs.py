@@ -152,6 +152,17 @@ def test_files_that_differ_are_warned_of(capsys, tmp_path, nets) -> None:
     assert left == 0 and "repeats differ by +-50%" in out
 
 
+def test_files_that_differ_at_large_sizes_alone_are_warned_of(capsys, tmp_path, nets) -> None:
+    """10 and 2 GB/s with one latency: the median over the sizes shows little of it."""
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path, wire in ((first, 0.3), (second, 1.5)):
+        path.write_text("\n".join([CSV, *rows("all_reduce", times(6, wire, 20.0))]) + "\n")
+    left, out, _ = imported(capsys, first, nets, second)
+    assert left == 0
+    assert "repeats differ by +-67% at 134.2 MB, and their middle is taken" in out
+    assert "repeats within 7.3% (median), at most 66.5% at 134.2 MB" in out
+
+
 def test_importing_again_replaces_both_files(capsys, tmp_path, nets) -> None:
     imported(capsys, own(tmp_path / "a.csv"), nets)
     more = rows("all_gather", times(3, 0.75, 20.0))
