@@ -73,6 +73,18 @@ def test_default_folder_is_profiles_networks_here(capsys, tmp_path, monkeypatch)
     assert run(capsys, "predict", "--model", "resnet50", "--gpus", "4", "--net", "ours")[0] == 0
 
 
+def test_a_file_on_trial_is_none_of_the_users(capsys, tmp_path, monkeypatch) -> None:
+    """./profiles/networks is there before, so that files of it are the user's own."""
+    file = own(tmp_path / "a.csv")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles" / "networks").mkdir(parents=True)
+    left, _, err = run(capsys, "calibrate", "import", file, "--name", "ours")
+    assert (left, err) == (
+        0,
+        "wrote profiles/networks/ours.toml\nwrote profiles/networks/ours.curves.csv\n",
+    )
+
+
 def test_a_network_in_any_folder_is_named_by_its_path(capsys, tmp_path) -> None:
     _, out, _ = imported(capsys, own(tmp_path / "a.csv"), tmp_path / "else where")
     command = out.splitlines()[-1]
