@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -173,6 +174,22 @@ def test_files_that_differ_at_large_sizes_alone_are_warned_of(capsys, tmp_path, 
     assert left == 0
     assert "repeats differ by +-67% at 134.2 MB, and their middle is taken" in out
     assert "repeats within 7.3% (median), at most 66.5% at 134.2 MB" in out
+
+
+def test_a_change_that_was_noticed_is_said_first_and_for_a_wrong_unit(
+    capsys, tmp_path, nets
+) -> None:
+    imported(capsys, own(tmp_path / "a.csv"), nets)
+    path = nets / "ours.toml"
+    slow = re.sub(r'(rate\]\nvalue = )"[^"]*"', r'\1"0.2GB/s"', path.read_text())
+    asked = ("predict", "--model", "resnet50", "--gpus", "4", "--gpus-per-node", "1", "--net", path)
+    path.write_text(slow)
+    told = json.loads(run(capsys, *asked, "--json")[1])["notes"]
+    assert any("one of the two has a wrong unit" in note for note in told)
+    path.write_text(f'{slow}\n[[noticed]]\nwhat = "change"\ntext = "It changed at 1 MB."\n')
+    told = json.loads(run(capsys, *asked, "--json")[1])["notes"]
+    assert told[0] == "ours, when it was calibrated: It changed at 1 MB."
+    assert not any("wrong unit" in note for note in told)
 
 
 def test_importing_again_replaces_both_files(capsys, tmp_path, nets) -> None:
