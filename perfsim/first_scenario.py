@@ -26,7 +26,7 @@ from perfsim.data.files import (
     reading,
     write_bytes,
 )
-from perfsim.errors import DataError, RequestError, shown
+from perfsim.errors import DataError, RequestError, shown, spelled
 from perfsim.machine import Found, gpu_named
 from perfsim.methods import AUTO_METHOD
 from perfsim.models import MODELS, NAMED
@@ -341,9 +341,13 @@ def _import_logs(
             profiles=draft.catalog.given,
         )
     except DataError as error:
-        if "does not say" not in str(error):
+        importing, hint = "`perfsim calibrate import", spelled("`skip_bad` leaves")
+        if hint in str(error):
+            text = str(error).replace(hint, f"{importing} --skip-bad` leaves")
+        elif "does not say" in str(error):
+            text = f"{error}; {importing}` takes both and makes a network TOML to give"
+        else:
             raise
-        text = f"{error}; `perfsim calibrate import` takes both and makes a network TOML to give"
         raise DataError(text) from None
     for file in (made.network, made.curves):
         draft.files[file.name] = file

@@ -43,8 +43,8 @@ asleep."""
 
 _MAX_CHARACTERS = 256
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
-_COUNT = re.compile(r"(?:.*:)?([1-9]\d{0,6})")
-"""A number of GPUs as Slurm writes it: 8, or a100:8."""
+_COUNT = re.compile(r"(?:([^,]*):)?([1-9]\d{0,6})")
+"""A number of GPUs of one type as Slurm writes it: 8, or a100:8."""
 
 
 class Found(NamedTuple):
@@ -93,7 +93,7 @@ def look_around(
     gpu = _gpu(names, catalog, machine)
     if gpu:
         machine.fields["gpu"] = Found(gpu, f"nvidia-smi: {names[0]}")
-    for name, found in _job(environment):
+    for name, found in _job(environment, catalog):
         machine.fields.setdefault(name, found)
     here = len(names)
     if here and "gpus_per_node" not in machine.fields:
@@ -106,12 +106,12 @@ def look_around(
     return machine
 
 
-def _job(environment: Mapping[str, str]) -> Iterator[tuple[str, Found]]:
-    """Yield the GPUs in all and a node, as launchers state them; the surest first."""
+def _job(environment: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str, Found]]:
+    """Yield the GPUs in all, a node's and their type, as launchers state them; the surest first."""
 
     def count(name: str) -> int | None:
         match = _COUNT.fullmatch(environment.get(name, "").strip())
-        return int(match[1]) if match else None
+        return int(match[2]) if match else None
 
     world, local = count("WORLD_SIZE"), count("LOCAL_WORLD_SIZE")
     if world and local:
@@ -125,12 +125,23 @@ def _job(environment: Mapping[str, str]) -> Iterator[tuple[str, Found]]:
         yield "gpus_per_node", Found(each, f"{each_named}{tasks}")
     if nodes and each:
         yield "gpus", Found(nodes * each, f"{nodes_named} x {each_named}{tasks}")
-    if total := count("SLURM_GPUS"):
-        yield "gpus", Found(total, "SLURM_GPUS")
-    if total := count("SLURM_NTASKS"):
-        yield "gpus", Found(total, "SLURM_NTASKS, one GPU a task")
+    for name, tasks in (("SLURM_GPUS", ""), ("SLURM_NTASKS", ", one GPU a task")):
+        total = count(name)
+        if not total:
+            continue
+        yield "gpus", Found(total, f"{name}{tasks}")
+        if nodes and not each and total % nodes == 0:
+            each = total // nodes
+            yield "gpus_per_node", Found(each, f"{name} / {nodes_named}{tasks}")
+        break
     if world:
         yield "gpus", Found(world, "WORLD_SIZE")
+    for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS"):
+        match = _COUNT.fullmatch(environment.get(name, "").strip())
+        words = match[1] if match else None
+        gpu = device_named(words.removeprefix("nvidia_"), catalog) if words else None
+        if gpu:
+            yield "gpu", Found(gpu, name)
 
 
 _SLURM_NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")

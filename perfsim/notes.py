@@ -15,7 +15,7 @@ from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.methods import method_name
 from perfsim.models import build_model
 from perfsim.models.layers import is_expert
-from perfsim.network.network_file import noticed_by_kind
+from perfsim.network.network_file import Network, noticed_by_kind
 from perfsim.network.route import over_nics
 from perfsim.note import warning
 from perfsim.quantity import Term
@@ -50,6 +50,7 @@ def notes_of(
     cluster = setup.cluster
     optimizer = setup.scenario.optimizer or setup.profile_in_node.optimizer
     notes: list[str] = [warning(unfit)] if unfit else []
+    notes += _noticed_notes(setup)
     notes += _divided_muon(setup) if optimizer == "muon" else []
     notes += setup.notes
     if cluster.gpus == 1 and setup.method.works_alone:
@@ -175,20 +176,30 @@ def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
     return notes
 
 
-def _network_notes(setup: Setup) -> list[str]:
-    """Return the notes of the links in use, and whether the one inside a node is slower."""
+def _networks_in_use(setup: Setup) -> dict[str, Network]:
+    """Return the networks that messages cross, by name."""
     cluster = setup.cluster
-    inter, intra = cluster.inter, cluster.intra
-    in_use = {setup.network.name: setup.network} if inter else {}
-    if intra:
+    in_use = {setup.network.name: setup.network} if cluster.inter else {}
+    if cluster.intra:
         inside = setup.intra_network or setup.network
         in_use[inside.name] = inside
-    notes: list[str] = [
+    return in_use
+
+
+def _noticed_notes(setup: Setup) -> list[str]:
+    """Return what calibration noticed of the networks in use: the reason of what else looks odd."""
+    return [
         warning(f"{name}, when it was calibrated: {noticed.text}", f"{name}: {noticed.brief}")
-        for name, network in in_use.items()
+        for name, network in _networks_in_use(setup).items()
         for noticed in noticed_by_kind(network.noticed)
     ]
-    notes += [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+
+
+def _network_notes(setup: Setup) -> list[str]:
+    """Return the notes of the links in use, and whether the one inside a node is slower."""
+    cluster, in_use = setup.cluster, _networks_in_use(setup)
+    inter, intra = cluster.inter, cluster.intra
+    notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
     scenario = setup.scenario
     files = [name for name, network in in_use.items() if network.path]
     if files and cluster.library != cluster.fitted_on:

@@ -63,7 +63,9 @@ def no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             8,
             "SLURM_NNODES x SLURM_NTASKS_PER_NODE, one GPU a task",
         ),
-        ({"SLURM_GPUS": "h100:16", "SLURM_NNODES": "2"}, 16, None, "SLURM_GPUS"),
+        ({"SLURM_GPUS": "h100:16", "SLURM_NNODES": "2"}, 16, 8, "SLURM_GPUS"),
+        ({"SLURM_GPUS": "15", "SLURM_NNODES": "2"}, 15, None, "SLURM_GPUS"),
+        ({"SLURM_NTASKS": "2", "SLURM_NNODES": "2"}, 2, 1, "SLURM_NTASKS, one GPU a task"),
         ({"SLURM_NTASKS": "24"}, 24, None, "SLURM_NTASKS, one GPU a task"),
         (
             {"WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "8", "SLURM_NNODES": "2"},
@@ -84,6 +86,23 @@ def test_a_job_says_how_many_gpus_it_has(
     assert (found["gpus_per_node"].value if each else found.get("gpus_per_node")) == each
     if total:
         assert found["gpus"].source == source
+
+
+@pytest.mark.parametrize(
+    ("job", "gpu"),
+    [
+        ({"SLURM_GPUS": "h100:16", "SLURM_NNODES": "2"}, ("h100", "SLURM_GPUS")),
+        ({"SLURM_GPUS_PER_NODE": "a100:4"}, ("a100", "SLURM_GPUS_PER_NODE")),
+        ({"SLURM_GPUS_PER_NODE": "nvidia_h200:8"}, ("h200", "SLURM_GPUS_PER_NODE")),
+        ({"SLURM_GPUS_PER_NODE": "big:4"}, None),
+        ({"SLURM_GPUS_PER_NODE": "a100:4,v100:2"}, None),
+        ({"SLURM_GPUS": "16"}, None),
+    ],
+)
+def test_slurm_names_the_gpu_before_their_number(
+    job: dict[str, str], gpu: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    assert look_around(SHIPPED, job, tmp_path / "none").fields.get("gpu") == gpu
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from perfsim.units import format_bytes, format_seconds
 __all__ = ["NetworkFit", "curve_order", "fit_network", "inside_preset"]
 
 _MAX_REPEAT_SPREAD = 0.2
-"""Repeats further apart than this, +-, are hardly of one setting: those of our data reach 18 %."""
+"""Repeats of a size further apart than this, +-, are hardly of one setting.
+
+No source: chosen above the 18 % that the median over sizes reaches in our data."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,13 @@ class NetworkFit:
         """Return a sentence a curve that falls as size grows, and a point that was left out."""
         sentences = []
         for curve in self.curves:
-            if curve.spread is not None and curve.spread > _MAX_REPEAT_SPREAD:
+            size, spread = curve.widest or (0.0, 0.0)
+            where = f" at {format_bytes(size)}"
+            if curve.spread is not None and curve.spread > spread:  # one that a file states
+                spread, where = curve.spread, ""
+            if spread > _MAX_REPEAT_SPREAD:
                 sentences.append(
-                    f"{curve.name}: repeats differ by +-{curve.spread:.0%}, and their middle is"
+                    f"{curve.name}: repeats differ by +-{spread:.0%}{where}, and their middle is"
                     " taken; are all files of one cluster and one setting?"
                 )
             falls = curve.falls()

@@ -127,6 +127,16 @@ def line_or_hinge(curve: CollectiveCurve) -> FitShape:
     return FitShape("hinge" if chosen is bent else "line", chosen, lead)
 
 
+def _repeats(curve: CollectiveCurve) -> str:
+    """Say how far apart repeats of a curve are: in the median over its sizes, and at most."""
+    if curve.spread is None:
+        return "not repeated"
+    if curve.widest is None:
+        return f"repeats within {curve.spread:.1%}"
+    size, most = curve.widest
+    return f"repeats within {curve.spread:.1%} (median), at most {most:.1%} at {format_bytes(size)}"
+
+
 def network_report(
     fit: NetworkFit, name: str, noticed: Sequence[str] = (), *, full: bool = False
 ) -> str:
@@ -139,11 +149,10 @@ def network_report(
     lines = [f"network {name}", "Measured curves"]
     for curve, knots in zip(fit.curves, fit.fits, strict=True):
         low, high = curve.size_bytes[0], curve.size_bytes[-1]
-        spread = "not repeated" if curve.spread is None else f"repeats within {curve.spread:.1%}"
         lines.append(
             f"    {curve.name}: {len(curve.size_bytes)} sizes, {format_bytes(low)} to"
             f" {format_bytes(high)}, {format_seconds(curve.seconds[0])} to"
-            f" {format_seconds(curve.seconds[-1])}, {spread};"
+            f" {format_seconds(curve.seconds[-1])}, {_repeats(curve)};"
             f" {len(knots.curve.size_bytes)} knots, residual p90 {knots.curve.spread or 0:.1%}"
         )
     for link in fit.links.values():

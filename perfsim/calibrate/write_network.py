@@ -25,6 +25,7 @@ from perfsim.calibrate.measure.stability import poor_fit
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
 from perfsim.data.catalog import Catalog, shipped
+from perfsim.data.files import not_noting
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.measured import CollectiveCurve, write_curves
 from perfsim.network.network_file import _BARE_NUMBER, CURVES_SUFFIX, Noticed, read_network
@@ -318,8 +319,10 @@ def _write_both(
 
 
 def _read_back(path: Path) -> None:
+    """Read a network file on trial, which is no file of the user's yet."""
     try:
-        read_network(path)
+        with not_noting():
+            read_network(path)
     except DataError as error:
         raise DataError(
             f"what was measured makes no network ({error.why}); is a time or size in another unit?"

@@ -36,6 +36,7 @@ __all__ = [
     "named_file",
     "near_file",
     "no_file",
+    "not_noting",
     "note",
     "noting",
     "printable",
@@ -83,6 +84,16 @@ def noting(into: dict[str, Stamp]) -> Iterator[None]:
     Blocks may stand in one another: each notes what is read inside it.
     """
     token = _NOTED.set((*_NOTED.get(), into))
+    try:
+        yield
+    finally:
+        _NOTED.reset(token)
+
+
+@contextmanager
+def not_noting() -> Iterator[None]:
+    """Read files of perfsim's own for a while, such as one on trial: no `noting` lists them."""
+    token = _NOTED.set(())
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ import io
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
@@ -101,6 +101,8 @@ class CollectiveCurve:
     library : nccl, rccl, gloo or mpi
     version : of the library, as stated ("2.18.3")
     gpu, fabric : as stated
+    widest : size at which repeats are furthest apart [B], and half their range over their median
+        there; None where no repeats were merged
 
     Raises
     ------
@@ -130,6 +132,7 @@ class CollectiveCurve:
     version: str = ""
     gpu: str = ""
     fabric: str = ""
+    widest: tuple[float, float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what no measurement can be."""
@@ -236,14 +239,14 @@ class CollectiveCurve:
         return falls
 
     def _check_words(self) -> None:
-        for field, given, allowed in (
+        for name, given, allowed in (
             ("collective", self.collective, COLLECTIVES),
             ("kind", self.kind, CURVE_KINDS),
             ("library", self.library, CURVE_LIBRARIES),
         ):
             if given not in allowed:
                 raise DataError(
-                    f"a measured curve's {field} is {shown(given)}; allowed: {', '.join(allowed)}"
+                    f"a measured curve's {name} is {shown(given)}; allowed: {', '.join(allowed)}"
                 )
         if not self.source.strip():
             raise DataError("a measured curve has no source; say where its numbers come from")
@@ -283,7 +286,8 @@ def merge(curves: Iterable[CollectiveCurve]) -> list[CollectiveCurve]:
 
     Curves are repeats when all but points, kind, source and spread agree. At each repeated size
     half the range of the times is divided by their median (from 20 repeats on, half the 5 % to
-    95 % range). The spread is the median of that over the sizes, or a curve's own if that is more.
+    95 % range). The spread is the median of that over the sizes, or a curve's own if that is more;
+    ``widest`` is the most.
 
     Examples
     --------
@@ -308,9 +312,10 @@ def _median(curves: Sequence[CollectiveCurve]) -> CollectiveCurve:
             times.setdefault(size, []).append(time_s)
     sizes = sorted(times)
     known = [curve.spread for curve in curves if curve.spread is not None]
-    repeated = [_half_range(times[size]) for size in sizes if len(times[size]) > 1]
+    repeated = {size: _half_range(times[size]) for size in sizes if len(times[size]) > 1}
     if repeated:
-        known.append(median(repeated))
+        known.append(median(repeated.values()))
+    apart = [*repeated.items(), *(curve.widest for curve in curves if curve.widest)]
     return replace(
         curves[0],
         size_bytes=tuple(sizes),
@@ -318,6 +323,7 @@ def _median(curves: Sequence[CollectiveCurve]) -> CollectiveCurve:
         kind=weakest([curve.kind for curve in curves]),
         source="; ".join(dict.fromkeys(curve.source for curve in curves)),
         spread=max(known, default=None),
+        widest=max(apart, key=lambda one: one[1], default=None),
     )
 
 

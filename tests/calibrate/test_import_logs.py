@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -71,6 +72,18 @@ def test_default_folder_is_profiles_networks_here(capsys, tmp_path, monkeypatch)
     assert left == 0 and (tmp_path / "profiles" / "networks" / "ours.toml").is_file()
     assert out.splitlines()[-1] == "now: perfsim predict --model resnet50 --gpus 4 --net ours"
     assert run(capsys, "predict", "--model", "resnet50", "--gpus", "4", "--net", "ours")[0] == 0
+
+
+def test_a_file_on_trial_is_none_of_the_users(capsys, tmp_path, monkeypatch) -> None:
+    """./profiles/networks is there before, so that files of it are the user's own."""
+    file = own(tmp_path / "a.csv")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profiles" / "networks").mkdir(parents=True)
+    left, _, err = run(capsys, "calibrate", "import", file, "--name", "ours")
+    assert (left, err) == (
+        0,
+        "wrote profiles/networks/ours.toml\nwrote profiles/networks/ours.curves.csv\n",
+    )
 
 
 def test_a_network_in_any_folder_is_named_by_its_path(capsys, tmp_path) -> None:
@@ -150,6 +163,33 @@ def test_files_that_differ_are_warned_of(capsys, tmp_path, nets) -> None:
     second.write_text("\n".join(slow) + "\n")
     left, out, _ = imported(capsys, first, nets, second)
     assert left == 0 and "repeats differ by +-50%" in out
+
+
+def test_files_that_differ_at_large_sizes_alone_are_warned_of(capsys, tmp_path, nets) -> None:
+    """10 and 2 GB/s with one latency: the median over the sizes shows little of it."""
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path, wire in ((first, 0.3), (second, 1.5)):
+        path.write_text("\n".join([CSV, *rows("all_reduce", times(6, wire, 20.0))]) + "\n")
+    left, out, _ = imported(capsys, first, nets, second)
+    assert left == 0
+    assert "repeats differ by +-67% at 134.2 MB, and their middle is taken" in out
+    assert "repeats within 7.3% (median), at most 66.5% at 134.2 MB" in out
+
+
+def test_a_change_that_was_noticed_is_said_first_and_for_a_wrong_unit(
+    capsys, tmp_path, nets
+) -> None:
+    imported(capsys, own(tmp_path / "a.csv"), nets)
+    path = nets / "ours.toml"
+    slow = re.sub(r'(rate\]\nvalue = )"[^"]*"', r'\1"0.2GB/s"', path.read_text())
+    asked = ("predict", "--model", "resnet50", "--gpus", "4", "--gpus-per-node", "1", "--net", path)
+    path.write_text(slow)
+    told = json.loads(run(capsys, *asked, "--json")[1])["notes"]
+    assert any("one of the two has a wrong unit" in note for note in told)
+    path.write_text(f'{slow}\n[[noticed]]\nwhat = "change"\ntext = "It changed at 1 MB."\n')
+    told = json.loads(run(capsys, *asked, "--json")[1])["notes"]
+    assert told[0] == "ours, when it was calibrated: It changed at 1 MB."
+    assert not any("wrong unit" in note for note in told)
 
 
 def test_importing_again_replaces_both_files(capsys, tmp_path, nets) -> None:

@@ -260,6 +260,11 @@ def test_what_the_machine_leaves_open_is_said(capsys: pytest.CaptureFixture[str]
         ("asked.toml", 2, "'asked.toml' is a scenario already"),
         ("config --gpus 8", 2, "'config' needs a name that ends in .json"),
         ("cut.log --gpus 8 --model resnet50", 3, "cut.log"),
+        (
+            "cut.log --gpus 8 --model resnet50",
+            3,
+            " (`perfsim calibrate import --skip-bad` leaves such lines out)",
+        ),
         ("unsaid.log --model resnet50", 3, "`perfsim calibrate import` takes both"),
     ],
 )

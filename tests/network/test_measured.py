@@ -102,6 +102,8 @@ def test_repeats_become_their_median_and_show_their_spread() -> None:
     (both,) = merge(runs)
     assert both.seconds == (1.1, 2.0, 3.0)
     assert both.spread == pytest.approx(0.1 / 1.1)  # the median of 0.1 / 1.1, 0.2 / 2 and 0
+    assert both.widest == (CURVE.size_bytes[1], pytest.approx(0.2 / 2.0))
+    assert merge([both, runs[0]])[0].widest == both.widest
     assert both.source == "one; two; three"
 
 

@@ -34,6 +34,7 @@ from perfsim.calibrate.measure.stability import (
 from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
+from perfsim.collectives import COLLECTIVES
 from perfsim.data.files import today
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.network.measured import CollectiveCurve
@@ -219,9 +220,10 @@ def measure_network(
     hosts = [str(rank["host"]) for rank in wire.ranks]
     groups = rank_groups(hosts)
     check_same_request(wire, hosts, request.common_options())
+    collectives = _collectives(wire, request)
     journal, measured = open_journal(wire, request.out, fresh=request.fresh, force=request.force)
     sizes_bytes = message_sizes(SMALLEST_MESSAGE_BYTES, request.most_bytes)
-    asked = list(points_to_measure(_collectives(wire, request), groups, sizes_bytes))
+    asked = list(points_to_measure(collectives, groups, sizes_bytes))
     points = [point for point in asked if point.key not in measured]
     rule = SweepRule(tolerance=request.tolerance)
     if request.budget_s is not None and points:
@@ -270,10 +272,21 @@ def open_wire(launch: Launch, request: NetworkRequest) -> Backend:
 
 
 def _collectives(wire: Backend, request: NetworkRequest) -> tuple[str, ...]:
+    """Return what is measured: what was asked for, or all that the library has.
+
+    Raises
+    ------
+    RequestError
+        If the library lacks one; the job is left in good order before, since all ranks refuse it.
+    """
     available = wire.collectives()
     for name in request.collectives:
         if name not in available:
-            raise unknown("collectives", name, available)
+            wire.close()
+            if name not in COLLECTIVES:
+                raise unknown("collectives", name, available)
+            why = f"{wire.library} has no {name}. Allowed: {', '.join(sorted(available))}."
+            raise RequestError("collectives", why, value=name)
     return request.collectives or available
 
 

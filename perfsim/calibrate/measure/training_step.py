@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import pairwise
 from statistics import median
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from perfsim.calibrate.measure.device import (
 from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.calibrate.measure.repeats import half_width
 from perfsim.calibrate.measure.subject import Subject
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import PerfsimError, RequestError, unknown
 
 __all__ = [
     "JobRanks",
@@ -380,6 +381,25 @@ def measure_compute(
     )
 
 
+def _names_the_model(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let what a user's model raises in a method of `TrainingStep` be an error of the request."""
+
+    @wraps(method)
+    def run(self: TrainingStep, *given: Any) -> Any:
+        try:
+            return method(self, *given)
+        except Exception as error:
+            import torch
+
+            if isinstance(error, PerfsimError | torch.OutOfMemoryError):
+                raise
+            first = (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
+            why = f"its training step failed: {type(error).__name__}: {first}.".replace("`", "'")
+            raise RequestError("model", f"{self.subject.name}: {why}") from error
+
+    return run
+
+
 class TrainingStep:
     """Forward, backward and update of one subject at one precision, which the libraries are told.
 
@@ -393,7 +413,7 @@ class TrainingStep:
     def __init__(self, subject: Subject, precision: str, optimizer: str, device: str) -> None:
         import torch
 
-        self._subject, self._device = subject, device
+        self.subject, self._device = subject, device
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = True
@@ -404,27 +424,35 @@ class TrainingStep:
         }
         if optimizer not in makers:
             raise unknown("optimizer", optimizer, MEASURED_OPTIMIZERS)
-        subject.model.train()
-        self._optimizer = makers[optimizer](subject.model.parameters())
+        self._optimizer = self._begin(makers[optimizer])
         types = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
         self._type = types.get(precision)
         self._scaler = torch.amp.GradScaler(device, enabled=precision == "amp-fp16")
+
+    @_names_the_model
+    def _begin(self, make: Callable[..., Any]) -> Any:
+        """Let the model train, and return the optimizer of its parameters."""
+        self.subject.model.train()
+        return make(self.subject.model.parameters())
 
     def _cast(self) -> AbstractContextManager[Any]:
         import torch
 
         return nullcontext() if self._type is None else torch.autocast(self._device, self._type)
 
+    @_names_the_model
     def loss(self) -> Any:
         """Run the forward pass and return the loss."""
         self._optimizer.zero_grad(set_to_none=True)
         with self._cast():
-            return self._subject.loss()
+            return self.subject.loss()
 
+    @_names_the_model
     def back(self, loss: Any) -> None:
         """Run the backward pass."""
         self._scaler.scale(loss).backward()
 
+    @_names_the_model
     def update(self) -> None:
         """Update the parameters."""
         self._scaler.step(self._optimizer)

@@ -198,6 +198,25 @@ def test_a_sweep_ends_in_the_network_that_was_measured(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ours.curves.csv", "ours.toml"]
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("reduce_scatter", "gloo has no reduce_scatter. Allowed: all_reduce, send_recv."),
+        ("all_reduc", "no 'all_reduc'; did you mean 'all_reduce'?"),
+    ],
+)
+def test_a_collective_that_the_library_lacks_is_refused_and_the_job_is_left(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that ends with its process group open may be aborted by PyTorch's threads."""
+    left: list[int] = []
+    monkeypatch.setattr(Wire, "close", lambda self: left.append(self.rank))
+    wanted = NetworkRequest(tmp_path / "ours.toml", collectives=("all_reduce", name))
+    refused, _ = measured(monkeypatch, wanted)
+    assert all(f"collectives: {why}" in str(one) for one in refused)
+    assert sorted(left) == [0, 1] and not list(tmp_path.iterdir())
+
+
 def test_an_interrupted_sweep_measures_only_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

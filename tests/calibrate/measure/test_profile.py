@@ -71,6 +71,28 @@ def net(batch, device):
 
 def nothing(batch, device):
     return 3
+
+
+def raises(batch, device):
+    layer = torch.nn.Linear(8, 8)
+    return layer, lambda: {}["labels"]
+
+
+def no_loss(batch, device):
+    return torch.nn.Linear(8, 8), None
+
+
+def vector(batch, device):
+    layer = torch.nn.Linear(8, 8)
+    return layer, lambda: layer(torch.ones(batch, 8))
+
+
+def no_gradient(batch, device):
+    return torch.nn.Linear(8, 8), lambda: torch.tensor(1.0)
+
+
+def no_parameters(batch, device):
+    return torch.nn.ReLU(), lambda: torch.tensor(1.0)
 """
 
 
@@ -265,6 +287,14 @@ def test_every_precision_and_optimizer_of_a_cpu_runs(precision: str, optimizer: 
         ({"model": "naps:nett"}, "did you mean 'net'"),
         ({"model": "nowhere_at_all:net"}, "cannot be imported"),
         ({"model": "naps:nothing"}, "must take batch and device"),
+        (
+            {"model": "naps:raises"},
+            "model: naps:raises: its training step failed: KeyError: 'labels'",
+        ),
+        ({"model": "naps:no_loss"}, "its training step failed: TypeError: 'NoneType'"),
+        ({"model": "naps:vector"}, "its training step failed: RuntimeError: grad can be"),
+        ({"model": "naps:no_gradient"}, "its training step failed: .* does not require grad"),
+        ({"model": "naps:no_parameters"}, "failed: ValueError: optimizer got an empty parameter"),
         ({"precision": "tf32"}, "tf32 needs a GPU"),
         ({"precision": "fp31"}, "did you mean 'fp32'"),
         ({"optimizer": "sgdd"}, "did you mean 'sgd'"),
