@@ -265,10 +265,10 @@ class DataError(PerfsimError):
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return the choice most like ``name``, or "" when none is close.
 
-    Letter case, ``-``, ``_`` and ``.`` do not matter. A choice that begins with the name goes
-    before one that is only spelled like it. Of a path, as in names on Hugging Face, its last part
-    counts. Of a name of up to four letters two in three must agree: two letters alone are like many
-    names.
+    Letter case, ``-`` and ``_`` do not matter. A choice that begins with the name, or with which
+    much of the name begins, goes before one that is only spelled like it. Of a path, as in names on
+    Hugging Face, its last part counts. Of a name of up to four letters two in three must agree: two
+    letters alone are like many names.
 
     Examples
     --------
@@ -278,6 +278,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     'gpt3-175b'
     >>> nearest("meta-llama/Llama-3.1-8B", ["llama2-7b", "llama3-8b"])
     'llama3-8b'
+    >>> nearest("google-bert/bert-base-uncased", ["bert-base", "bert-base-squad"])
+    'bert-base'
     >>> nearest("zzz", ["resnet50"]), nearest("foo", ["loco"]), nearest("density", ["gradients"])
     ('', '', '')
     """
@@ -287,7 +289,13 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     plain = {_plain(choice): choice for choice in choices}
     begins = [choice for choice in plain if choice.startswith(given)]
     if given in plain or (len(given) >= _TELLING and begins):
-        return plain[given if given in plain else min(begins, key=len)]
+        # Another letter says less than another digit: a10 is of a10g, not of a100.
+        at = len(given)
+        return plain[min(begins, key=lambda choice: (len(choice), choice[at : at + 1].isdigit()))]
+    parts = [choice for choice in plain if given.startswith(choice)]
+    longest = max(parts, key=len, default="")
+    if len(longest) >= max(_TELLING, len(given) / 2):
+        return plain[longest]
     cutoff = 0.65 if len(name) <= 4 else 0.6
     close = difflib.get_close_matches(given, plain, n=1, cutoff=cutoff)
     return plain[close[0]] if close else ""
@@ -298,8 +306,8 @@ _TELLING = 3
 
 
 def _plain(name: str) -> str:
-    """Return a name as it is compared with others."""
-    return re.sub(r"[-_.\s]", "", name.lower())
+    """Return a name as it is compared with others; a point between digits stays."""
+    return re.sub(r"[-_\s]|(?<!\d)\.|\.(?!\d)", "", name.lower())
 
 
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import DataError, PerfsimError, RequestError, nearest, unknown
+from perfsim.models.language import NAMED
+from support.what_ships import SHIPPED
 
 MODELS = ["bert-large", "resnet50", "resnet152", "vgg16"]
 
@@ -40,6 +42,12 @@ def test_a_data_error_says_where(place: dict[str, object], text: str) -> None:
 )  # fmt: skip
 def test_nearest(name: str, match: str) -> None:
     assert nearest(name, MODELS) == match
+
+
+def test_no_two_names_that_ship_are_compared_as_one() -> None:
+    for kind in ("models", "devices", "networks", "nodes"):
+        names = [*{name.partition(".")[0] for name in SHIPPED.files(kind)}, *NAMED]
+        assert [nearest(name.upper().replace("-", "_"), names) for name in names] == names
 
 
 @given(st.sampled_from(MODELS))

@@ -21,6 +21,7 @@ from perfsim.errors import RequestError
 from perfsim.memory import communicators, memory_use
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
+from perfsim.schedule.rounds import build_rounds
 from support.what_ships import SHIPPED
 
 ASKED: dict[str, Any] = {
@@ -194,6 +195,26 @@ def test_what_a_stage_sends_to_others_counts(
     assert found["calls"] == pytest.approx(16 * each)
     assert found["bytes_per_gpu"] == pytest.approx(16 * each * M_BYTES)
     assert found["hidden_s"] <= found["busy_s"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"method": "distributed_optimizer", "options": {"instances": 2}, "tp": 8},
+        {"method": "p3", "options": {"servers": 1}, "model": "resnet50", "seq": None},
+    ],
+)
+def test_one_rank_or_one_node_is_an_answer(more: dict[str, Any]) -> None:
+    assert ask(gpus=8, **more).iteration_s > 0.0
+
+
+@pytest.mark.parametrize("more", [{"cp": 2}, {"cp": 2, "pp": 2, "method": "zero"}])
+def test_messages_beside_a_pass_begin_with_it(more: dict[str, Any]) -> None:
+    """Those of the first pass of an iteration wait for the one before."""
+    asked = {"model": "opt-1.3b", "gpus": 8, "node": "dgx-a100", "net": "dgx-a100", "seq": None}
+    (costed,) = build_rounds(resolve(Scenario(**ASKED | asked | more), SHIPPED))
+    beside = [task for task in costed.graph.tasks if task.stream.startswith("beside")]
+    assert beside and all(task.after for task in beside)
 
 
 def test_bytes_of_a_ring_of_contexts() -> None:

@@ -172,6 +172,8 @@ def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[s
         ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
         ("ResNet-50", "resnet50"),
         ("bert", "bert-base"),
+        ("google-bert/bert-large-uncased", "bert-large"),
+        ("facebook/OPT-1.3B", "opt-1.3b"),  # not opt-13b
         ("gpt-3", "gpt3-13b"),  # not gpt2 or mpt-3b, which are spelled much like it
     ],
 )

@@ -51,27 +51,29 @@ def _no_option(error: Any) -> str:
 
 _OTHER_WORDS = {
     "accumulate": ("gradient-accumulation", "grad-accum", "micro-batches", "microbatches"),
-    "batch": ("micro-batch", "micro-batch-size", "mbs", "local-batch-size"),
-    "cp": ("context-parallel", "context-parallel-size"),
+    "batch": ("micro-batch", "mbs", "local-batch"),
+    "cp": ("context-parallel",),
     "dataset": ("tokens", "samples", "train-tokens"),
-    "ep": ("expert-parallel", "expert-model-parallel-size"),
+    "ep": ("expert-parallel", "expert-model-parallel"),
     "gpu": ("device", "accelerator", "hardware"),
-    "gpus": ("world-size", "nproc", "ranks", "workers", "dp", "data-parallel"),
+    "gpus": ("world", "nproc", "ranks", "workers", "dp", "data-parallel"),
     "method": ("compression", "compressor", "scheme", "strategy", "fsdp", "zero", "zero-stage"),
     "net": ("bandwidth", "latency", "interconnect", "fabric"),
-    "pp": ("pipeline-parallel", "pipeline-model-parallel-size", "stages"),
+    "pp": ("pipeline-parallel", "pipeline-model-parallel", "stages"),
     "precision": ("dtype", "bf16", "fp16", "fp8", "amp", "mixed-precision"),
     "recompute": ("activation-checkpointing", "checkpointing", "recompute-granularity"),
     "seq": ("seq-length", "sequence-length", "context", "context-length", "tokens"),
-    "tp": ("tensor-parallel", "tensor-model-parallel-size", "tensor-parallel-size"),
-    "virtual-stages": ("virtual-pipeline-model-parallel-size", "vpp", "interleave"),
+    "tp": ("tensor-parallel", "tensor-model-parallel"),
+    "virtual-stages": ("virtual-pipeline-model-parallel", "vpp", "interleave"),
 }
-"""What Megatron-LM, DeepSpeed, torchtitan, torchrun and people call it, by flag."""
+"""What Megatron-LM, DeepSpeed, torchtitan, torchrun and people call it, by flag; without -size."""
 
 
 def _as_others_say(given: str, flags: Iterable[str]) -> str:
     """Return the flag that an option is called elsewhere, the first that a command has, or ""."""
-    word = given.lstrip("-").replace("_", "-").lower()
+    word = given.lstrip("-").replace("_", "-").lower().removesuffix("-size")
+    if word in flags:
+        return word
     known = (flag for flag, words in _OTHER_WORDS.items() if word in words)
     return next((flag for flag in known if flag in flags), "")
 

@@ -138,8 +138,9 @@ def pull_sharded(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts
     Jiang et al., A unified architecture for accelerating distributed DNN training in heterogeneous
     GPU/CPU clusters (BytePS), OSDI 2020, section 3; its code is bytedance/byteps.
     """
-    nodes = hops.nodes
-    share = nodes * (nodes - 1) / _denominator(nodes, _extra_servers(hops, extra_servers))
+    nodes, share = hops.nodes, 0.0
+    if nodes > 1:  # one node keeps all servers' work to itself, whatever machines stand beside it
+        share = nodes * (nodes - 1) / _denominator(nodes, _extra_servers(hops, extra_servers))
     return _fetched(size_bytes, hops, share)
 
 

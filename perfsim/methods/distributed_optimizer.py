@@ -193,8 +193,8 @@ class DistributedOptimizer(Method):
         return Compute(tuple(kernels), "decompress")
 
     def _shards(self, world: MethodContext) -> int:
-        """Return S, the ranks that share one copy of the optimizer."""
-        return world.ranks // self.instances
+        """Return S, the ranks that share one copy of the optimizer; one rank has it to itself."""
+        return max(1, world.ranks // self.instances)
 
     def _group(self, world: MethodContext) -> Group:
         return "all" if self.instances == 1 else self._shards(world)

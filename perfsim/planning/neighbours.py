@@ -291,8 +291,8 @@ def _places_of_sites(
     if not scenario.placement:
         held["gpus_per_node"] = each
     powers = [] if scenario.placement else range(-_MAX_DOUBLINGS, _MAX_DOUBLINGS + 1)
-    grown = [tuple(int(size * 2.0**power) for size in sizes) for power in powers]
-    whole = [one for one in grown if all(size and size % each == 0 for size in one)]
+    grown = [tuple(size * 2.0**power for size in sizes) for power in powers]
+    whole = [tuple(map(int, one)) for one in grown if not any(size % each for size in one)]
     by_count = {sum(one): one for one in sorted({sizes, *whole}, key=sum)}
     side = min(map_side(mapped), len(by_count) + 2)
     cells = []

@@ -460,7 +460,11 @@ class _RoundBuilder:
 
         ``share`` is how many passes over the stage it is.
         """
-        for send in self.stage.beside.of(kind):
+        beside = self.stage.beside.of(kind)
+        if beside and (self.end is None or self.tasks.waits):
+            # They begin when computation gets here, which is after what that waits for.
+            self.compute("begin", "other", 0.0)
+        for send in beside:
             some = send._replace(repeats=send.repeats * share)
             self.tasks.send(f"{send.group} {words}", some, self.here)
         self.compute(f"{kind} {words}", kind, seconds)

@@ -206,6 +206,14 @@ def test_the_map_of_a_job_on_sites_changes_the_rate_between_them() -> None:
     assert not any("NIC" in note for note in near.notes)
 
 
+def test_sites_of_a_map_keep_their_proportions() -> None:
+    fields = {"model": "resnet18", "net": "10gbe", "gpus_per_node": 1, "method": "topk"}
+    asked = make_scenario(fields | {"site": "6,10", "wan": "1Gbit/s,30ms"})
+    near = report_context(asked, predict(asked, SHIPPED), SHIPPED, ["topk"])
+    counts = {cell.gpus for cell in near.cells}
+    assert 8 in counts and 4 not in counts  # 3 and 5; not 1 and 2
+
+
 @pytest.mark.parametrize(
     "fields",
     [
