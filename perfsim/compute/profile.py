@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, is_own
 from perfsim.data.files import is_there, missing_file, note
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
 from perfsim.errors import DataError, RequestError, newer, shown, unknown
@@ -702,12 +702,13 @@ def _read_own(model: str, catalog: Catalog) -> Profile:
 def with_positions(profile: Profile, path: Path | None) -> Profile:
     """Return a profile with the positions that a file states for its model.
 
-    One of another folder may be of another network of the same name: then it counts for nothing.
+    One that ships may be of another network than a profile of the user's with the same name: then
+    it counts for nothing.
 
     Raises
     ------
     DataError
-        If the file beside the profile is damaged, or is of another network.
+        If the file is damaged, or is of another network and not such a one.
     """
     if path is None:
         return profile
@@ -715,7 +716,7 @@ def with_positions(profile: Profile, path: Path | None) -> Profile:
     try:
         positions = read_positions(path, layers, preconditioned_layers(profile))
     except DataError:
-        if path.parent.resolve() == Path(profile.path).parent.resolve():
+        if is_own(path) or not is_own(profile.path):
             raise
         return profile
     return replace(profile, positions=positions)
