@@ -179,7 +179,7 @@ def memory_use(
     scenario = setup.scenario
     cluster = setup.cluster.by_site() if setup.method.sites_are_nodes else setup.cluster
     costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
-    world = replace(costs.context(setup.profile), bucket_bytes=setup.limit_bytes)
+    world = costs.context(setup.profile, setup.limit_bytes)
     kept = _kept(setup, world)
     precision, era = _regime(setup), kernel_era(scenario)
     state = _state(setup, world, kept, precision, defined=defined)
@@ -313,7 +313,7 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
 
     def asked() -> _StageMethod:
         costs = stage_costs(setup, split)
-        world = replace(costs.context(part.profile), bucket_bytes=setup.limit_bytes)
+        world = costs.context(part.profile, setup.limit_bytes)
         shares = among = method.kept_share(world)
         if part.experts:
             among = method.kept_share(replace(costs, cluster=groups[1]).context(part.profile))

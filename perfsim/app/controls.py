@@ -17,6 +17,7 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import as_written
 from perfsim.errors import PerfsimError
 from perfsim.methods import method_names
 from perfsim.methods.base import FIDELITY_OPTIONS
@@ -197,17 +198,13 @@ def texts_of(fields: Mapping[str, Any]) -> dict[str, str]:
         if value is None:
             continue
         if name in OPTION_GROUPS and isinstance(value, Mapping):
-            texts |= {f"{name}.{option}": _text(one) for option, one in value.items()}
+            texts |= {f"{name}.{option}": as_written(one) for option, one in value.items()}
         elif isinstance(value, list | tuple):
             apart = name in SCENARIO_FIELDS and SCENARIO_FIELDS[name].repeated
-            texts[name] = (";" if apart else ",").join(map(_text, value))
+            texts[name] = (";" if apart else ",").join(map(as_written, value))
         else:
-            texts[name] = _text(value)
+            texts[name] = as_written(value)
     return {key: text for key, text in texts.items() if text}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def default_words(name: str) -> str:
@@ -215,7 +212,7 @@ def default_words(name: str) -> str:
     field: ScenarioField = SCENARIO_FIELDS[name]
     if field.default:
         return field.default.replace("`", "")
-    return "" if field.value in (None, (), {}) else _text(field.value)
+    return "" if field.value in (None, (), {}) else as_written(field.value)
 
 
 def choices_of(name: str, catalog: Catalog) -> tuple[str, ...]:
@@ -279,7 +276,7 @@ def _of_method(method: str, catalog: Catalog) -> list[OptionControl]:
         OptionControl(
             f"options.{one['option']}",
             label_of(f"options.{one['option']}"),
-            "" if one["default"] is None else _text(one["default"]),
+            "" if one["default"] is None else as_written(one["default"]),
             f"{one['what']}: {one['allowed']}"
             + (f"; only with {one['only_with']}" if one["only_with"] else ""),
         )

@@ -22,6 +22,7 @@ from perfsim.errors import DataError, RequestError, nearest, shown
 __all__ = [
     "MAX_LINES",
     "Stamp",
+    "as_written",
     "being_read",
     "cell",
     "check_lines",
@@ -412,6 +413,17 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _TERMINAL_CODE.sub("", text)) if _CONTROL.search(text) else text
 
 
+def as_written(value: object) -> str:
+    """Return a value as files and flags write it: "true" or "false" for a boolean.
+
+    Examples
+    --------
+    >>> as_written(True), as_written(0.5)
+    ('true', '0.5')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def cell(value: _T) -> _T | str:
     """Return a value as a cell of a table: "true" or "false" for a boolean.
 
@@ -423,7 +435,7 @@ def cell(value: _T) -> _T | str:
     ("'=1+1", '-0.5', -0.5, "--net: no 'x'", 'true')
     """
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return as_written(value)
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 

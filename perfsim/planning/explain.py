@@ -426,7 +426,6 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         still = pin_messages(plans, timelines)
         scale = prediction.iteration_s / steady_s(still)
     by_bucket = exposed(plans, timelines)
-    free_launches_s = steady_s(still, faster(math.inf, "host")) * scale
     along_bandwidth = breakeven.bandwidth_break_even(setup, jobs)
     along_gpus = breakeven.gpu_break_even(setup, catalog, jobs)
     return Explanation(
@@ -444,7 +443,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         along_bandwidth,
         along_gpus,
         _notes(scenario, plans, timelines, along_gpus),
-        waiting_times(setup, prediction, by_bucket, catalog, free_launches_s),
+        waiting_times(setup, prediction, by_bucket, catalog, still, scale),
         exchange_cost(setup, prediction.iteration_s, prediction.baseline_s),
     )
 
@@ -457,7 +456,8 @@ def waiting_times(
     prediction: Prediction,
     buckets: Sequence[Exposed],
     catalog: Catalog,
-    free_launches_s: float,
+    plans: Sequence[CostedGraph],
+    scale: float,
 ) -> list[WaitingTime]:
     """Return what dividing or sharding a model costs in an iteration; [] where it is neither.
 
@@ -467,7 +467,7 @@ def waiting_times(
     Parameters
     ----------
     buckets : exposed communication, as `exposed` returns it
-    free_launches_s : the iteration if launches of the host took no time [s]
+    plans, scale : as of `improvements`
     """
     parallel, scenario = prediction.parallel, setup.scenario
     if parallel is None and not setup.method.gathers_units():
@@ -481,7 +481,8 @@ def waiting_times(
         some = [one.exposed_s for one in data if one.collectives.startswith(_GATHERS) == gathers]
         found.append((words, sum(some)))
     if parallel is None:
-        found.append(("launches of the host", prediction.iteration_s - free_launches_s))
+        free_s = steady_s(plans, faster(math.inf, "host")) * scale
+        found.append(("launches of the host", prediction.iteration_s - free_s))
     if scenario.imbalance > 1.0:
         even = predict_iteration(scenario.model_copy(update={"imbalance": 1.0}), catalog)
         found.append(("imbalance of experts", prediction.iteration_s - even.iteration_s))

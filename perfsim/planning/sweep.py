@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, read_elsewhere
-from perfsim.data.files import stamp
+from perfsim.data.files import as_written, stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import DataError, MissingFileError, PerfsimError, RequestError, spelled
@@ -254,10 +254,7 @@ class SweepResult(NamedTuple):
     @property
     def texts(self) -> dict[str, str]:
         """The values that vary, as files and flags write them."""
-        return {
-            field: str(value).lower() if isinstance(value, bool) else str(value)
-            for field, value in self.values.items()
-        }
+        return {field: as_written(value) for field, value in self.values.items()}
 
     @property
     def words(self) -> str:

@@ -461,9 +461,8 @@ class _RoundBuilder:
         ``share`` is how many passes over the stage it is.
         """
         beside = self.stage.beside.of(kind)
-        if beside and (self.end is None or self.tasks.waits):
-            # They begin when computation gets here, which is after what that waits for.
-            self.compute("begin", "other", 0.0)
+        if beside:
+            self.get_here()
         for send in beside:
             some = send._replace(repeats=send.repeats * share)
             self.tasks.send(f"{send.group} {words}", some, self.here)
@@ -532,9 +531,7 @@ class _RoundBuilder:
 
     def begin(self, progress: JobProgress, beyond_s: float) -> None:
         """Begin a job here, or ``beyond_s`` after the end of the pass, and issue what can go."""
-        if self.end is None or self.tasks.waits:
-            # It begins when computation gets here, which is after what that waits for.
-            self.compute("begin", "other", 0.0)
+        self.get_here()
         progress.tail = tuple(self.here)
         if progress.stages and beyond_s > 0:
             # A policy that works in cycles sends at a tick: computing goes on until then.
@@ -601,6 +598,11 @@ class _RoundBuilder:
     def here(self) -> list[int]:
         """The task at whose end computation is where the host has got to."""
         return [] if self.end is None else [self.end]
+
+    def get_here(self) -> None:
+        """Let what begins beside computation here wait for all that computation waits for."""
+        if self.end is None or self.tasks.waits:
+            self.compute("begin", "other", 0.0)
 
     def compute(self, name: str, kind: TaskKind, seconds: float) -> None:
         """Issue what computation does next."""

@@ -152,8 +152,11 @@ class Costs:
         cluster, algorithm = self._asked(Send(collective, 0.0, group=group))
         return cluster.by_size(collective, algorithm, self.protocol)
 
-    def context(self, profile: Profile) -> MethodContext:
-        """Return what a method may know of the cluster, its GPUs and the model on them."""
+    def context(self, profile: Profile, bucket_bytes: float | None = None) -> MethodContext:
+        """Return what a method may know of the cluster, its GPUs and the model on them.
+
+        ``bucket_bytes`` is the bucket size asked for, where its memory is asked about.
+        """
         known: dict[tuple[str, Group], SecondsBySize] = {}
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
@@ -172,6 +175,7 @@ class Costs:
             self.device.software,
             self.stages,
             self.cluster.gpus_of_host,
+            bucket_bytes,
         )
 
 

@@ -211,7 +211,7 @@ def test_sites_of_a_map_keep_their_proportions() -> None:
     asked = make_scenario(fields | {"site": "6,10", "wan": "1Gbit/s,30ms"})
     near = report_context(asked, predict(asked, SHIPPED), SHIPPED, ["topk"])
     counts = {cell.gpus for cell in near.cells}
-    assert 8 in counts and 4 not in counts  # 3 and 5; not 1 and 2
+    assert 8 in counts and not [count for count in counts if count % 8]  # 3 and 5 once or more
 
 
 @pytest.mark.parametrize(
