@@ -38,10 +38,13 @@ class Architecture(NamedTuple):
     normalisations a block. Layers from ``dense`` on have ``experts``, of which ``topk`` work for a
     token, ``expert_ffn`` wide, and ``shared`` ones that work for all; those of a token are in
     ``topk_groups`` of ``groups`` of experts (0: in any). ``window`` is the reach of
-    attention in every ``window_every``-th layer (0: all tokens). ``kv_rank`` and ``q_rank`` are the
-    widths to which latent attention projects keys with values, and queries; ``rope`` is the width
-    of a head that carries the position there. ``gelu_new`` says that the activation is Hugging
-    Face's gelu_new, which Python writes as operations.
+    attention in every ``window_every``-th layer (0: all tokens), or with ``full_every`` in all but
+    every ``full_every``-th. ``kv_rank`` and ``q_rank`` are the widths to which latent attention
+    projects keys with values, and queries; ``rope`` is the width of a head that carries the
+    position there, ``value`` that of a head's values (0: ``head``, as that of its keys).
+    ``gelu_new`` says that the activation is Hugging Face's gelu_new, which Python writes as
+    operations. ``qk_norm`` normalises the queries and keys of each head, with ``qk_norm_all`` those
+    of all heads together.
     """
 
     layers: int
@@ -79,6 +82,9 @@ class Architecture(NamedTuple):
     groups: int = 0
     topk_groups: int = 0
     gelu_new: bool = False
+    full_every: int = 0
+    value: int = 0
+    qk_norm_all: bool = False
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -188,11 +194,9 @@ def _attention(
         )
         yield made if part == "v_proj" else replace(made, rotated=rotary * made.outputs)
     if shape.qk_norm:
-        yield _norm(f"{name}.q_norm", shape, tokens * shape.heads, shape.head)
-        yield _norm(f"{name}.k_norm", shape, tokens * shape.kv, shape.head)
-    reached = tokens
-    if shape.window and (index + 1) % shape.window_every == 0:
-        reached = min(tokens, shape.window)
+        yield _norm_of_heads(f"{name}.q_norm", shape, shape.heads, tokens)
+        yield _norm_of_heads(f"{name}.k_norm", shape, shape.kv, tokens)
+    reached = min(tokens, shape.window) if _slides(shape, index) else tokens
     made = attention(f"{name}.attn", query, tokens, heads=shape.heads, causal=causal)
     # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
     # counts the whole square and half of it is done, so many of the t are asked.
@@ -200,6 +204,20 @@ def _attention(
     yield replace(made, flops=made.flops * share)
     biased = shape.bias in ("attention", "all")
     yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased, split="row")
+
+
+def _slides(shape: Architecture, index: int) -> bool:
+    """Tell whether a layer's attention reaches a window only."""
+    if shape.full_every:
+        return (index + 1) % shape.full_every != 0
+    return shape.window > 0 and (index + 1) % shape.window_every == 0
+
+
+def _norm_of_heads(name: str, shape: Architecture, heads: int, tokens: int) -> ModelLayer:
+    """Return what normalises the queries, or the keys, of so many heads."""
+    if shape.qk_norm_all:
+        return _norm(name, shape, tokens, heads * shape.head)
+    return _norm(name, shape, tokens * heads, shape.head)
 
 
 def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -216,12 +234,14 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
     narrow = shape.kv_rank + shape.rope
     yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
     yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)
-    both = 2 * shape.heads * shape.head
+    value = shape.value or shape.head
+    both = shape.heads * (shape.head + value)
     made = linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
     yield replace(made, split="column", parts=shape.heads)
-    values = shape.heads * shape.head
+    values = shape.heads * value
     made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True)
-    yield replace(made, flops=made.flops * (2 * shape.head + shape.rope) / (2 * shape.head))
+    # Scores are products as wide as keys, what they weigh is as wide as values.
+    yield replace(made, flops=made.flops * (shape.head + value + shape.rope) / (2 * value))
     yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False, split="row")
 
 
@@ -410,6 +430,23 @@ def _qwen3(layers: int, hidden: int, heads: int, expert_ffn: int) -> Architectur
     return made._replace(experts=128, topk=8, expert_ffn=expert_ffn)
 
 
+def _qwen3_dense(
+    layers: int, hidden: int, heads: int, ffn: int, tied: bool = False
+) -> Architecture:
+    made = Architecture(layers, hidden, heads, 8, 128, ffn, 151936, seq=4096, tied=tied)
+    return made._replace(qk_norm=True)
+
+
+def _olmo2(layers: int, hidden: int, kv: int, ffn: int) -> Architecture:
+    made = _llama(layers, hidden, hidden // 128, kv, ffn, 100352, seq=4096)
+    return made._replace(qk_norm=True, qk_norm_all=True)
+
+
+def _glm4_5(layers: int, hidden: int, ffn: int, experts: int, expert_ffn: int) -> Architecture:
+    made = Architecture(layers, hidden, 96, 8, 128, ffn, 151552, seq=4096, bias="qkv")
+    return made._replace(experts=experts, topk=8, expert_ffn=expert_ffn, shared=1)
+
+
 def _gpt_oss(layers: int, experts: int) -> Architecture:
     made = Architecture(layers, 2880, 64, 8, 64, 2880, 201088, seq=4096)
     made = made._replace(window=128, window_every=2, bias="all")
@@ -464,6 +501,9 @@ NAMED: dict[str, Architecture] = {
     "llama3-8b": _llama(32, 4096, 32, 8, 14336, 128256, seq=8192),
     "llama3-70b": _llama(80, 8192, 64, 8, 28672, 128256, seq=8192),
     "llama3-405b": _llama(126, 16384, 128, 8, 53248, 128256, seq=8192),
+    # meta-llama/Llama-3.2-1B and -3B config.json.
+    "llama3.2-1b": _llama(16, 2048, 32, 8, 8192, 128256, seq=8192, tied=True),
+    "llama3.2-3b": _llama(28, 3072, 24, 8, 8192, 128256, seq=8192, tied=True),
     # InternLM (InternLM-7B config.json: 103168 words, biases on q, k, v, o).
     "internlm-7b": _llama(32, 4096, 32, 32, 11008, 103168, bias="attention"),
     # Jiang et al., arXiv 2310.06825, table 1; Jiang et al., arXiv 2401.04088, table 1.
@@ -475,11 +515,19 @@ NAMED: dict[str, Architecture] = {
     "mixtral-8x22b": _llama(
         56, 6144, 48, 8, 16384, 32000, seq=4096, experts=8, topk=2, expert_ffn=16384
     ),
+    # mistralai/Mistral-Small-24B-Base-2501 config.json.
+    "mistral-small-24b": _llama(40, 5120, 32, 8, 32768, 131072, seq=8192, head=128),
     # Qwen2.5 technical report, arXiv 2412.15115, table 1; widths: Qwen/Qwen2.5-* config.json.
     "qwen2.5-7b": _llama(28, 3584, 28, 4, 18944, 152064, seq=4096, bias="qkv"),
     "qwen2.5-32b": _llama(64, 5120, 40, 8, 27648, 152064, seq=4096, bias="qkv"),
     "qwen2.5-72b": _llama(80, 8192, 64, 8, 29568, 152064, seq=4096, bias="qkv"),
-    # Qwen3 technical report, arXiv 2505.09388, table 2; widths: Qwen/Qwen3-*-A* config.json.
+    # Qwen3 technical report, arXiv 2505.09388, tables 1 and 2; widths: Qwen/Qwen3-* config.json.
+    "qwen3-0.6b": _qwen3_dense(28, 1024, 16, 3072, tied=True),
+    "qwen3-1.7b": _qwen3_dense(28, 2048, 16, 6144, tied=True),
+    "qwen3-4b": _qwen3_dense(36, 2560, 32, 9728, tied=True),
+    "qwen3-8b": _qwen3_dense(36, 4096, 32, 12288),
+    "qwen3-14b": _qwen3_dense(40, 5120, 40, 17408),
+    "qwen3-32b": _qwen3_dense(64, 5120, 64, 25600),
     "qwen3-30b-a3b": _qwen3(48, 2048, 32, 768),
     "qwen3-235b-a22b": _qwen3(94, 4096, 64, 1536),
     # gpt-oss, arXiv 2508.10925, section 2; widths: openai/gpt-oss-* config.json. Biases of experts
@@ -515,6 +563,40 @@ NAMED: dict[str, Architecture] = {
         norms=4,
         window=4096,
         window_every=2,
+    ),
+    # Gemma 3, arXiv 2503.19786, section 2: five layers with a window for each without; widths:
+    # google/gemma-3-1b-pt config.json.
+    "gemma3-1b": Architecture(
+        *(26, 1152, 4, 1, 256, 6912, 262144),
+        seq=8192,
+        tied=True,
+        norms=4,
+        qk_norm=True,
+        window=512,
+        full_every=6,
+    ),
+    # Phi-4, arXiv 2412.08905; widths: microsoft/phi-4 config.json.
+    "phi-4": _llama(40, 5120, 40, 10, 17920, 100352, seq=4096),
+    # OLMo 2, arXiv 2501.00656; widths: allenai/OLMo-2-* config.json. It normalises behind attention
+    # and products, which costs the same.
+    "olmo2-7b": _olmo2(32, 4096, 32, 11008),
+    "olmo2-13b": _olmo2(40, 5120, 40, 13824),
+    "olmo2-32b": _olmo2(64, 5120, 8, 27648),
+    # HuggingFaceTB/SmolLM3-3B config.json.
+    "smollm3-3b": _llama(36, 2048, 16, 4, 11008, 128256, seq=4096, tied=True),
+    # GLM-4.5, arXiv 2508.06471, table 1 (without its layer that predicts a second token); widths:
+    # zai-org/GLM-4.5* config.json.
+    "glm4.5-air": _glm4_5(46, 4096, 10944, 128, 1408)._replace(dense=1),
+    "glm4.5": _glm4_5(92, 5120, 12288, 160, 1536)._replace(dense=3, qk_norm=True),
+    # MiniMaxAI/MiniMax-M2 config.json (without its modules that predict further tokens).
+    "minimax-m2": Architecture(
+        *(62, 3072, 48, 8, 128, 1536, 200064),
+        seq=4096,
+        qk_norm=True,
+        qk_norm_all=True,
+        experts=256,
+        topk=8,
+        expert_ffn=1536,
     ),
     # DeepSeek-V2 and -V2-Lite, arXiv 2405.04434, section 3.1.2 and appendix B; DeepSeek-V3, arXiv
     # 2412.19437, section 4.2 (without its module that predicts a second token); Kimi K2, arXiv

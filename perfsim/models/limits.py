@@ -35,7 +35,9 @@ _FIXED: dict[str, dict[str, Any]] = {
 """What the layers of a family take for granted."""
 _NEEDS = {
     **dict.fromkeys(("topk", "expert_ffn", "shared", "dense", "groups"), "experts"),
-    **dict.fromkeys(("q_rank", "rope"), "kv_rank"),
+    **dict.fromkeys(("q_rank", "rope", "value"), "kv_rank"),
+    "full_every": "window",
+    "qk_norm_all": "qk_norm",
     "shared_gate": "shared",
     "spare": "positions",
     "topk_groups": "groups",
@@ -95,6 +97,11 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
         and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
         "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
     )
+    yield (
+        shape.full_every == 1 or (shape.full_every and shape.window_every > 1),
+        f"full_every={shape.full_every} with window_every={shape.window_every}: where every n-th"
+        " layer attends to all tokens, n is 2 or more and the others have the window",
+    )
     yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
     yield (
         0 < shape.positions < shape.seq + shape.spare,
@@ -106,7 +113,8 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
         vision and shape.image % shape.patch,
         f"patch={shape.patch} does not divide image={shape.image}",
     )
-    inner = shape.ffn + shape.heads * shape.head + shape.kv_rank + shape.q_rank
+    inner = shape.ffn + shape.heads * (shape.head + shape.value)
+    inner += shape.kv_rank + shape.q_rank
     inner += (shape.experts + shape.shared) * shape.expert_ffn
     points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
     size = shape.hidden * (shape.layers * inner + shape.vocab + points)

@@ -58,7 +58,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "norm": get_args(Norm),
     "bias": get_args(Bias),
 }
-_SWITCHES = ("gated", "tied", "qk_norm", "head_bias", "shared_gate", "gelu_new")
+_SWITCHES = (*("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "gelu_new"),)
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
@@ -135,7 +135,7 @@ def _text(shape: Architecture) -> str:
     )
 
 
-_LATER = ("groups", "topk_groups", "gelu_new")
+_LATER = ("groups", "topk_groups", "gelu_new", "full_every", "value", "qk_norm_all")
 """Numbers that came after files that name models so: left out where they are 0, or no."""
 
 
@@ -239,6 +239,7 @@ def _checked(shape: Architecture, text: str) -> Architecture:
 _MAY_BE_ZERO = (
     *("positions", "experts", "topk", "expert_ffn", "shared", "dense"),
     *("window", "kv_rank", "q_rank", "rope", "spare", "groups", "topk_groups"),
+    *("full_every", "value"),
 )
 
 

@@ -102,6 +102,46 @@ GPTJ = {"model_type": "gptj", "vocab_size": 50400, "n_positions": 2048, "n_inner
 CLASSES = {"id2label": {str(number): f"class {number}" for number in range(1000)}}
 VIT = _llama(12, 768, 12, 3072, 0, model_type="vit", image_size=224, patch_size=16) | CLASSES
 
+QWEN3 = {"model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 128}
+QWEN3_MOE = QWEN3 | {
+    "model_type": "qwen3_moe",
+    "num_key_value_heads": 4,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "sliding_window": 128,
+    "num_experts_per_tok": 4,
+    "attention_bias": True,
+}
+GEMMA3 = {"model_type": "gemma3_text", "head_dim": 256, "sliding_window": 512}
+GLM4_5 = {
+    "model_type": "glm4_moe",
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "attention_bias": True,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "num_nextn_predict_layers": 1,
+}
+MINIMAX_M2 = {
+    "model_type": "minimax_m2",
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_local_experts": 256,
+    "num_experts_per_tok": 8,
+    "use_qk_norm": True,
+    "qk_norm_type": "per_layer",
+}
+# Their keys and values differ in width; what is absent is as in transformers.
+GLM_FLASH = {"model_type": "glm4_moe_lite", "num_key_value_heads": 20, "n_group": 1}
+MISTRAL_SMALL_4 = {"model_type": "mistral4", "num_key_value_heads": 32, "n_group": 1}
+
 # As published at huggingface.co/<model>/config.json.
 AS_NAMED: dict[str, Config] = {
     "llama-7b": _llama(32, 4096, 32, 11008, 32000, max_position_embeddings=2048),
@@ -126,9 +166,43 @@ AS_NAMED: dict[str, Config] = {
     "t5-small": _t5(6, 512, 8, 2048, num_decoder_layers=6, feed_forward_proj="relu"),
     "t5-3b": _t5(24, 1024, 32, 16384, d_kv=128),
     "mpt-7b": _mpt(32, 4096, 32, **LEARNED),
+    "llama3.2-1b": _llama(
+        16, 2048, 32, 8192, 128256, num_key_value_heads=8, head_dim=64, tie_word_embeddings=True
+    ),
+    "mistral-small-24b": MISTRAL
+    | _llama(40, 5120, 32, 32768, 131072, model_type="mistral", head_dim=128, sliding_window=None),
+    "qwen3-0.6b": _llama(28, 1024, 16, 3072, 151936) | QWEN3 | {"tie_word_embeddings": True},
+    "qwen3-1.7b": _llama(28, 2048, 16, 6144, 151936) | QWEN3 | {"tie_word_embeddings": True},
+    "qwen3-4b": _llama(36, 2560, 32, 9728, 151936) | QWEN3 | {"tie_word_embeddings": True},
+    "qwen3-8b": _llama(36, 4096, 32, 12288, 151936) | QWEN3,
+    "qwen3-14b": _llama(40, 5120, 40, 17408, 151936) | QWEN3,
+    "qwen3-32b": _llama(64, 5120, 64, 25600, 151936) | QWEN3,
+    "qwen3-30b-a3b": _llama(48, 2048, 32, 6144, 151936, moe_intermediate_size=768) | QWEN3_MOE,
+    "gpt-oss-20b": _llama(24, 2880, 64, 2880, 201088, num_local_experts=32) | GPT_OSS,
+    "gpt-oss-120b": _llama(36, 2880, 64, 2880, 201088, num_local_experts=128) | GPT_OSS,
+    "gemma3-1b": _llama(26, 1152, 4, 6912, 262144, num_key_value_heads=1) | GEMMA3,
+    "phi-4": _llama(
+        40, 5120, 40, 17920, 100352, model_type="phi3", num_key_value_heads=10, sliding_window=None
+    ),
+    "olmo2-7b": _llama(32, 4096, 32, 11008, 100352, model_type="olmo2"),
+    "olmo2-32b": _llama(64, 5120, 40, 27648, 100352, model_type="olmo2", num_key_value_heads=8),
+    "smollm3-3b": _llama(36, 2048, 16, 11008, 128256, model_type="smollm3", num_key_value_heads=4),
+    "glm4.5-air": _llama(46, 4096, 96, 10944, 151552, moe_intermediate_size=1408)
+    | GLM4_5
+    | {"n_routed_experts": 128, "first_k_dense_replace": 1, "use_qk_norm": False},
+    "glm4.5": _llama(92, 5120, 96, 12288, 151552, moe_intermediate_size=1536)
+    | GLM4_5
+    | {"n_routed_experts": 160, "first_k_dense_replace": 3, "use_qk_norm": True},
+    "minimax-m2": _llama(62, 3072, 48, 1536, 200064) | MINIMAX_M2,
+    "kimi-k2": V3
+    | _llama(61, 7168, 64, 18432, 163840, model_type="kimi_k2", n_group=1, topk_group=1)
+    | {"n_routed_experts": 384, "first_k_dense_replace": 1},
+    "nemotron4-340b": _llama(
+        96, 18432, 96, 73728, 256000, model_type="nemotron", num_key_value_heads=8, head_dim=192
+    ),
 }
-# Parameters of the published weights (their pages on huggingface.co); transformers 5.23.0 builds
-# as many from the same numbers.
+# Parameters of the published weights (their pages on huggingface.co); transformers 5.24.0 builds
+# as many from the same numbers, but for what perfsim leaves out (against_transformers.py).
 PARAMETERS: dict[str, tuple[Config, int]] = {
     "gpt2": (_gpt2(12, 768, 12), 124_439_808),
     "gpt2-xl": (_gpt2(48, 1600, 25), 1_557_611_200),
@@ -154,20 +228,103 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
         _llama(26, 2304, 8, 9216, 256000, num_key_value_heads=4) | GEMMA2,
         2_614_341_888,
     ),
-    "qwen3-8b": (
-        _llama(36, 4096, 32, 12288, 151936, model_type="qwen3", num_key_value_heads=8),
-        8_190_735_360,
+    "apertus-8b": (
+        _llama(32, 4096, 32, 21504, 131072, model_type="apertus", num_key_value_heads=8),
+        8_053_338_176 - 32 * 2,  # what the activation of each block learns
     ),
-    "qwen3-0.6b": (
-        _llama(28, 1024, 16, 3072, 151936, model_type="qwen3", num_key_value_heads=8)
-        | {"head_dim": 128, "tie_word_embeddings": True},
-        596_049_920,
+    "afm-4.5b": (
+        _llama(36, 2560, 20, 18432, 128004, model_type="arcee", num_key_value_heads=4)
+        | {"head_dim": 128},
+        4_619_184_640,
     ),
-    "qwen3-30b-a3b": (
-        _llama(48, 2048, 32, 6144, 151936, model_type="qwen3_moe", num_key_value_heads=4)
-        | {"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8}
-        | {"moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": []},
-        30_532_122_624,
+    "command-r": (_llama(40, 8192, 64, 22528, 256000, model_type="cohere"), 34_980_831_232),
+    "command-r7b": (
+        _llama(32, 4096, 32, 14336, 256000, model_type="cohere2", num_key_value_heads=8),
+        8_028_033_024,
+    ),
+    "dots.llm1": (
+        _llama(62, 4096, 32, 10944, 152064, model_type="dots1", moe_intermediate_size=1408)
+        | {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6}
+        | {"first_k_dense_replace": 1},
+        142_774_373_888,
+    ),
+    "ernie-4.5-0.3b": (
+        _llama(18, 1024, 16, 3072, 103424, model_type="ernie4_5", num_key_value_heads=2),
+        360_748_032,
+    ),
+    "exaone-4.0-32b": (
+        _llama(64, 5120, 40, 27392, 102400, model_type="exaone4", num_key_value_heads=8)
+        | {"sliding_window_pattern": "LLLG", "sliding_window": 4096}
+        | {"layer_types": [*["sliding_attention"] * 3, "full_attention"] * 16},
+        32_003_216_384,
+    ),
+    "falcon-7b": (
+        _llama(32, 4544, 71, 0, 65024, model_type="falcon", multi_query=True),
+        6_921_720_704,
+    ),
+    "falcon-40b": (
+        _llama(60, 8192, 128, 0, 65024, model_type="falcon", num_kv_heads=8)
+        | {"new_decoder_architecture": True},
+        41_303_293_952,
+    ),
+    "glm-4-9b": (
+        _llama(40, 4096, 32, 13696, 151552, model_type="glm", num_key_value_heads=2),
+        9_399_951_360,
+    ),
+    "glm-4-32b": (
+        _llama(61, 6144, 48, 23040, 151552, model_type="glm4", num_key_value_heads=8)
+        | {"attention_bias": False},
+        33_141_749_760,
+    ),
+    "glm-4.7-flash": (_llama(47, 2048, 20, 10240, 154880) | GLM_FLASH, 29_943_390_976),
+    "granite-3.1-8b": (
+        _llama(40, 4096, 32, 12800, 49155, model_type="granite", num_key_value_heads=8)
+        | {"tie_word_embeddings": True},
+        8_170_848_256,
+    ),
+    "granite-3.1-3b-a800m": (
+        _llama(32, 1536, 24, 512, 49155, model_type="granitemoe", num_key_value_heads=8)
+        | {"num_local_experts": 40, "num_experts_per_tok": 8, "tie_word_embeddings": True},
+        3_298_793_472,
+    ),
+    "hunyuan-7b": (
+        _llama(32, 4096, 32, 14336, 128167, model_type="hunyuan_v1_dense", num_key_value_heads=8)
+        | {"tie_word_embeddings": True},
+        7_504_568_320,
+    ),
+    "ministral-8b": (
+        _llama(36, 4096, 32, 12288, 131072, model_type="ministral", sliding_window=32768),
+        8_019_808_256,
+    ),
+    "ministral-3-8b": (
+        _llama(34, 4096, 32, 14336, 131072, model_type="ministral3"),
+        8_489_553_920,
+    ),
+    "mistral-small-4": (
+        _llama(36, 4096, 32, 12288, 131072) | MISTRAL_SMALL_4,
+        118_972_826_624,
+    ),
+    "olmo-3-7b": (_llama(32, 4096, 32, 11008, 100278, model_type="olmo3"), 7_298_011_136),
+    "olmoe-1b-7b": (_llama(16, 2048, 16, 1024, 50304, model_type="olmoe"), 6_919_161_856),
+    "phi-2": (_llama(32, 2560, 32, 10240, 51200, model_type="phi"), 2_779_683_840),
+    "seed-oss-36b": (
+        _llama(64, 5120, 80, 27648, 155136, model_type="seed_oss", num_key_value_heads=8),
+        36_151_104_512,
+    ),
+    "stablelm-2-1.6b": (
+        _llama(24, 2048, 32, 5632, 100352, model_type="stablelm", use_qkv_bias=True),
+        1_644_515_328,
+    ),
+    "starcoder2-3b": (
+        _llama(30, 3072, 24, 12288, 49152, model_type="starcoder2", num_key_value_heads=2)
+        | {"sliding_window": 4096},
+        3_030_371_328,
+    ),
+    "xlm-roberta-base": (
+        BERT
+        | {"model_type": "xlm-roberta", "vocab_size": 250002, "max_position_embeddings": 514}
+        | {"type_vocab_size": 1},
+        278_295_186,
     ),
     "qwen1.5-moe-a2.7b": (
         _llama(24, 2048, 16, 5632, 151936, model_type="qwen2_moe", num_key_value_heads=16)
@@ -324,13 +481,8 @@ def test_an_absent_key_has_the_default_of_its_kind(
         ({"use_sliding_window": True}, (0, 1)),  # from the 28th layer on, of 24
         ({"use_sliding_window": True, "max_window_layers": 12}, (4096, 2)),
         ({"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 99}, (99, 1)),
-        (
-            {
-                "use_sliding_window": True,
-                "layer_types": ["full_attention", *["sliding_attention"] * 2] * 8,
-            },
-            None,
-        ),
+        ({"use_sliding_window": True, "max_window_layers": 8}, (4096, 1)),
+        ({"use_sliding_window": True, "max_window_layers": 11}, None),
     ],
 )
 def test_windows_are_those_of_the_layers(
@@ -338,11 +490,62 @@ def test_windows_are_those_of_the_layers(
 ) -> None:
     config = _llama(24, 64, 4, 64, 99, model_type="qwen2", num_key_value_heads=4) | more
     if window is None:
-        with pytest.raises(DataError, match=r"layer_types gives 16 of 24 layers a window; perfsim"):
+        said = r"max_window_layers gives 13 of 24 layers a window; perfsim knows one in n, or all"
+        with pytest.raises(DataError, match=said):
             stated(config)
     else:
         shape = stated(config)
         assert (shape.window, shape.window_every) == window
+        assert shape.full_every == (3 if more.get("max_window_layers") == 8 else 0)
+
+
+def _reached(shape: Architecture, tokens: int) -> list[float]:
+    """Return what each layer's attention costs, as a share of attention to all tokens."""
+    layers = architecture_layers(shape, tokens)
+    whole = 4.0 * tokens**2 * shape.heads * shape.head
+    return [layer.flops / whole for layer in layers if layer.kind == "attention"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [("gemma3_text", "SSSSSF" * 4), ("cohere2", "SSSF" * 6), ("olmo3", "SSSF" * 6)],
+)
+def test_all_layers_but_one_in_n_have_a_window(
+    kind: str, pattern: str, stated: Callable[[object], Architecture]
+) -> None:
+    config = _llama(24, 64, 4, 64, 99, model_type=kind, num_key_value_heads=4, sliding_window=100)
+    # A token of 400 reaches those before it: 200 on average, of a window of 100 87.5.
+    share = [87.5 / 200 if letter == "S" else 1.0 for letter in pattern]
+    assert _reached(stated(config), 400) == pytest.approx(share)
+    words = {"S": "sliding_attention", "F": "full_attention"}
+    named = config | {"layer_types": [words[letter] for letter in pattern]}
+    assert stated(named) == stated(config)
+    if kind != "olmo3":
+        every_other = stated(config | {"sliding_window_pattern": 2})
+        assert _reached(every_other, 400)[:2] == pytest.approx([1.0, 87.5 / 200])
+
+
+def test_keys_and_values_of_latent_attention_may_differ_in_width(
+    stated: Callable[[object], Architecture],
+) -> None:
+    made = stated(_llama(2, 64, 4, 64, 99) | GLM_FLASH | {"n_routed_experts": 4})
+    by_name = {layer.name: layer for layer in architecture_layers(made, 16)}
+    attention = by_name["model.layers.1.self_attn.attn"]
+    # Scores are 192 + 64 wide, values 256: 2 operations each for 16 x 16 pairs of 4 heads.
+    assert attention.flops == 2.0 * 16 * 16 * 4 * (192 + 64 + 256)
+    assert by_name["model.layers.1.self_attn.kv_b_proj"].tensors[0][1] == (4 * (192 + 256), 512)
+    assert by_name["model.layers.1.self_attn.o_proj"].tensors[0][1] == (64, 4 * 256)
+
+
+def test_a_model_of_more_than_texts_names_the_part_that_perfsim_knows(
+    stated: Callable[[object], Architecture],
+) -> None:
+    within = _llama(2, 64, 4, 64, 99) | GEMMA3 | {"num_key_value_heads": 1}
+    with pytest.raises(
+        DataError, match=r"'gemma3' is of more than texts.* is the gemma3_text with"
+    ):
+        stated({"model_type": "gemma3", "text_config": within, "vision_config": {}})
+    stated(within)
 
 
 def test_gemma_2_may_name_the_kinds_of_its_layers(
@@ -378,10 +581,10 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
     [
         ([], "is not a JSON table such as {...} of a config.json"),
         (3, "is not a JSON table"),
-        ({}, "model_type is needed; allowed: bert, deepseek_v2, "),
-        ({"model_type": None}, "model_type is needed; allowed: bert"),
-        ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: bert"),
-        ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed: bert"),
+        ({}, "model_type is needed; allowed: apertus, arcee, "),
+        ({"model_type": None}, "model_type is needed; allowed: apertus"),
+        ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: apertus"),
+        ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed are 5"),
         ({"model_type": "\ud800" * 99}, "model_type: no '\\ud800"),
         ({"model_type": "llama"}, "num_hidden_layers is needed: a whole number from 1 to 10000"),
         (SMALL | {"vocab_size": None}, "vocab_size is needed: a whole number from 1 to 100"),
@@ -440,7 +643,7 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
             SMALL | {"model_type": "gemma2", "num_key_value_heads": 4, "layer_types": ["mamba"]},
             "layer_types needs one of full_attention, sliding_attention for each layer",
         ),
-        (V3 | {"v_head_dim": 64}, "v_head_dim is 64; perfsim knows qk_nope_head_dim 128 only"),
+        (V3 | {"v_head_dim": 0}, "v_head_dim is 0, not a whole number from 1"),
         (V3 | {"attention_bias": True}, "attention_bias is true; perfsim knows false only"),
         (V3 | {"moe_layer_freq": True}, "moe_layer_freq is true; perfsim knows 1 only"),
         (V3 | {"n_routed_experts": None}, "n_routed_experts is needed: a whole number"),
