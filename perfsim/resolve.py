@@ -546,13 +546,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
     if _one_nic_assumed(scenario, network, cluster):
-        notes.append(
-            assumption(
-                f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states"
-                " none); set `nics_per_node`, or name a node type (`node`).",
-                "`nics_per_node` 1",
-            )
-        )
+        notes.append(_one_nic_note(network, inside, cluster))
     if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
         notes += intra_notes
     notes += _network_warnings(network, intra_network, cluster, catalog)
@@ -804,6 +798,24 @@ def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> 
         return False
     several = cluster.nodes > 1 and cluster.gpus_per_node > 1
     return several and network.transport in _CARDS and network.gpus_per_node is None
+
+
+def _one_nic_note(network: Network, inside: NodeType | None, cluster: Cluster) -> Note:
+    """Return what is said of one NIC that nobody stated.
+
+    Where ``inside``, the node type whose links the nodes have, has several, communication may be
+    predicted several times too slow.
+    """
+    text = f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none)"
+    if inside is None or inside.driven_nics == 1:
+        fix = "set `nics_per_node`, or name a node type (`node`)."
+        return assumption(f"{text}; {fix}", "`nics_per_node` 1")
+    count = inside.driven_nics
+    return warning(
+        f"{text}, where {inside.name} has {count}; set `nics_per_node` {count}, or 1 if it is so,"
+        f" or `node` {inside.name}.",
+        f"1 NIC a node assumed, {inside.name} has {count}; set `nics_per_node`",
+    )
 
 
 def _placement_notes(

@@ -132,6 +132,30 @@ def test_a_custom_rate_is_between_nodes_only(net: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "grade", "said"),
+    [
+        ({}, "warning", "where dgx-h100 has 8; set `nics_per_node` 8, or 1 if it is so"),
+        ({"gpu": "a100"}, "assumption", "set `nics_per_node`, or name a node type"),
+        ({"intra_net": "nvlink-h100"}, "assumption", "set `nics_per_node`, or name a node type"),
+        ({"nics_per_node": 1}, None, ""),
+        ({"nics_per_node": 8}, None, ""),
+        ({"gpus_per_node": 1}, None, ""),
+        ({"node": "dgx-h100", "net": "dgx-h100"}, None, ""),
+        ({"net": "10gbe"}, None, ""),
+    ],
+)
+def test_one_nic_that_nobody_stated_is_a_warning_where_such_nodes_have_several(
+    fields: dict[str, Any], grade: str | None, said: str
+) -> None:
+    base = {"gpus": 16, "gpu": "h100", "net": "ib400", "gpus_per_node": 8}
+    if "node" in fields:
+        del base["gpus_per_node"]
+    found = [note for note in setup(**base | fields).notes if note.startswith("1 NIC for the 8")]
+    assert [note.grade for note in found] == ([grade] if grade else [])
+    assert all(said in note for note in found)
+
+
 def test_a_custom_rate_inside_is_that_of_the_link_inside() -> None:
     one = setup(gpu="v100", gpus=4, gpus_per_node=4, intra_net="1GB/s,0us")
     assert one.cluster.cost("all_reduce", 1e9).seconds == pytest.approx(2 * 3 / 4, rel=1e-3)
