@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from perfsim.errors import MAX_QUOTED, DataError, shown, unknown
 from perfsim.models.config_keys import ConfigKeys
 from perfsim.models.language import Architecture
 from perfsim.models.limits import contradiction
-from perfsim.models.model_types import MODEL_TYPES
+from perfsim.models.model_types import MODEL_TYPES, UNPRICED
 
 __all__ = ["json_table", "read_config"]
 
@@ -34,21 +35,29 @@ def read_config(path: Path) -> Architecture:
         known = ", ".join(MODEL_TYPES)
         found = "is needed" if kind is None else f"is {shown(kind)}"
         raise DataError(f"model_type {found}; allowed: {known}", path=path)
-    within = values.get("text_config")
-    if isinstance(within, dict) and within.get("model_type") in MODEL_TYPES:
-        raise DataError(
-            f"model_type: {shown(kind)} is of more than texts, which is all that perfsim knows;"
-            f" its table text_config in a file of its own is the {within['model_type']} within",
-            path=path,
-        )
     if kind not in MODEL_TYPES:
-        why = unknown("model_type", kind, MODEL_TYPES).why.rstrip(".")
-        raise DataError(f"model_type: {why}", path=path)
+        raise DataError(f"model_type: {_why_unknown(kind, values)}", path=path)
     shape = MODEL_TYPES[kind](ConfigKeys(values, path))
     wrong = contradiction(shape)
     if wrong:
         raise DataError(wrong, path=path)
     return shape
+
+
+def _why_unknown(kind: str, values: Mapping[str, Any]) -> str:
+    """Return why a kind of model is not known, and what to give instead."""
+    within = values.get("text_config")
+    text = within.get("model_type") if isinstance(within, dict) else None
+    text = text if isinstance(text, str) else ""
+    if text in MODEL_TYPES:
+        return (
+            f"{shown(kind)} is of more than texts, which is all that perfsim knows; its table"
+            f" text_config in a file of its own is the {text} within"
+        )
+    layers = UNPRICED.get(kind) or UNPRICED.get(text)
+    if layers:
+        return f"{shown(kind)} has {layers}: perfsim does not know their cost yet"
+    return unknown("model_type", kind, MODEL_TYPES).why.rstrip(".")
 
 
 def json_table(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perfsim.errors import shown
 from perfsim.models.config_keys import MAX_TOKENS, ConfigKeys
 from perfsim.models.language import Architecture, Bias, Norm
 
-__all__ = ["MODEL_TYPES"]
+__all__ = ["MODEL_TYPES", "UNPRICED"]
 
 
 def _llama_like(
@@ -82,6 +82,7 @@ def _seed(config: ConfigKeys) -> Architecture:
     """Return Seed-OSS, whose output projection has a switch of its own for its bias."""
     inputs, output = config.switch("attention_bias", True), "attention_out_bias"
     forward = config.switch("mlp_bias", False)
+    # Query, key and value; output; dense layers.
     known: dict[tuple[bool, bool, bool], Bias] = {
         (False, False, False): "none",
         (True, False, False): "qkv",
@@ -166,14 +167,8 @@ def _olmo3(config: ConfigKeys) -> Architecture:
 
 def _olmoe(config: ConfigKeys) -> Architecture:
     made = _llama_like(config, positions=4096, bias=_attention_bias(config))
-    experts = config.count("num_experts", 64)
-    return made._replace(
-        qk_norm=True,
-        qk_norm_all=True,
-        experts=experts,
-        topk=config.count("num_experts_per_tok", 8, most=experts),
-        expert_ffn=made.ffn,
-    )
+    made = made._replace(qk_norm=True, qk_norm_all=True)
+    return _local_experts(config, made, 64, 8, key="num_experts")
 
 
 def _exaone4(config: ConfigKeys) -> Architecture:
@@ -208,9 +203,19 @@ def _ministral3(config: ConfigKeys) -> Architecture:
     return _llama_like(config, kv=8, head=128, positions=262144)._replace(window=window)
 
 
-def _local_experts(config: ConfigKeys, made: Architecture, experts: int, topk: int) -> Architecture:
-    """Return the shape with experts as wide as its dense layer would be, in every layer."""
-    experts = config.count("num_local_experts", experts)
+def _local_experts(
+    config: ConfigKeys,
+    made: Architecture,
+    experts: int,
+    topk: int,
+    key: str = "num_local_experts",
+) -> Architecture:
+    """Return the shape with experts as wide as its dense layer would be, in every layer.
+
+    There are ``experts`` where ``key`` is absent, and ``topk`` of them work for a token where
+    ``num_experts_per_tok`` is.
+    """
+    experts = config.count(key, experts)
     return made._replace(
         experts=experts,
         topk=config.count("num_experts_per_tok", topk, most=experts),
@@ -720,3 +725,18 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "xlm-roberta": _roberta,
 }
 """What reads each ``model_type``."""
+
+_SPARSE = "attention to some of the tokens that an index chooses"
+_MAMBA = "Mamba's layers, which keep a state in place of attention"
+_LINEAR = "layers of linear attention"
+UNPRICED = {
+    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa"), _SPARSE),
+    **dict.fromkeys(("bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid"), _MAMBA),
+    **dict.fromkeys(("jamba", "mamba", "mamba2", "nemotron_h", "zamba", "zamba2"), _MAMBA),
+    **dict.fromkeys(("kimi_linear", "minimax", "olmo_hybrid", "qwen3_next"), _LINEAR),
+    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
+    **dict.fromkeys(("lfm2", "lfm2_moe"), "layers of short convolutions"),
+    "llama4_text": "attention in chunks, and experts in every n-th layer",
+    **dict.fromkeys(("gemma3n_text", "gemma4_text"), "embeddings for each layer"),
+}
+"""Kinds with layers that no part of perfsim prices, and which these are (modeling_*.py)."""

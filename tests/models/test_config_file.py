@@ -585,6 +585,13 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
         ({"model_type": None}, "model_type is needed; allowed: apertus"),
         ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: apertus"),
         ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed are 5"),
+        ({"model_type": "qwen3_next"}, "model_type: 'qwen3_next' has layers of linear attention: "),
+        (
+            {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}},
+            "model_type: 'qwen3_5' has layers of linear attention: perfsim does not know",
+        ),
+        ({"model_type": "qwen3_6", "text_config": [1]}, "model_type: no 'qwen3_6'; did you"),
+        ({"model_type": "gemma3", "text_config": {"model_type": {}}}, "model_type: no 'gemma3'; "),
         ({"model_type": "\ud800" * 99}, "model_type: no '\\ud800"),
         ({"model_type": "llama"}, "num_hidden_layers is needed: a whole number from 1 to 10000"),
         (SMALL | {"vocab_size": None}, "vocab_size is needed: a whole number from 1 to 100"),
