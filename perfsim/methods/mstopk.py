@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_cod
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.sparsify import (
     ABOVE_LAUNCHES,
     ABOVE_PASSES,
@@ -116,4 +117,4 @@ class Mstopk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of a residual of the whole gradient: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)
