@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.sparsify import served
 
@@ -30,10 +31,10 @@ class Omnireduce(DdpBuckets):
     its marked blocks, each with the index of its next one (4 bytes). The aggregators share out the
     blocks, and send every block that any rank has to all ranks. Both directions stream at the same
     time. Nothing is decoded: sums are written in place and copied back (2). The code takes one
-    tensor, that is one GPU, a node. On nodes of several GPUs ``inside`` says what happens. With
-    "sum" NCCL first reduces to one GPU, which marks and sends the blocks that any of them has. At
-    the end it broadcasts the sum, a bucket at a time; on one node this is NCCL's all-reduce. With
-    "apart" each GPU sends its own blocks, and all share the node's NICs.
+    tensor of fp32 values, that is one GPU, a node. On nodes of several GPUs ``inside`` says what
+    happens. With "sum" NCCL first reduces to one GPU, which marks and sends the blocks that any of
+    them has. At the end it broadcasts the sum, a bucket at a time; on one node this is NCCL's
+    all-reduce. With "apart" each GPU sends its own blocks, and all share the node's NICs.
 
     Bytes a rank, one GPU a node: (P-1)/P x 4 n x (density of blocks + that of their union), with
     the indices; dedicated, 4 n x density. Memory: DDP's buckets (see `ssgd`), the buffer of 1 GiB,
@@ -103,9 +104,9 @@ class Omnireduce(DdpBuckets):
             return [*there, *way, back_again]
         if world.nodes == 1:
             return [Send("all_reduce", bucket.size_bytes)]
+        whole = fp32_bytes(bucket.gradients)
         to_one, to_all = (
-            Send(collective, bucket.size_bytes, group="node")
-            for collective in ("reduce", "broadcast")
+            Send(collective, whole, group="node") for collective in ("reduce", "broadcast")
         )
         leaders = (send._replace(group="leaders") for send in way)
         return [to_one, *there, *leaders, back_again, to_all]
