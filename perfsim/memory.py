@@ -49,6 +49,7 @@ __all__ = [
     "memory_note",
     "memory_use",
     "one_gpu_holds",
+    "optimizer_of",
     "outer_state",
     "stage_memory",
 ]
@@ -353,7 +354,7 @@ def _stage_state(
     setup: Setup, split: ModelSplit, stage: int, method: _StageMethod, precision: str
 ) -> State:
     """Return the state of a stage's parameters, gradients and optimizer on one of its GPUs."""
-    part, profile, kept = split.parts.stages[stage], setup.profile, method.kept
+    part, kept = split.parts.stages[stage], method.kept
     total, experts = part.elements, part.expert_elements
     whole, among = method.shares, method.expert_shares
     parameters, gradients, optimizer = (
@@ -367,7 +368,7 @@ def _stage_state(
         )
         root = units.root + kept.gathered * (total - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
-    asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
+    asked = optimizer_of(setup)
     half = setup.keeps_half and precision in _HALF.values()
     gradient_bytes = kept.gradient_bytes if half else 4.0
     # Fused optimizers, as codes that divide models have them, need no values of their own.
@@ -484,11 +485,17 @@ def _state(
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
-    asked = setup.scenario.optimizer or _OF_PROFILE.get(profile.optimizer, profile.optimizer)
+    asked = optimizer_of(setup)
     gradient_bytes = kept.gradient_bytes if half else 4.0
     state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
     whole = kept.whole_bytes * profile.elements
     return state._replace(gradients=state.gradients + whole)
+
+
+def optimizer_of(setup: Setup) -> str:
+    """Return the optimizer that is asked for, else the profile's by the name that one asks by."""
+    measured = setup.profile.optimizer
+    return setup.scenario.optimizer or _OF_PROFILE.get(measured, measured)
 
 
 def fitting_batch(setup: Setup, gathered_bytes: Sequence[float] = ()) -> int | None:

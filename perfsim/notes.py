@@ -12,6 +12,7 @@ from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.memory import optimizer_of
 from perfsim.methods import method_name
 from perfsim.models import build_model
 from perfsim.models.layers import is_expert
@@ -66,7 +67,7 @@ def notes_of(
                 " (`perfsim compare` has what is known)",
             )
         )
-    caution = setup.method.caution(optimizer) if cluster.gpus > 1 else ""
+    caution = setup.method.caution(optimizer_of(setup)) if cluster.gpus > 1 else ""
     notes += [warning(caution)] if caution else []
     notes += [
         warning(

@@ -20,6 +20,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.low_rank import (
     RANK_OVER_TEXT,
     Orthogonaliser,
@@ -104,7 +105,7 @@ class Acpsgd(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of every matrix's residual and of the buffers of P and of Q."""
-        residual = sum(gradient.size_bytes for gradient in _matrices(gradients))
+        residual = fp32_bytes(_matrices(gradients))
         return residual + sum(self.message_bytes(one, turn) for one in gradients for turn in (0, 1))
 
 

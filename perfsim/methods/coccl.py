@@ -10,9 +10,10 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import ONE_GROUP, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.base import ONE_GROUP, JobStage, MethodContext, OnlyWith, Send
 from perfsim.methods.building import compressed_collectives as compressed
 from perfsim.methods.building.compressed_collectives import Codec, Fused, Separate, largest_message
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 
 RECIPES = {
     "two_shot": compressed.two_shot,
@@ -23,7 +24,7 @@ RECIPES = {
 """The steps of each recipe. "auto" chooses among those before "ring"; ties go to the first."""
 
 
-class Coccl(Method):
+class Coccl(DdpBuckets):
     """Compresses gradients in the all-reduce itself, on NCCL's stream, hop by hop or in two steps.
 
     In the hook the bucket is cut into P chunks and coded. Kernels and sends then take turns on the
@@ -45,7 +46,7 @@ class Coccl(Method):
 
     Bytes a rank: 2 (P-1) p for coded chunks of p bytes; one_shot P (P-1) p; triple_shot less than 3
     P p.
-    Memory: two compressed messages, P + 1 in one_shot.
+    Memory: DDP's buckets (see `ssgd`); two compressed messages, P + 1 in one_shot.
     Left out: ZFP, whose speed by size was not found; Hadamard rotation; pipelines deeper than 1;
     the host's wait for sizes; messages that P does not divide, which the library sends dense.
     """

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Round
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.sparsify import Selection, above, exact, gathered, kept, served
 from perfsim.methods.building.tensor_slices import each_way
 
@@ -84,7 +85,8 @@ class Dct(Method):
         if self.exchange == "all_gather":
             return [compress, *gathered(n, k, world.ranks)]
         there_bytes = float((FLOAT + INDEX) * k)
-        sends = each_way(*served(there_bytes, bucket.size_bytes, world, self.servers))
+        back_bytes = fp32_bytes(bucket.gradients)
+        sends = each_way(*served(there_bytes, back_bytes, world, self.servers))
         return [compress, *(sends if self.pull == "parameters" else sends[:1])]
 
     def rounds(self) -> list[Round]:
@@ -98,4 +100,4 @@ class Dct(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the error: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

@@ -58,6 +58,7 @@ class Demo(InStep):
     wire: ClassVar[str] = "(P - 1) * n / chunk**2 * min(topk, chunk**2) * (index_bytes + 4)"
     fusion: ClassVar[str] = "none"
     works_alone: ClassVar[bool] = True
+    optimizers: ClassVar[tuple[str, ...]] = ("sgd",)
     holds_gathers: ClassVar[bool] = False
 
     chunk: int = Field(64, ge=1, le=4096, description="largest side of a chunk")

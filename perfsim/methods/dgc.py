@@ -20,6 +20,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.sparsify import (
     Decoding,
@@ -168,7 +169,7 @@ class Dgc(GathersThroughHorovod):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return velocity and accumulator: two fp32 values a parameter."""
-        return 2.0 * sum(gradient.size_bytes for gradient in gradients)
+        return 2.0 * fp32_bytes(gradients)
 
     def _selects(self, gradient: Gradient) -> bool:
         """Tell whether a tensor is compressed."""

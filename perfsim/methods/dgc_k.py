@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import (
     Selection,
@@ -57,13 +58,14 @@ class DgcK(Method):
     density: float = Field(
         0.001, gt=0, le=_SAMPLE, description="share of values kept, k/n; no more than the sample"
     )
-    kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the sample, its threshold and the selection, the all-gathers, the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         sample = max(k, int(_SAMPLE * n))
-        threshold = permutation(n), elementwise(sample, 4, 2), exact(sample, self.kernel)
+        select = exact(sample, self.kernel, world.software)
+        threshold = permutation(n), elementwise(sample, 4, 2), select
         return [
             Compute((elementwise(n, 7, 3), *threshold, above(n), elementwise(k, 3, 2)), "compress"),
             *gathered(n, k, world.ranks),
@@ -75,4 +77,4 @@ class DgcK(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

@@ -10,11 +10,12 @@ from perfsim.compute.kernel_time import UPDATE_PASSES, newton_schulz_flops
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.tensor_lists import gathered_in_list
 
 
-class DistributedMuon(DenseBuckets):
+class DistributedMuon(DdpBuckets, DenseBuckets):
     """All-reduces gradients as `ssgd`; each rank updates some matrices, which are all-gathered.
 
     Muon's matrices are those outside embeddings and the last layer; each rank updates the rest
@@ -31,7 +32,8 @@ class DistributedMuon(DenseBuckets):
 
     Bytes a rank: 2 (P-1)/P x 4 a parameter for gradients, and (P-1)/P x 4 a value of Muon's
     matrices, padding included.
-    Memory: momentum of the matrices that a rank owns, and of what all update.
+    Memory: DDP's buckets (see `ssgd`); momentum of the matrices that a rank owns, and of what all
+    update.
     Left out: AdamW's second moment and its passes for what is not Muon's (`optimizer` muon has
     neither); conversion to bf16 and back.
     """

@@ -45,7 +45,9 @@ class Dpsgd(UpdateAfterWait):
     launches the update (``update_launches``, see `horovod`).
 
     Bytes a rank: 4 a parameter and peer.
-    Memory: the fusion buffer, or Bagua's copy of the model.
+    Memory: the fusion buffer, and 4 bytes a parameter and peer for what is received. The mean is
+    made in that place, which becomes the parameter's own without getting smaller: with two peers 4
+    bytes a parameter more. With ``all`` Bagua's copy of the model alone.
     Left out: negotiation by MPI in each cycle; links between switches that messages at a distance
     share; Bagua's 8-bit ring.
     """
@@ -53,7 +55,8 @@ class Dpsgd(UpdateAfterWait):
     summary: ClassVar[str] = "models averaged with neighbours beside backward (D-PSGD)"
     citation: ClassVar[str] = (
         "Lian et al. 2017, D-PSGD, NeurIPS, Algorithm 1; code Bluefog-Lib/bluefog@9ee376a7"
-        " bluefog/torch/optimizers.py, common/topology_util.py and nccl_controller.cc;"
+        " bluefog/torch/optimizers.py, mpi_ops.py (neighbor_allreduce_nonblocking), mpi_ops.cc"
+        " (PerformNeighborAllreduceCallback), common/topology_util.py and nccl_controller.cc;"
         " BaguaSys/bagua@3e480d29 bagua/torch_api/algorithms/decentralized.py"
     )
     family: ClassVar[str] = "fewer exchanges"
@@ -96,7 +99,7 @@ class Dpsgd(UpdateAfterWait):
                     PassPoint("forward"),
                 )
             ]
-        peers = min(2, world.ranks - 1) if self.topology == "ring" else 1
+        peers = self.peers(world.ranks)
         hierarchical = self.topology == "hierarchical"
 
         def room(gradient: Gradient) -> float:
@@ -116,6 +119,10 @@ class Dpsgd(UpdateAfterWait):
             for number, part in enumerate(parts)
         ]
 
+    def peers(self, ranks: int) -> int:
+        """Return how many others a rank exchanges with at once."""
+        return min(2 if self.topology == "ring" else 1, ranks - 1)
+
     def rounds(self) -> list[Round]:
         """Return the local iterations, if any, and the one that exchanges."""
         return periodic(self.interval)
@@ -133,7 +140,10 @@ class Dpsgd(UpdateAfterWait):
         return [HeldState("exchange buffers", self.memory_in(world), ranks=world.gpus_per_node)]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the fusion buffer, or of one fp32 value a parameter."""
+        """Return the bytes of the fusion buffer and of what peers send, or of Bagua's copy."""
+        whole = fp32_bytes(gradients)
         if self.topology == "all":
-            return fp32_bytes(gradients)
-        return self.buffer_mib * 2**20
+            return whole
+        # What is received now, and what the parameters' own places have too much.
+        peers = self.peers(ranks)
+        return self.buffer_mib * 2**20 + (peers + max(0, peers - 1)) * whole

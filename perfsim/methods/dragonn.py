@@ -20,6 +20,7 @@ from perfsim.compute.kernel import (
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import decoded, kept
 
@@ -131,5 +132,5 @@ class Dragonn(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of momentum buffer or residual: one fp32 value a parameter."""
-        kept_bytes = sum(gradient.size_bytes for gradient in gradients)
+        kept_bytes = fp32_bytes(gradients)
         return 0.0 if self.memory == "none" else kept_bytes

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import ONE_GROUP, JobStage, MethodContext, OnlyWith
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
@@ -129,4 +130,4 @@ class Efsignsgd(GathersThroughHorovod):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual and, in two steps, of that of the rank's share."""
         share = 1.0 / ranks if self.exchange == "two_step" else 0.0
-        return (1.0 + share) * sum(gradient.size_bytes for gradient in gradients)
+        return (1.0 + share) * fp32_bytes(gradients)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import HALF
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import HOROVOD_BUFFER_BYTES
 from perfsim.methods.base import Compute, JobStage, MethodContext, OnlyWith, Send
 from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.ddp_buffers import DdpBuffers
@@ -29,7 +31,8 @@ class Fp16(DdpBuffers):
     the compute stream, 1 launch a tensor. The update is launched behind them, as `horovod` says.
 
     Bytes a rank: 2 (P-1)/P x 2 a parameter (ring).
-    Memory: DDP's buckets (see `ssgd`); a bucket's fp16 copy lives while it is sent.
+    Memory: DDP's buckets (see `ssgd`), or Horovod's fusion buffer (see `horovod`); a bucket's fp16
+    copy lives while it is sent.
     Left out: the time that the callback's kernel takes from the backward pass beside it; copies
     into buckets or fusion buffers (see `ssgd`, `horovod`).
 
@@ -68,6 +71,15 @@ class Fp16(DdpBuffers):
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return two bytes a value."""
         return float(HALF * gradient.elements)
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the bytes of the fusion buffer of Horovod's own threshold, where that runs."""
+        return HOROVOD_BUFFER_BYTES if self.library == "horovod" else 0.0
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of the fusion buffer, where Horovod runs."""
+        held_bytes = world.bucket_bytes or HOROVOD_BUFFER_BYTES
+        return held_bytes if self.library == "horovod" else 0.0
 
     def runs_in_ddp(self, world: MethodContext) -> bool:
         """Tell whether the library is DDP."""

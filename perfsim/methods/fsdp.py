@@ -23,6 +23,7 @@ from perfsim.methods.base import (
     OnlyWith,
     PassPoint,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
     GatherType,
@@ -214,7 +215,7 @@ class Fsdp(Method):
         """Return the bytes of gathered units and of one unit's whole gradients, fp32."""
         if world.profile is None:
             return 0.0
-        units = [unit.size_bytes for unit in block_units(world.profile.in_ready_order())]
+        units = [fp32_bytes(unit.gradients) for unit in block_units(world.profile.in_ready_order())]
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
         gathered = sum(units) if self.shard == "grad" else gathered
         return max(units) + gathered * gathered_width(self.gather, world) / FLOAT

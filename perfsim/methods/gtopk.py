@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import GTOPK, CodeBase
 from perfsim.methods.building.sparsify import Selection, decoded, exact, kept, merged_pairs
 
@@ -77,4 +78,4 @@ class Gtopk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of residual and mask: two fp32 values a parameter."""
-        return 2.0 * sum(gradient.size_bytes for gradient in gradients)
+        return 2.0 * fp32_bytes(gradients)

@@ -11,15 +11,16 @@ from perfsim.collectives.hops import floor_log2
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, Send
+from perfsim.methods.base import JobStage, MethodContext, Send
 from perfsim.methods.building.compressed_collectives import (
     Separate,
     inside_collective,
     largest_message,
 )
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 
 
-class Gzccl(Method):
+class Gzccl(DdpBuckets):
     """Compresses what each step of a recursive doubling or of a ring sends, with cuSZp.
 
     All of it runs in the hook, on the communication stream. ``exchange`` "doubling", the paper's,
@@ -34,7 +35,8 @@ class Gzccl(Method):
     bandwidth, several times faster than it ran on the A100.
 
     Bytes a rank: log2(P) x 4 n / ratio, or 2 (P-1)/P x 4 n / ratio.
-    Memory: two compressed messages and a decompressed one, allocated beforehand.
+    Memory: DDP's buckets (see `ssgd`); two compressed messages and a decompressed one, allocated
+    beforehand.
     Left out: ranks that are no power of two in the doubling, which fold first; several streams in
     the ring's last step; the host's wait for compressed sizes; MPI's own latencies (links are as
     the network file has them).

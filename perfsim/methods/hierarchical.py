@@ -8,11 +8,12 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 
 
-class Hierarchical(DenseBuckets):
+class Hierarchical(DdpBuckets, DenseBuckets):
     """Sends every bucket in three calls, as soon as it is ready, in backward order.
 
     The first call is a reduce-scatter among the g GPUs of each node. The second is an all-reduce of
@@ -20,9 +21,9 @@ class Hierarchical(DenseBuckets):
     at once. The third is an all-gather in each node. On one node, or with one GPU a node, one
     all-reduce takes their place, as in `ssgd`. The method runs no kernels of its own. Bytes a rank:
     2 (g-1)/g x 4 a parameter in the node, 2 (N-1)/N x 4/g between nodes; together those of a ring.
-    Memory: none more. Left out: Horovod's copies to host memory and back around an all-reduce by
-    MPI (here it is NCCL's, as with Horovod's option torus-allreduce); the remainder of a bucket
-    that g does not divide.
+    Memory: DDP's buckets (see `ssgd`). Left out: Horovod's copies to host memory and back around an
+    all-reduce by MPI (here it is NCCL's, as with Horovod's option torus-allreduce); the remainder
+    of a bucket that g does not divide.
 
     ``across`` "split" is BlueConnect: between nodes it calls a reduce-scatter, then an all-gather.
     Buckets are DDP's; Horovod's are `fusion` threshold.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar
 
 from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import HOROVOD_BUFFER_BYTES
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.dense_buckets import DenseBuckets
@@ -35,9 +38,9 @@ class Horovod(UpdateAfterWait, DenseBuckets):
     waiting for it. Kernels: the gradients of a buffer are copied in before the all-reduce and out
     after it, on its stream (2 passes each, a launch for 160 tensors); a lone tensor is sent from
     where it lies. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the
-    ``gradients`` are fp16 (`ssgd`). Memory: one fusion buffer of the threshold, none from one
-    iteration to the next. Left out: the host's work in a hook; the thread's launches; cycles that
-    find nothing; the host's wait for the last buffer, in steps of 1 ms before 0.21.0.
+    ``gradients`` are fp16 (`ssgd`). Memory: one fusion buffer of the threshold, made once and kept.
+    Left out: the host's work in a hook; the thread's launches; cycles that find nothing; the host's
+    wait for the last buffer, in steps of 1 ms before 0.21.0; that `fusion` none has no buffer.
 
     ``update_launches``: the optimizer waits on the host until the last buffer is back
     (``synchronize`` in its step). Nothing is then queued on the GPU, so the update takes at least
@@ -56,6 +59,7 @@ class Horovod(UpdateAfterWait, DenseBuckets):
         " horovod/horovod@2626dc87 horovod/common/operations.cc (RunLoopOnce), controller.cc"
         " (ComputeResponseList, FuseResponses), response_cache.cc (sync), mpi/mpi_controller.cc,"
         " ops/nccl_operations.cc (NCCLAllreduce), ops/gpu_operations.cc, docs/mpi.rst;"
+        " fusion_buffer_manager.cc (InitializeBuffer);"
         " update_launches: horovod/torch/optimizer.py and mpi_ops.py (synchronize), pytorch/pytorch"
         " v1.8.0 torch/optim/_functional.py (sgd)"
     )
@@ -87,3 +91,11 @@ class Horovod(UpdateAfterWait, DenseBuckets):
         copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the bytes of the fusion buffer of Horovod's own threshold."""
+        return HOROVOD_BUFFER_BYTES
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of the fusion buffer."""
+        return world.bucket_bytes or HOROVOD_BUFFER_BYTES

@@ -10,6 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Job, MethodContext
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.kfac_factors import (
     KAISA,
     Code,
@@ -21,7 +22,7 @@ from perfsim.methods.building.kfac_grid import KfacGrid, grid_jobs, layer_invers
 from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
-class Kaisa(Preconditioner):
+class Kaisa(DdpBuckets, Preconditioner):
     """Sends factors by all-reduces, eigenvectors within worker groups, gradients to the rest.
 
     Ranks form a grid of f P rows: a column is a worker group, a row holds one worker of every
@@ -36,10 +37,10 @@ class Kaisa(Preconditioner):
     ran: after the backward pass each factor has an all-reduce of its own, and each phase ends
     before the next begins. Its worker groups are neighbours, so gradients cross nodes. Bytes and
     calls are those of the slowest group. Bytes a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) +
-    (P-1)/P x 4 (a^2 + g^2), with eigen a g more. Memory: factors of all layers, 4 (a^2 + g^2) bytes
-    each, and as much (with eigen a g more) for each layer in whose group the rank works. Left out:
-    cloning and padding of input maps; factor all-reduces that run into the next iteration where no
-    inverse waits for them.
+    (P-1)/P x 4 (a^2 + g^2), with eigen a g more. Memory: DDP's buckets (see `ssgd`), factors of all
+    layers, 4 (a^2 + g^2) bytes each, and as much (with eigen a g more) for each layer in whose
+    group the rank works. Left out: cloning and padding of input maps; factor all-reduces that run
+    into the next iteration where no inverse waits for them.
 
     The paper and the code's default use eigenvectors; the default here is the inverse, as for every
     K-FAC method, and as DP-KFAC's authors time KAISA ("inverse_kaisa"). It is priced as Cholesky's,

@@ -14,7 +14,6 @@ from perfsim.methods.base import (
     Compute,
     Job,
     JobStage,
-    Method,
     MethodContext,
     PassPoint,
     Round,
@@ -26,10 +25,11 @@ from perfsim.methods.building.averaging import (
     fp32_bytes,
     periodic,
 )
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.ddp_hooks import ddp_buckets, hook_jobs
 
 
-class Localsgd(Method):
+class Localsgd(DdpBuckets):
     """Updates locally; every ``interval`` iterations the models are averaged after the update.
 
     The idea is that of `cpsgd`. The implementation is that of Hugging Face Accelerate, which most
@@ -47,7 +47,7 @@ class Localsgd(Method):
 
     Bytes a rank: 2 (P-1)/P x 4 / interval a parameter; with ``local_gradients`` as many in each
     iteration among the ranks of a node.
-    Memory: none from one iteration to the next.
+    Memory: DDP's buckets (see `ssgd`), which its no_sync leaves unused where nothing is reduced.
     Left out: the barrier before averaging; averaging of batch-norm statistics; with
     ``local_gradients`` DDP's broadcast of buffers (`postlocalsgd` has it).
     """

@@ -11,7 +11,9 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, OnlyWith, Send
+from perfsim.methods.building.averaging import fp32_bytes
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.sparsify import (
     ABOVE_LAUNCHES,
     ABOVE_PASSES,
@@ -25,7 +27,7 @@ SAMPLE_LAUNCHES = 7
 """Launches a threshold: value (subtract, multiply, add), compare, count, two tests of the count."""
 
 
-class Mstopk(Method):
+class Mstopk(DdpBuckets):
     """Reduces inside the nodes, and sends between them the approximate Top-k of each share.
 
     Once a bucket is ready, all runs on the stream of the communication. The dense gradient is
@@ -36,9 +38,9 @@ class Mstopk(Method):
     Values and indices are all-gathered among the ranks with the same local rank on all nodes, then
     these pairs inside the node. After the backward pass each share is zeroed, filled and
     concatenated (3 passes). Bytes a rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of
-    n/g: 4 n (g-1)/g dense and 8 k N (g-1) inside, 8 k (N-1) between. Memory: the residual (in two
-    layers it is of the share alone; the whole is charged). Left out: the random index at which
-    filling up begins; the host's two waits a sample, for its tests.
+    n/g: 4 n (g-1)/g dense and 8 k N (g-1) inside, 8 k (N-1) between. Memory: DDP's buckets (see
+    `ssgd`), the residual (in two layers it is of the share alone; the whole is charged). Left out:
+    the random index at which filling up begins; the host's two waits a sample, for its tests.
 
     ``exchange``: "all_gather" selects from the whole bucket in the hook, on the compute stream, and
     gathers among all ranks. ``inside``: "sums" adds up each share before the node gathers it,
@@ -116,4 +118,4 @@ class Mstopk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of a residual of the whole gradient: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

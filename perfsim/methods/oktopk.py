@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise, scatter_add
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Round, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import GTOPK, CodeBase
 from perfsim.methods.building.sparsify import (
     ABOVE_LAUNCHES,
@@ -117,4 +118,4 @@ class Oktopk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged_by_omgs
 
@@ -95,4 +96,4 @@ class Omgs(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

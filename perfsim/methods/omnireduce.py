@@ -11,7 +11,9 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.averaging import fp32_bytes
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.sparsify import served
 
 BUFFER_BYTES = 1024 * 2.0**20
@@ -21,7 +23,7 @@ THREADS = 8
 """Threads that share out a tensor in the code (num_threads)."""
 
 
-class Omnireduce(Method):
+class Omnireduce(DdpBuckets):
     """Streams the blocks that are not zero to aggregators, and the sums back to all ranks.
 
     For each bucket a kernel beside the backward pass marks the blocks that are not all zero (one
@@ -29,16 +31,17 @@ class Omnireduce(Method):
     its marked blocks, each with the index of its next one (4 bytes). The aggregators share out the
     blocks, and send every block that any rank has to all ranks. Both directions stream at the same
     time. Nothing is decoded: sums are written in place and copied back (2). The code takes one
-    tensor, that is one GPU, a node. On nodes of several GPUs ``inside`` says what happens. With
-    "sum" NCCL first reduces to one GPU, which marks and sends the blocks that any of them has. At
-    the end it broadcasts the sum, a bucket at a time; on one node this is NCCL's all-reduce. With
-    "apart" each GPU sends its own blocks, and all share the node's NICs.
+    tensor of fp32 values, that is one GPU, a node. On nodes of several GPUs ``inside`` says what
+    happens. With "sum" NCCL first reduces to one GPU, which marks and sends the blocks that any of
+    them has. At the end it broadcasts the sum, a bucket at a time; on one node this is NCCL's
+    all-reduce. With "apart" each GPU sends its own blocks, and all share the node's NICs.
 
     Bytes a rank, one GPU a node: (P-1)/P x 4 n x (density of blocks + that of their union), with
-    the indices; dedicated, 4 n x density. Memory: the buffer of 1 GiB, and the marks, a byte a
-    block. Left out: copies through host memory (the configuration that comes with the code has the
-    NIC read the GPU, direct_memory = 1; without it chunks go through the host); the sums on the
-    aggregators' CPUs; empty answers; several messages' latencies where few are under way.
+    the indices; dedicated, 4 n x density. Memory: DDP's buckets (see `ssgd`), the buffer of 1 GiB,
+    and the marks, a byte a block. Left out: copies through host memory (the configuration that
+    comes with the code has the NIC read the GPU, direct_memory = 1; without it chunks go through
+    the host); the sums on the aggregators' CPUs; empty answers; several messages' latencies where
+    few are under way.
 
     ``block_density`` is a property of the model: 1 is a dense gradient, the worst case. The
     authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from a
@@ -101,9 +104,9 @@ class Omnireduce(Method):
             return [*there, *way, back_again]
         if world.nodes == 1:
             return [Send("all_reduce", bucket.size_bytes)]
+        whole = fp32_bytes(bucket.gradients)
         to_one, to_all = (
-            Send(collective, bucket.size_bytes, group="node")
-            for collective in ("reduce", "broadcast")
+            Send(collective, whole, group="node") for collective in ("reduce", "broadcast")
         )
         leaders = (send._replace(group="leaders") for send in way)
         return [to_one, *there, *leaders, back_again, to_all]

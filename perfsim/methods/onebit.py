@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import ONE_GROUP, JobStage, MethodContext, OnlyWith
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
@@ -110,7 +111,7 @@ class Onebit(GathersThroughHorovod):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)
 
 
 def _measured(name: str, elements: int, counted: tuple[float, int]) -> Kernel:

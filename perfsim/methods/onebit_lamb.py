@@ -66,6 +66,7 @@ class OnebitLamb(OneBitOptimizer):
     )
     wire: ClassVar[str] = f"dense_share * {DENSE_WIRE} + (1 - dense_share) * ({ONE_BIT_WIRE})"
     runs_in: ClassVar[CodeBase] = DEEPSPEED_LAMB
+    optimizers: ClassVar[tuple[str, ...]] = ("lamb",)
     buffers: ClassVar[int] = 1
 
     dense_share: float = Field(

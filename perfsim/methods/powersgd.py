@@ -12,7 +12,7 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext, OptionError, Round
-from perfsim.methods.building.averaging import by_share
+from perfsim.methods.building.averaging import by_share, fp32_bytes
 from perfsim.methods.building.ddp_buffers import DdpBuffers
 from perfsim.methods.building.ddp_hooks import dense_hook
 from perfsim.methods.building.low_rank import (
@@ -180,4 +180,4 @@ class Powersgd(DdpBuffers):
         square_too = self.variant == "batched_hook"
         chosen = [each for each in gradients if square_too or self.compressed(each)]
         factors = sum(self.message_bytes(each, turn) for each in chosen for turn in turns)
-        return copies * sum(gradient.size_bytes for gradient in gradients) + factors
+        return copies * fp32_bytes(gradients) + factors

@@ -18,6 +18,7 @@ from perfsim.methods.base import (
     OnlyWith,
     Send,
 )
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
@@ -128,7 +129,7 @@ class Qsgd(GathersThroughHorovod):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual, where there is one: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
+        return fp32_bytes(gradients) if self.feedback else 0.0
 
     def _summed(self, bucket: Bucket, world: MethodContext) -> list[JobStage]:
         n, tensors = bucket.elements, len(bucket.gradients)

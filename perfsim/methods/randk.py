@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_cod
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import Decoding, exchanged, kept, permutation
 
@@ -88,4 +89,4 @@ class Randk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

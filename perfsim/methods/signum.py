@@ -11,6 +11,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.majority_vote import Voting
 from perfsim.methods.building.quantise import SIGN_WIRE, QuantisedExchange, sign_encode
 
@@ -55,4 +56,4 @@ class Signum(Voting):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the momentum: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import ONE_GROUP, Compute, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import (
     Decoding,
@@ -80,4 +81,4 @@ class Topk(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return fp32_bytes(gradients)

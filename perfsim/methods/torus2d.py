@@ -9,19 +9,20 @@ from pydantic import Field
 from perfsim.collectives.all_reduce import torus_grid
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 
 
-class Torus2d(DenseBuckets):
+class Torus2d(DdpBuckets, DenseBuckets):
     """Sends every bucket in three calls on a grid of X x Y GPUs, as soon as it is ready.
 
     Buckets go in backward order. Each is reduce-scattered along each row of X neighbouring GPUs. A
     ring all-reduce of n/X runs down each column, all columns at once, and an all-gather along each
     row. A grid of one row or one column is one all-reduce, as `ssgd`. The method runs no kernels of
     its own. Bytes a rank: 2 (X-1)/X x 4 a parameter along its row, 2 (Y-1)/Y x 4/X down its column
-    (together those of a ring). Memory: none more. Left out: the remainder of a bucket that X does
-    not divide; the large batches of the paper.
+    (together those of a ring). Memory: DDP's buckets (see `ssgd`). Left out: the remainder of a
+    bucket that X does not divide; the large batches of the paper.
 
     ``grid`` "square": rows of whole nodes, as many as make the grid most square, so that steps grow
     with the square root of P. The paper arranges its GPUs in a logical grid; its sizes could not be

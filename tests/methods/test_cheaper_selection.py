@@ -180,6 +180,8 @@ def test_dragonn_compresses_what_pays(kernel_s: float, collective: str) -> None:
 def test_dct_pushes_pairs_and_pulls_parameters() -> None:
     stages = of("dct", 1000, density=0.05)
     assert sends(stages) == [("push", 8 * 50.0), ("pull", 4000.0)]
+    narrow = bucket(gradient((1000,)).sent_in(2.0))  # parameters stay fp32
+    assert sends(load_method("dct", {}).stages(narrow, MethodContext(8), 1)) == sends(stages)
     gathers = of("dct", 1000, exchange="all_gather")
     assert sends(gathers) == [("all_gather", 4 * 50 * 8.0)] * 2
 

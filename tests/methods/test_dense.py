@@ -169,6 +169,14 @@ def test_horovod_agrees_while_the_gpu_computes() -> None:
     assert took_ms(planned("horovod")) == pytest.approx(10 + 30 + 2 * copy_ms + 9 + 2)
 
 
+def test_horovod_keeps_its_fusion_buffer() -> None:
+    for name, options in (("horovod", {}), ("fp16", {"library": "horovod"})):
+        method = load_method(name, options)
+        assert method.memory_in(MethodContext(8)) == 128 * 2**20
+        assert method.memory_in(MethodContext(8, bucket_bytes=64e6)) == 64e6
+    assert load_method("fp16", {}).memory_in(MethodContext(8)) == 0.0  # DDP's buckets instead
+
+
 @pytest.mark.parametrize(
     ("options", "waits_us"),
     [

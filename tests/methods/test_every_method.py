@@ -12,7 +12,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.methods.base import FAMILIES, Method, MethodContext
+from perfsim.methods.base import COMPRESSING, FAMILIES, Method, MethodContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
@@ -97,6 +97,22 @@ def test_memory_is_accounted(name: str) -> None:
         kept_share = method.kept_share(MethodContext(ranks, profile=one))
         assert set(kept_share) == {"parameters", "gradients", "optimizer"}
         assert all(0 < share <= 1 for share in kept_share.values())
+
+
+KEEPING = [
+    name
+    for name in method_names()
+    if method_class(name).family in COMPRESSING and name != "demo"  # whose momentum is as wide
+]
+"""Methods whose errors and momenta are fp32."""
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_it_keeps_is_fp32_whatever_type_gradients_are_sent_in(name: str) -> None:
+    wide = profile([(ROWS, COLUMNS)], [0.010])
+    narrow = wide.sent_in(2.0)
+    method = load_method(name, {})
+    assert method.memory_bytes(narrow.gradients, 8) == method.memory_bytes(wide.gradients, 8)
 
 
 @pytest.mark.parametrize("name", method_names())

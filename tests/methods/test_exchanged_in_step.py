@@ -477,3 +477,26 @@ def test_a_list_is_gathered_and_copied_tensor_by_tensor() -> None:
     stages = gathered_in_list(1000.0, 8, "update")
     assert [stage.earliest for stage in stages] == ["update", "update"]
     assert sends(stages) == [("all_gather", 8000.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizers"),
+    [
+        ("demo", ["sgd"]),
+        ("onebit_adam", ["adam", "adamw"]),
+        ("zero_one_adam", ["adam", "adamw"]),
+        ("onebit_lamb", ["lamb"]),
+        ("cocktailsgd", ["sgd", "adamw", "lamb"]),
+    ],
+)
+def test_another_optimizer_than_that_of_the_step_is_told(name: str, optimizers: list[str]) -> None:
+    asked = {"model": "resnet50", "gpus": 8, "net": "10gbe", "method": name}
+
+    def told(**more: Any) -> bool:
+        notes = predict(make_scenario(asked | more)).notes
+        return any(f"steps as {optimizers[0]} does" in note for note in notes)
+
+    # The profile's is SGD with momentum, which profiles call sgd.
+    assert told() == (name != "cocktailsgd")
+    assert not any(told(optimizer=optimizer) for optimizer in optimizers)
+    assert not told(gpus=1)

@@ -51,8 +51,9 @@ def test_dgc_k_is_charged_the_permutation_at_its_measured_growth() -> None:
         predict(make_scenario(asked | {"software": era})).breakdown_s["compression"]
         for era in ("torch1.8", "torch2")
     )
-    # The rest passes over the gradient of 102 MB some ten times: 1.3 ms at 816 GB/s.
-    assert measured_then == pytest.approx(0.0366 + 0.0013, rel=0.05)
+    # The rest passes over the gradient of 102 MB some ten times: 1.3 ms at 816 GB/s. PyTorch 1.8
+    # selects from the sample of 255,570 in one block, at 9 ns a value.
+    assert measured_then == pytest.approx(0.0366 + 0.0013 + 0.0023, rel=0.05)
     # Nobody measured it since: by its 32 bytes a value 1.0 ms.
     assert today - (measured_then - 0.0366) < 0.0366 / 5
 

@@ -29,6 +29,17 @@ def test_neighbours_take_buffers_of_what_is_sent_and_received() -> None:
     assert plans("dpsgd", {"buffer_mib": 4, "topology": "one_peer"})[0].calls == 1
 
 
+@pytest.mark.parametrize(
+    ("topology", "ranks", "values"),
+    # Two peers' values are received beside parameters that live where two peers' were before.
+    [("ring", 8, 2 + 1), ("ring", 2, 1), ("one_peer", 8, 1), ("hierarchical", 8, 1)],
+)
+def test_dpsgd_holds_what_neighbours_send(topology: str, ranks: int, values: int) -> None:
+    method = load_method("dpsgd", {"topology": topology, "buffer_mib": 4})
+    held = method.memory_bytes([gradient(1000), gradient(500)], ranks)
+    assert held == 4 * 2**20 + values * 4 * 1500
+
+
 def test_dpsgd_launches_late_only_the_update_that_waits() -> None:
     # Two tensors, 500 launches of 10 us each, where the profile's update takes 2 ms.
     apart, late = (

@@ -6,10 +6,17 @@ import pytest
 
 from perfsim.compute.kernel import Kernel
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods import load_method
+from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import Compute, MethodContext
-from perfsim.methods.building.sparsify import above
+from perfsim.methods.building.sparsify import Selection, above
 from support.builders import gradient
+
+SELECTING = [
+    name
+    for name in method_names()
+    if any(field.annotation == Selection for field in method_class(name).model_fields.values())
+]
+"""Methods whose exact top-k can be chosen."""
 
 
 def launches(
@@ -95,3 +102,12 @@ def test_dragonn_may_keep_a_residual_as_its_command_line_does() -> None:
     assert moved("momentum") - moved("none") == 4 * 5 * 10_000 + 4 * 100
     residual = load_method("dragonn", {"memory": "residual"})
     assert residual.memory_bytes([gradient(1000)], 4) == 4000.0
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_exact_selection_is_that_of_the_software_unless_another_is_asked(name: str) -> None:
+    for era, selection in (("torch1.8", "old"), ("torch2", "new")):
+        kernels = found(name, "compress", MethodContext(4, software=era))
+        assert f"topk_{selection}" in {kernel.name for kernel in kernels}, era
+    asked = found(name, "compress", MethodContext(4, software="torch1.8"), kernel="new")
+    assert "topk_new" in {kernel.name for kernel in asked}

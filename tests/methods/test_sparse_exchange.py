@@ -181,6 +181,13 @@ def test_omnireduce_sums_a_node_first(union: str, sent: float, back: float) -> N
     assert moved(kernels(stages, "compress")) == pytest.approx(4 * 256_000 * (4 - sent))
 
 
+def test_omnireduce_takes_fp32_values_and_a_nodes_sum_is_as_wide() -> None:
+    wide = gradient((1000, 256))
+    method, world = load_method("omnireduce", {}), MethodContext(8, 2, 4)
+    found = [method.stages(bucket(one), world, 0) for one in (wide, wide.sent_in(2.0))]
+    assert sends(found[0]) == sends(found[1])
+
+
 def test_omnireduce_on_one_node_is_nccl_and_apart_as_on_one_gpu_a_node() -> None:
     whole = bucket(gradient(256_000))
     alone = load_method("omnireduce", {}).stages(whole, MethodContext(4, 1, 4), 0)

@@ -25,18 +25,32 @@ from perfsim.methods.base import (
     Send,
 )
 
-__all__ = ["DdpBuffers"]
+__all__ = ["DdpBuckets", "DdpBuffers"]
 
 
-class DdpBuffers(Method):
+class DdpBuckets(Method):
+    """A method whose gradients DDP copies into its buckets, whatever is done with these.
+
+    Memory: buckets as large as all gradients. They stay from one iteration to the next beside the
+    gradients, which are copied in and out (gradient_as_bucket_view is off by default).
+    """
+
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether DDP reduces the gradients with these options."""
+        return True
+
+    def state(self, world: MethodContext, *, each: bool) -> MethodState:
+        """Return that gradients are copied into DDP's buckets, where it reduces them."""
+        return super().state(world, each=each)._replace(buckets=self.runs_in_ddp(world))
+
+
+class DdpBuffers(DdpBuckets):
     """A method in DDP, which broadcasts the model's buffers and keeps buckets of gradients.
 
     Buffers are what a model keeps and does not train: running means of batch normalisation, tables
     of rotary positions. Rank 0 broadcasts them before the forward pass, which waits for them,
     unless broadcast_buffers is off. ``buffers_mib`` says how large they are; by default there are
-    none. Memory: buckets as large as all gradients. They stay from one iteration to the next beside
-    the gradients, which are copied in and out (gradient_as_bucket_view is off by default). Left
-    out: copies of buffers into their message and back.
+    none. Left out: copies of buffers into their message and back.
     """
 
     buffers_mib: float = Field(
@@ -54,11 +68,3 @@ class DdpBuffers(Method):
         start = PassPoint("forward")
         sent = Send("broadcast", self.buffers_mib * 2**20, group=group)
         return [Job("buffers", (sent,), start, start)]
-
-    def runs_in_ddp(self, world: MethodContext) -> bool:
-        """Tell whether DDP reduces the gradients with these options."""
-        return True
-
-    def state(self, world: MethodContext, *, each: bool) -> MethodState:
-        """Return that gradients are copied into DDP's buckets, where it reduces them."""
-        return super().state(world, each=each)._replace(buckets=self.runs_in_ddp(world))

@@ -175,6 +175,7 @@ class OneBitOptimizer(InStep):
     fusion: ClassVar[str] = "whole"
     needs: ClassVar[str] = "DeepSpeed with cupy"
     runs_in: ClassVar[CodeBase] = DEEPSPEED
+    optimizers: ClassVar[tuple[str, ...]] = ("adam", "adamw")
     buffers: ClassVar[int] = 0
     """Buffers of the model's size besides those of Adam and the errors."""
 
