@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
-from perfsim.collectives.hops import ceil_log2, floor_log2, maximum, other_blocks_bytes
+from perfsim.collectives.hops import (
+    ceil_log2,
+    exchanged,
+    floor_log2,
+    maximum,
+    other_blocks_bytes,
+)
 
 __all__ = [
     "all_gather_bruck",
@@ -66,8 +72,9 @@ def doubling_refusal(hops: Hops) -> str:
 def all_gather_doubling(size_bytes: float, hops: Hops) -> Parts:
     """Price a recursive doubling all-gather: partners twice as far swap all they have.
 
-    log2 P alpha + (P-1)/P n beta. The rounds inside a node move (g-1)/P n; in those across nodes
-    each of the g GPUs sends what its node has, g (P-g)/P n in all through the NICs.
+    log2 P alpha + (P-1)/P n beta, for P a power of two. The rounds inside a node move (g-1)/P n; in
+    those across nodes each of the g GPUs sends what its node has, g (P-g)/P n in all through the
+    NICs.
 
     Parameters
     ----------
@@ -84,13 +91,8 @@ def all_gather_doubling(size_bytes: float, hops: Hops) -> Parts:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.1 (recursive doubling).
     """
-    ranks, rounds = hops.ranks, ceil_log2(hops.ranks)
-    inside = rounds if hops.nodes == 1 else min(floor_log2(hops.gpus_per_node), rounds)
-    near = min(2**inside, ranks)
-    latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
-    beta = (near - 1) / ranks * hops.beta_intra_s_per_byte
-    beta += (ranks - near) / ranks * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    return Parts(latency_s, size_bytes * beta)
+    shares = [2**k / hops.ranks for k in range(floor_log2(hops.ranks))]
+    return exchanged(size_bytes, shares, hops)
 
 
 @algorithm(

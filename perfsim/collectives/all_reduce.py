@@ -6,8 +6,14 @@ Here are the algorithms that GPUs run themselves; in `perfsim.collectives.in_swi
 from __future__ import annotations
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
-from perfsim.collectives.hops import ceil_log2, floor_log2, other_blocks_bytes
-from perfsim.collectives.reduce_scatter import halving_s
+from perfsim.collectives.hops import (
+    ceil_log2,
+    exchanged,
+    floor_log2,
+    folded,
+    other_blocks_bytes,
+)
+from perfsim.collectives.reduce_scatter import halved
 
 __all__ = [
     "all_reduce_doubling",
@@ -148,13 +154,13 @@ def all_reduce_halving_doubling(size_bytes: float, hops: Hops) -> Parts:
     Rabenseifner, Optimization of collective reduction operations, ICCS 2004, section 4; Thakur,
     Rabenseifner & Gropp, IJHPCA 2005, section 4.
     """
-    rounds_s, wires_s = halving_s(size_bytes, hops)
+    rounds_s, wires_s = halved(size_bytes, hops)
     power = 1 << floor_log2(hops.ranks)
     sums = (power - 1) / power
     parts = Parts(2.0 * rounds_s, 2.0 * wires_s + sums * size_bytes * hops.gamma_s_per_byte)
     if power == hops.ranks:
         return parts
-    alpha_s, beta = hops.neighbour()
+    alpha_s, beta = folded(hops)
     fold_s = size_bytes * (2.0 * beta + hops.gamma_s_per_byte)
     return Parts(parts.latency_s + 2.0 * alpha_s, parts.transfer_s + fold_s)
 
@@ -198,16 +204,13 @@ def all_reduce_doubling(size_bytes: float, hops: Hops) -> Parts:
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5 (recursive doubling).
     """
     rounds = floor_log2(hops.ranks)
-    inside = min(floor_log2(hops.gpus_per_node), rounds)
-    across = rounds - inside
-    latency_s = inside * hops.alpha_intra_s + across * hops.alpha_inter_s
-    beta = inside * hops.beta_intra_s_per_byte
-    beta += across * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    sums = rounds
-    if 2**rounds != hops.ranks:
-        alpha_s, wire = hops.neighbour()
-        latency_s, beta, sums = latency_s + 2.0 * alpha_s, beta + 2.0 * wire, rounds + 1
-    return Parts(latency_s, size_bytes * (beta + sums * hops.gamma_s_per_byte))
+    latency_s, wires_s = exchanged(size_bytes, [1.0] * rounds, hops)
+    transfer_s = wires_s + rounds * size_bytes * hops.gamma_s_per_byte
+    if 2**rounds == hops.ranks:
+        return Parts(latency_s, transfer_s)
+    alpha_s, beta = folded(hops)
+    folds_s = size_bytes * (2.0 * beta + hops.gamma_s_per_byte)
+    return Parts(latency_s + 2.0 * alpha_s, transfer_s + folds_s)
 
 
 def hierarchical_sent_bytes(size_bytes: float, hops: Hops) -> float:

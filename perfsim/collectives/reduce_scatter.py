@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.all_gather import all_gather_pat, pat_refusal
-from perfsim.collectives.hops import floor_log2, other_blocks_bytes
+from perfsim.collectives.hops import exchanged, floor_log2, folded, other_blocks_bytes
 
 __all__ = [
-    "halving_s",
+    "halved",
     "reduce_scatter_halving",
     "reduce_scatter_pat",
     "reduce_scatter_ring",
@@ -46,24 +46,16 @@ def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:
     return ring_line(hops).parts(size_bytes, hops)
 
 
-def halving_s(size_bytes: float, hops: Hops) -> tuple[float, float]:
-    """Return latency and time on the wires of log2 P rounds of halving [s].
-
-    Round k exchanges n / 2^k. The first log2 g rounds stay inside the node; in each later one the
-    g GPUs of a node exchange at once through its NICs.
+def halved(size_bytes: float, hops: Hops) -> Parts:
+    """Price log2 P rounds of halving: round k exchanges n / 2^k.
 
     Examples
     --------
-    >>> halving_s(1e6, Hops(8, 2, 4, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9))[1]  # 75 and 500 us
+    >>> halved(1e6, Hops(8, 2, 4, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9)).transfer_s  # 75 and 500 us
     0.000575
     """
-    rounds = floor_log2(hops.ranks)
-    inside = min(floor_log2(hops.gpus_per_node), rounds)
-    near, far = 1.0 - 0.5**inside, 0.5**inside - 0.5**rounds
-    latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
-    beta = near * hops.beta_intra_s_per_byte
-    beta += far * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    return latency_s, size_bytes * beta
+    shares = [0.5 ** (k + 1) for k in range(floor_log2(hops.ranks))]
+    return exchanged(size_bytes, shares, hops)
 
 
 def halving_sent_bytes(size_bytes: float, hops: Hops) -> float:
@@ -103,12 +95,12 @@ def reduce_scatter_halving(size_bytes: float, hops: Hops) -> Parts:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
     """
-    latency_s, wires_s = halving_s(size_bytes, hops)
+    latency_s, wires_s = halved(size_bytes, hops)
     power = 1 << floor_log2(hops.ranks)
     transfer_s = wires_s + (power - 1) / power * size_bytes * hops.gamma_s_per_byte
     if power == hops.ranks:
         return Parts(latency_s, transfer_s)
-    alpha_s, beta = hops.neighbour()
+    alpha_s, beta = folded(hops)
     folds_s = size_bytes * ((1.0 + 1.0 / hops.ranks) * beta + hops.gamma_s_per_byte)
     return Parts(latency_s + 2.0 * alpha_s, transfer_s + folds_s)
 

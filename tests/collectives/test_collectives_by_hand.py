@@ -81,10 +81,29 @@ def test_three_ranks_fold_the_third_over_the_nodes_own_link() -> None:
 
 
 def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
-    """Four ranks do a round inside and one across, the others fold at 2 us and 100 us twice."""
+    """Ranks 0 and 2 fold at 2 us and 100 us twice; 1, 3, 4 and 5 do two rounds.
+
+    In the first 1 and 3 send n/2 to another node, in the second the last node twice n/4.
+    """
     three_pairs = PAIRS._replace(ranks=6, nodes=3)
-    whole = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
+    whole = (2 * 100 + 2 * 2, 2 * (1500 + 1500) + 7.5 + 2 * 100 + 10)
     assert formula("all_reduce_halving_doubling", three_pairs) == pytest.approx(whole)
+
+
+def test_nodes_of_unequal_size_exchange_across() -> None:
+    """Of nodes of 4 and 2 ranks 0 and 2 fold; 1, 3 | 4, 5 do a round inside and one across.
+
+    There two ranks of a node send at once: twice n by doubling, twice n/4 by halving.
+    """
+    uneven = Hops(6, 2, 4, *NUMBERS)
+    doubled = (52 + 2 * 2, 100 + 6000 + 20 + 2 * 100 + 10)
+    assert formula("all_reduce_doubling", uneven) == pytest.approx(doubled)
+    halved = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
+    assert formula("all_reduce_halving_doubling", uneven) == pytest.approx(halved)
+    scattered = (52 + 2 * 2, 1550 + 7.5 + 100 * (1 + 1 / 6) + 10)
+    assert formula("reduce_scatter_halving", uneven) == pytest.approx(scattered)
+    eight = Hops(8, 2, 7, *NUMBERS)  # the last rank is alone: one sends in each round
+    assert formula("all_gather_doubling", eight) == pytest.approx((150, 7 / 8 * 3000))
 
 
 def test_chains_of_ten_chunks() -> None:

@@ -125,11 +125,30 @@ def test_the_bandwidth_bound_of_equal_hops(
     hops = Hops.flat(ranks, alpha_s, beta)
     share_s = (ranks - 1) / ranks * size_bytes * beta * (1 - 1e-9) - 1e-15
     for one in EVERY:
-        if one.name.startswith(("nvls", "collnet")):
+        if one.name.startswith(("nvls", "collnet")) or one.refusal(hops):
             continue
         times = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
         bound_s = times.get(one.collective, 0.0) * share_s
         assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 7), sizes)
+def test_a_node_sends_and_receives_at_least_what_its_ranks_need(
+    nodes: int, inside: int, missing: int, size_bytes: float
+) -> None:
+    """By law: with fewer GPUs on the last node too, no node does without the others' data."""
+    last = max(1, inside - missing)
+    ranks = (nodes - 1) * inside + last
+    hops = Hops(ranks, nodes, inside, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0)
+    smallest = min(inside, last) if nodes > 1 else ranks
+    needed = {
+        "all_reduce": 1.0 if nodes > 1 else 0.0,
+        "all_gather": (ranks - smallest) / ranks,
+    }
+    for one in EVERY:
+        if one.collective in needed and not one.refusal(hops) and "collnet" not in one.name:
+            bound_s = needed[one.collective] * size_bytes * (1 - 1e-9)
+            assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
 
 
 @given(st.integers(1, 9), st.integers(1, 8))
