@@ -13,7 +13,6 @@ from perfsim.collectives.hops import (
     folded,
     other_blocks_bytes,
 )
-from perfsim.collectives.reduce_scatter import halved
 
 __all__ = [
     "all_reduce_doubling",
@@ -154,9 +153,9 @@ def all_reduce_halving_doubling(size_bytes: float, hops: Hops) -> Parts:
     Rabenseifner, Optimization of collective reduction operations, ICCS 2004, section 4; Thakur,
     Rabenseifner & Gropp, IJHPCA 2005, section 4.
     """
-    rounds_s, wires_s = halved(size_bytes, hops)
-    power = 1 << floor_log2(hops.ranks)
-    sums = (power - 1) / power
+    shares = [0.5 ** (k + 1) for k in range(floor_log2(hops.ranks))]
+    rounds_s, wires_s = exchanged(size_bytes, shares, hops)
+    power, sums = 2 ** len(shares), sum(shares)
     parts = Parts(2.0 * rounds_s, 2.0 * wires_s + sums * size_bytes * hops.gamma_s_per_byte)
     if power == hops.ranks:
         return parts

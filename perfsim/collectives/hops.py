@@ -195,8 +195,9 @@ def _met(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:
 def exchanged(size_bytes: float, shares: Sequence[float], hops: Hops) -> Parts:
     """Price rounds of recursive halving or doubling, each with a share of n for every rank.
 
-    Neighbours exchange first. A round is as slow as its slowest pair: pairs in a node use its
-    links, and all that send out of a node share its NICs.
+    The shares are those of neighbours first, then of ranks twice as far each time. A round is as
+    slow as its slowest pair: pairs in a node use its links, and all that send out of a node share
+    its NICs.
 
     Examples
     --------

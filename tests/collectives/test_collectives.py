@@ -94,7 +94,8 @@ def test_equal_hops_by_hand() -> None:
         ("all_reduce_doubling", 8, 30, 3 * 1100),
         ("all_reduce_doubling", 5, 20 + 20, 2 * 1100 + 2000 + 100),
         ("reduce_scatter_halving", 8, 30, 875 + 87.5),
-        ("reduce_scatter_halving", 5, 20 + 20, 750 + 75 + 1000 + 100 + 200),
+        # of 5 blocks 3 are sent, then the 2 of the rank that the fifth folds into
+        ("reduce_scatter_halving", 5, 20 + 20, 1000 + 100 + 1000 + 100 + 200),
         ("reduce_scatter_pat", 8, 30, 875 + 87.5),
         ("all_gather_pat", 9, 40, 8 / 9 * 1000),
         ("all_gather_bruck", 8, 30, 875),
@@ -138,7 +139,8 @@ def test_other_algorithms_on_equal_hops_by_hand(
             2 * (2 * 2 + 3 * 50),
             2 * (75 + 4 * 218.75) + 31 / 32 * 10,
         ),
-        ("reduce_scatter_halving", 2 * 2 + 3 * 50, 75 + 4 * 218.75 + 31 / 32 * 10),
+        # four times n/2 + n/4 + n/8 through the NIC; then n/16 + n/32 inside.
+        ("reduce_scatter_halving", 2 * 2 + 3 * 50, 4 * 875 + 3 / 32 * 100 + 31 / 32 * 10),
         # two rounds of n inside, three in which a node's four GPUs send 4 n through the NIC.
         ("all_reduce_doubling", 2 * 2 + 3 * 50, 2 * 100 + 3 * 4000 + 5 * 10),
         # 3/32 n inside; then four times 4, 8 and 16 blocks of n/32.

@@ -46,7 +46,7 @@ TIMES = {
     "push_sharded": ((52, 50 + 1500 + 7.5), (2, 55), (50, 1505)),
     "reduce_binomial": ((52, 3120), (2, 110), (50, 3010)),
     "reduce_ring_gather": ((104, 0.75 * 2010), (4, 0.5 * 2010), (100, 0.5 * 2010)),
-    "reduce_scatter_halving": ((52, 1550 + 7.5), (2, 55), (50, 1505)),
+    "reduce_scatter_halving": ((52, 3000 + 25 + 7.5), (2, 55), (50, 1505)),
     "reduce_scatter_pat": ((52, 0.75 * 1010), (2, 0.5 * 1010), (50, 0.5 * 1010)),
     "reduce_scatter_ring": ((54, 0.75 * 1010), (2, 0.5 * 1010), (50, 0.5 * 1010)),
     "send_recv_direct": ((50, 3000), (2, 100), (50, 3000)),
@@ -74,10 +74,15 @@ def test_inside_a_node(name: str) -> None:
 
 
 def test_three_ranks_fold_the_third_over_the_nodes_own_link() -> None:
-    """Two ranks do one round; the third gives n and takes n, or its block of n/3, back."""
+    """Two ranks do one round; the third gives n and takes n, or its block of n/3, back.
+
+    Of three blocks two go to the rank that the third folds into.
+    """
     assert formula("all_reduce_halving_doubling", THREE) == pytest.approx((8, 105 + 210))
     assert formula("all_reduce_doubling", THREE) == pytest.approx((6, 110 + 210))
-    assert formula("reduce_scatter_halving", THREE) == pytest.approx((6, 55 + 400 / 3 + 10))
+    assert formula("reduce_scatter_halving", THREE) == pytest.approx(
+        (6, 2 / 3 * 110 + 400 / 3 + 10)
+    )
 
 
 def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
@@ -93,14 +98,15 @@ def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
 def test_nodes_of_unequal_size_exchange_across() -> None:
     """Of nodes of 4 and 2 ranks 0 and 2 fold; 1, 3 | 4, 5 do a round inside and one across.
 
-    There two ranks of a node send at once: twice n by doubling, twice n/4 by halving.
+    There two ranks of a node send at once: twice n by doubling, twice n/4 by halving, and twice
+    4 blocks of n/6 in a reduce-scatter, which begins with the farthest (then 2 blocks inside).
     """
     uneven = Hops(6, 2, 4, *NUMBERS)
     doubled = (52 + 2 * 2, 100 + 6000 + 20 + 2 * 100 + 10)
     assert formula("all_reduce_doubling", uneven) == pytest.approx(doubled)
     halved = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
     assert formula("all_reduce_halving_doubling", uneven) == pytest.approx(halved)
-    scattered = (52 + 2 * 2, 1550 + 7.5 + 100 * (1 + 1 / 6) + 10)
+    scattered = (52 + 2 * 2, 2 * 4 / 6 * 3000 + 2 / 6 * 100 + 10 + 100 * (1 + 1 / 6) + 10)
     assert formula("reduce_scatter_halving", uneven) == pytest.approx(scattered)
     eight = Hops(8, 2, 7, *NUMBERS)  # the last rank is alone: one sends in each round
     assert formula("all_gather_doubling", eight) == pytest.approx((150, 7 / 8 * 3000))

@@ -144,6 +144,7 @@ def test_a_node_sends_and_receives_at_least_what_its_ranks_need(
     needed = {
         "all_reduce": 1.0 if nodes > 1 else 0.0,
         "all_gather": (ranks - smallest) / ranks,
+        "reduce_scatter": (ranks - smallest) / ranks,
     }
     for one in EVERY:
         if one.collective in needed and not one.refusal(hops) and "collnet" not in one.name:
