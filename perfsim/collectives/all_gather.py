@@ -174,8 +174,9 @@ def neighbor_refusal(hops: Hops) -> str:
 def all_gather_neighbor(size_bytes: float, hops: Hops) -> Parts:
     """Price a neighbour exchange: a rank swaps two blocks with its two neighbours in turn.
 
-    P/2 alpha + (P-1)/P n beta: half a ring's steps, in the same mix of hops inside and between
-    nodes, each with two blocks but the first.
+    P/2 alpha + (P-1)/P n beta: half a ring's steps, each with two blocks but the first. The first
+    and last rank of a node have a neighbour in another node, and their exchanges are in turn with
+    both: on several nodes of several GPUs every other step waits for a hop between nodes.
 
     Parameters
     ----------
@@ -193,8 +194,10 @@ def all_gather_neighbor(size_bytes: float, hops: Hops) -> Parts:
     Chen, Zhang, Zhang & Yuan, Performance evaluation of allgather algorithms on terascale Linux
     cluster with fast Ethernet, HPC Asia 2005, section 3.
     """
-    ranks = hops.ranks
-    latency_s = hops.chain_s() * (ranks / 2.0) / (ranks - 1)
+    ranks, inside = hops.ranks, hops.gpus_per_node
+    steps = ranks // 2
+    across = 0 if hops.nodes == 1 else steps if inside == 1 else (steps + inside % 2) // 2
+    latency_s = across * hops.alpha_inter_s + (steps - across) * hops.alpha_intra_s
     return Parts(latency_s, (ranks - 1) / ranks * size_bytes * hops.beta_s_per_byte)
 
 

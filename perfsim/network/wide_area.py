@@ -463,7 +463,7 @@ def _crossing(collective: str, name: str, servers: int, library: str, wide: Wide
         return _around(algorithm, wide, paths, sent, steps)
     if algorithm.flows == "tree" and collective != "all_reduce":
         # Broadcasts and reduces go over the sites first, each round as slow as the slowest path.
-        sent_far = algorithm.formula(1.0, _only_between(sites, servers)).transfer_s
+        sent_far = algorithm.formula(1.0, _only_between(sites)).transfer_s
         slowest = min(path.reached for path in paths.values())
         depth = max((len(chain) for chain in flows("tree", nodes).chains), default=1)
         chain_s = steps / depth * _longest_s(flows("tree", sites), paths)
@@ -502,7 +502,7 @@ def _reversed(pattern: Pattern) -> Pattern:
     return Pattern(tuple(phases), tuple(chains))
 
 
-def _only_between(nodes: Sequence[int], servers: int) -> Hops:
+def _only_between(nodes: Sequence[int], servers: int = 0) -> Hops:
     """Return hops of which bytes between nodes alone take time: a second each, and no latency."""
     return Hops(
         *(sum(nodes), len(nodes), max(nodes), 0.0, 0.0, 1.0, 1.0, 0.0, 1.0),
@@ -539,6 +539,10 @@ def _around(
     last_s = max(path.one_way_s for path in paths.values())
     if not algorithm.blocks:
         return _Crossing(sent, s_per_byte, steps / len(nodes) * sum(delays_s), last_s)
+    if algorithm.name == "neighbor":  # every step waits for its slowest pair
+        between = _only_between(sites)._replace(alpha_inter_s=1.0)
+        crossings = algorithm.formula(0.0, between).latency_s
+        return _Crossing(sent, s_per_byte, crossings * last_s, last_s)
     turns = 2 if sent > 1.0 or algorithm.collective == "all_reduce" else 1
     members = tuple(map(len, wide.parts)) if algorithm.name == "hierarchical" else sites
     chain_s = turns * sum(delays_s) - _skipped(delays_s, members, turns)

@@ -25,7 +25,7 @@ ALONE = Hops(1, 1, 1, *NUMBERS)
 TIMES = {
     "all_gather_bruck": ((100, 750 + 3000), (2, 50), (50, 1500)),
     "all_gather_doubling": ((52, 25 + 3000), (2, 50), (50, 1500)),
-    "all_gather_neighbor": ((54 * 2 / 3, 750), (2, 500), (50, 500)),
+    "all_gather_neighbor": ((52, 750), (2, 500), (50, 500)),
     "all_gather_pat": ((52, 750), (2, 500), (50, 500)),
     "all_gather_ring": ((54, 750), (2, 500), (50, 500)),
     "all_reduce_collnet_chain": ((54, 3010), (30, 210), (50, 3000)),

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfsim.collectives import COLLECTIVES, Algorithm, Hops
-from perfsim.collectives.all_gather import all_gather_ring
+from perfsim.collectives.all_gather import all_gather_neighbor, all_gather_ring
 from perfsim.collectives.all_reduce import (
     all_reduce_halving_doubling,
     all_reduce_hierarchical,
@@ -130,6 +130,21 @@ def test_the_bandwidth_bound_of_equal_hops(
         times = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
         bound_s = times.get(one.collective, 0.0) * share_s
         assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
+
+
+@given(st.integers(1, 9), st.integers(1, 8))
+def test_neighbours_exchange_in_turn(nodes: int, inside: int) -> None:
+    """By walking: a rank goes on when it and the neighbour of this step have met."""
+    ranks = nodes * inside
+    assume(ranks % 2 == 0)
+    hops = Hops(ranks, nodes, inside, 2.0, 50.0, 0.0, 0.0, 0.0, 0.0)
+    free = [0.0] * ranks
+    for step in range(ranks // 2):
+        pairs = [(rank, (rank + 1) % ranks) for rank in range(step % 2, ranks, 2)]
+        for one, other in pairs:
+            hop_s = 2.0 if one // inside == other // inside else 50.0
+            free[one] = free[other] = max(free[one], free[other]) + hop_s
+    assert all_gather_neighbor(1.0, hops).latency_s == pytest.approx(max(free))
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 7), sizes)

@@ -127,6 +127,19 @@ def test_each_rank_that_exchanges_has_a_connection_of_its_own() -> None:
     assert seconds(two, "reduce_scatter", 1e8, "halving") == near(0.5 + 0.1)
 
 
+def test_neighbours_of_two_sites_exchange_in_every_other_step() -> None:
+    two = at_sites(((4,), (4,)), FAR, library="mpi")
+    assert seconds(two, "all_gather", 8e8, "neighbor") == near(0.7 + 2 * 0.1)
+
+
+def test_a_tree_broadcast_sends_the_message_over_every_uplink_it_takes() -> None:
+    # Two sites of two nodes: halves of n down both subtrees, and half of n swapped.
+    two = at_sites(((1, 1), (1, 1)), FAR._replace(delay_s=0.0), library="mpi")
+    assert seconds(two, "broadcast", 1e9, "split_binary") == near(1.5)
+    many = at_sites(((1,) * 16, (1,) * 16), FAR._replace(delay_s=0.0), library="mpi")
+    assert seconds(many, "broadcast", 1e9, "binomial") == near(1.0)
+
+
 def test_a_lone_rank_folds_over_the_uplink_and_back() -> None:
     # Ranks 0 | 1, 2: 0 sends n to 1 and gets it back; 1 and 2 are at one site.
     slow = WideLink(1e9, 5e8, 0.1)
