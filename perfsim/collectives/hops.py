@@ -19,6 +19,7 @@ __all__ = [
     "floor_log2",
     "folded",
     "maximum",
+    "minimum",
     "other_blocks_bytes",
     "pipelined",
 ]

@@ -167,10 +167,13 @@ def test_unequal_hops_by_hand(name: str, latency_us: float, transfer_us: float) 
 
 
 def test_chain_broadcast_on_unequal_hops_by_hand() -> None:
-    """Filling crosses 7 x 50 + 24 x 2 us; nine more chunks follow at 50 us and 100 us each."""
+    """Filling crosses 7 x 50 + 24 x 2 us; nine more chunks follow at 50 us and 100 us each.
+
+    On the wires the first takes 7 x 100 us between nodes and 24 x 10 us inside them.
+    """
     parts = broadcast_chain(1e6, UNEQUAL, chunks=10)
     assert parts.latency_s == pytest.approx((7 * 50 + 24 * 2 + 9 * 50) * 1e-6)
-    assert parts.transfer_s == pytest.approx((30 + 10) * 100e-6)
+    assert parts.transfer_s == pytest.approx((7 * 100 + 24 * 10 + 9 * 100) * 1e-6)
 
 
 def test_nvls_on_one_node_by_hand() -> None:

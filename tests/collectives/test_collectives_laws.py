@@ -199,6 +199,22 @@ def test_chain_takes_the_best_number_of_chunks(
         assert best_s <= broadcast_chain(size_bytes, hops, other).seconds * (1 + 1e-9)
 
 
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 12))
+def test_chunks_walk_down_a_chain(nodes: int, inside: int, chunks: int) -> None:
+    """By walking: a rank sends a chunk on once it has it and has sent the one before."""
+    hops = Hops(nodes * inside, nodes, inside, 2.0, 50.0, 3.0, 0.0, 0.5, 3.0)
+    hops = hops._replace(beta_s_per_byte=3.0 if nodes > 1 else 0.5)
+    assume(hops.ranks > 1)
+    has = [0.0] * chunks
+    for rank in range(hops.ranks - 1):
+        near = rank // inside == (rank + 1) // inside
+        hop_s = (2.0 + 0.5 * 100 / chunks) if near else (50.0 + 3.0 * 100 / chunks)
+        sent = 0.0
+        for chunk, ready in enumerate(has):
+            sent = has[chunk] = max(ready, sent) + hop_s
+    assert broadcast_chain(100.0, hops, chunks).seconds == pytest.approx(has[-1])
+
+
 @given(any_algorithm, some_hops(), sizes, sizes)
 def test_a_larger_message_takes_no_less(
     one: Algorithm, hops: Hops, first: float, second: float
