@@ -218,12 +218,20 @@ def hierarchical_sent_bytes(size_bytes: float, hops: Hops) -> float:
     return 2.0 * size_bytes * ((inside - 1) / inside + (nodes - 1) / nodes / inside)
 
 
+def uneven_refusal(hops: Hops) -> str:
+    """Return why the ranks of these nodes do not pair up across nodes, or ""."""
+    if hops.ranks == hops.nodes * hops.gpus_per_node:
+        return ""
+    return "needs as many GPUs on every node; take ring"
+
+
 @algorithm(
     "all_reduce",
     "hierarchical",
     blocks=True,
     automatic=False,  # NCCL's tuner does not consider it
     needs="a program that calls the two levels itself: NCCL has no such algorithm",
+    refusal=uneven_refusal,
     sent_bytes=hierarchical_sent_bytes,
 )
 def all_reduce_hierarchical(size_bytes: float, hops: Hops) -> Parts:
@@ -277,13 +285,6 @@ def torus_grid(nodes: int, gpus_per_node: int) -> tuple[int, int]:
     return min(sides, key=lambda side: (max(side) / min(side), side[0]))
 
 
-def torus2d_refusal(hops: Hops) -> str:
-    """Return why these ranks form no grid of whole nodes, or ""."""
-    if hops.ranks == hops.nodes * hops.gpus_per_node:
-        return ""
-    return "needs as many GPUs on every node; take ring"
-
-
 def torus2d_sent_bytes(size_bytes: float, hops: Hops) -> float:
     """Return what each GPU sends: 2 (X-1)/X n along its row, 2 (Y-1)/Y n/X down its column [B]."""
     row, column = torus_grid(hops.nodes, hops.gpus_per_node)
@@ -296,7 +297,7 @@ def torus2d_sent_bytes(size_bytes: float, hops: Hops) -> float:
     blocks=True,
     automatic=False,  # NCCL's tuner does not consider it
     needs="a program that calls rows and columns itself: NCCL has no such algorithm",
-    refusal=torus2d_refusal,
+    refusal=uneven_refusal,
     sent_bytes=torus2d_sent_bytes,
 )
 def all_reduce_torus2d(size_bytes: float, hops: Hops) -> Parts:

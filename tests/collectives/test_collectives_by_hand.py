@@ -279,8 +279,9 @@ REFUSED = {
         (PAIRS, "adds inside NVSwitches, for more than 2 GPUs a node"),
         (EIGHT, "joins nodes, and there is one; take nvls"),
     ),
-    ("all_reduce", "torus2d"): (
-        (PAIRS._replace(ranks=3), "needs as many GPUs on every node; take ring"),
+    **dict.fromkeys(
+        (("all_reduce", "hierarchical"), ("all_reduce", "torus2d")),
+        ((PAIRS._replace(ranks=3), "needs as many GPUs on every node; take ring"),),
     ),
 }
 ABLE = {
@@ -291,6 +292,7 @@ ABLE = {
     ("all_reduce", "collnet_direct"): (PAIRS, APART),
     ("all_reduce", "nvls"): (THREE, EIGHT),
     ("all_reduce", "nvls_tree"): (PAIRS._replace(ranks=6, gpus_per_node=3), EIGHT_BY_FOUR),
+    ("all_reduce", "hierarchical"): (PAIRS, NODE, FIVE),
     ("all_reduce", "torus2d"): (PAIRS, NODE, FIVE),
 }
 
