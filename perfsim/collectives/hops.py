@@ -6,6 +6,7 @@ a hop, beta the time a byte on a link, gamma the time to add one byte.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -189,8 +190,8 @@ def _exchange_rounds(
 
 def _met(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:
     """Return what pairs of nodes, the sender's and the receiver's, are as a round."""
-    out = [sender for sender, receiver in pairs if sender != receiver]
-    return ExchangeRound(len(out) < len(pairs), max(map(out.count, set(out)), default=0))
+    out = Counter(sender for sender, receiver in pairs if sender != receiver)
+    return ExchangeRound(out.total() < len(pairs), max(out.values(), default=0))
 
 
 def exchanged(size_bytes: float, shares: Sequence[float], hops: Hops) -> Parts:
