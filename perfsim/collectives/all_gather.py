@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
-from perfsim.collectives.hops import ceil_log2, floor_log2, maximum, other_blocks_bytes
+from perfsim.collectives.hops import (
+    ceil_log2,
+    exchanged,
+    floor_log2,
+    maximum,
+    other_blocks_bytes,
+)
 
 __all__ = [
     "all_gather_bruck",
@@ -66,8 +72,9 @@ def doubling_refusal(hops: Hops) -> str:
 def all_gather_doubling(size_bytes: float, hops: Hops) -> Parts:
     """Price a recursive doubling all-gather: partners twice as far swap all they have.
 
-    log2 P alpha + (P-1)/P n beta. The rounds inside a node move (g-1)/P n; in those across nodes
-    each of the g GPUs sends what its node has, g (P-g)/P n in all through the NICs.
+    log2 P alpha + (P-1)/P n beta, for P a power of two. The rounds inside a node move (g-1)/P n; in
+    those across nodes each of the g GPUs sends what its node has, g (P-g)/P n in all through the
+    NICs.
 
     Parameters
     ----------
@@ -84,13 +91,8 @@ def all_gather_doubling(size_bytes: float, hops: Hops) -> Parts:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.1 (recursive doubling).
     """
-    ranks, rounds = hops.ranks, ceil_log2(hops.ranks)
-    inside = rounds if hops.nodes == 1 else min(floor_log2(hops.gpus_per_node), rounds)
-    near = min(2**inside, ranks)
-    latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
-    beta = (near - 1) / ranks * hops.beta_intra_s_per_byte
-    beta += (ranks - near) / ranks * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    return Parts(latency_s, size_bytes * beta)
+    shares = [2**k / hops.ranks for k in range(floor_log2(hops.ranks))]
+    return exchanged(size_bytes, shares, hops)
 
 
 @algorithm(
@@ -172,8 +174,9 @@ def neighbor_refusal(hops: Hops) -> str:
 def all_gather_neighbor(size_bytes: float, hops: Hops) -> Parts:
     """Price a neighbour exchange: a rank swaps two blocks with its two neighbours in turn.
 
-    P/2 alpha + (P-1)/P n beta: half a ring's steps, in the same mix of hops inside and between
-    nodes, each with two blocks but the first.
+    P/2 alpha + (P-1)/P n beta: half a ring's steps, each with two blocks but the first. The first
+    and last rank of a node have a neighbour in another node, and their exchanges are in turn with
+    both: on several nodes of several GPUs every other step waits for a hop between nodes.
 
     Parameters
     ----------
@@ -191,8 +194,10 @@ def all_gather_neighbor(size_bytes: float, hops: Hops) -> Parts:
     Chen, Zhang, Zhang & Yuan, Performance evaluation of allgather algorithms on terascale Linux
     cluster with fast Ethernet, HPC Asia 2005, section 3.
     """
-    ranks = hops.ranks
-    latency_s = hops.chain_s() * (ranks / 2.0) / (ranks - 1)
+    ranks, inside = hops.ranks, hops.gpus_per_node
+    steps = ranks // 2
+    across = 0 if hops.nodes == 1 else steps if inside == 1 else (steps + inside % 2) // 2
+    latency_s = across * hops.alpha_inter_s + (steps - across) * hops.alpha_intra_s
     return Parts(latency_s, (ranks - 1) / ranks * size_bytes * hops.beta_s_per_byte)
 
 

@@ -6,8 +6,13 @@ Here are the algorithms that GPUs run themselves; in `perfsim.collectives.in_swi
 from __future__ import annotations
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
-from perfsim.collectives.hops import ceil_log2, floor_log2, other_blocks_bytes
-from perfsim.collectives.reduce_scatter import halving_s
+from perfsim.collectives.hops import (
+    ceil_log2,
+    exchanged,
+    floor_log2,
+    folded,
+    other_blocks_bytes,
+)
 
 __all__ = [
     "all_reduce_doubling",
@@ -148,13 +153,13 @@ def all_reduce_halving_doubling(size_bytes: float, hops: Hops) -> Parts:
     Rabenseifner, Optimization of collective reduction operations, ICCS 2004, section 4; Thakur,
     Rabenseifner & Gropp, IJHPCA 2005, section 4.
     """
-    rounds_s, wires_s = halving_s(size_bytes, hops)
-    power = 1 << floor_log2(hops.ranks)
-    sums = (power - 1) / power
+    shares = [0.5 ** (k + 1) for k in range(floor_log2(hops.ranks))]
+    rounds_s, wires_s = exchanged(size_bytes, shares, hops)
+    power, sums = 2 ** len(shares), sum(shares)
     parts = Parts(2.0 * rounds_s, 2.0 * wires_s + sums * size_bytes * hops.gamma_s_per_byte)
     if power == hops.ranks:
         return parts
-    alpha_s, beta = hops.neighbour()
+    alpha_s, beta = folded(hops)
     fold_s = size_bytes * (2.0 * beta + hops.gamma_s_per_byte)
     return Parts(parts.latency_s + 2.0 * alpha_s, parts.transfer_s + fold_s)
 
@@ -198,16 +203,13 @@ def all_reduce_doubling(size_bytes: float, hops: Hops) -> Parts:
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5 (recursive doubling).
     """
     rounds = floor_log2(hops.ranks)
-    inside = min(floor_log2(hops.gpus_per_node), rounds)
-    across = rounds - inside
-    latency_s = inside * hops.alpha_intra_s + across * hops.alpha_inter_s
-    beta = inside * hops.beta_intra_s_per_byte
-    beta += across * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    sums = rounds
-    if 2**rounds != hops.ranks:
-        alpha_s, wire = hops.neighbour()
-        latency_s, beta, sums = latency_s + 2.0 * alpha_s, beta + 2.0 * wire, rounds + 1
-    return Parts(latency_s, size_bytes * (beta + sums * hops.gamma_s_per_byte))
+    latency_s, wires_s = exchanged(size_bytes, [1.0] * rounds, hops)
+    transfer_s = wires_s + rounds * size_bytes * hops.gamma_s_per_byte
+    if 2**rounds == hops.ranks:
+        return Parts(latency_s, transfer_s)
+    alpha_s, beta = folded(hops)
+    folds_s = size_bytes * (2.0 * beta + hops.gamma_s_per_byte)
+    return Parts(latency_s + 2.0 * alpha_s, transfer_s + folds_s)
 
 
 def hierarchical_sent_bytes(size_bytes: float, hops: Hops) -> float:
@@ -216,12 +218,20 @@ def hierarchical_sent_bytes(size_bytes: float, hops: Hops) -> float:
     return 2.0 * size_bytes * ((inside - 1) / inside + (nodes - 1) / nodes / inside)
 
 
+def uneven_refusal(hops: Hops) -> str:
+    """Return why the ranks of these nodes do not pair up across nodes, or ""."""
+    if hops.ranks == hops.nodes * hops.gpus_per_node:
+        return ""
+    return "needs as many GPUs on every node; take ring"
+
+
 @algorithm(
     "all_reduce",
     "hierarchical",
     blocks=True,
     automatic=False,  # NCCL's tuner does not consider it
     needs="a program that calls the two levels itself: NCCL has no such algorithm",
+    refusal=uneven_refusal,
     sent_bytes=hierarchical_sent_bytes,
 )
 def all_reduce_hierarchical(size_bytes: float, hops: Hops) -> Parts:
@@ -275,13 +285,6 @@ def torus_grid(nodes: int, gpus_per_node: int) -> tuple[int, int]:
     return min(sides, key=lambda side: (max(side) / min(side), side[0]))
 
 
-def torus2d_refusal(hops: Hops) -> str:
-    """Return why these ranks form no grid of whole nodes, or ""."""
-    if hops.ranks == hops.nodes * hops.gpus_per_node:
-        return ""
-    return "needs as many GPUs on every node; take ring"
-
-
 def torus2d_sent_bytes(size_bytes: float, hops: Hops) -> float:
     """Return what each GPU sends: 2 (X-1)/X n along its row, 2 (Y-1)/Y n/X down its column [B]."""
     row, column = torus_grid(hops.nodes, hops.gpus_per_node)
@@ -294,7 +297,7 @@ def torus2d_sent_bytes(size_bytes: float, hops: Hops) -> float:
     blocks=True,
     automatic=False,  # NCCL's tuner does not consider it
     needs="a program that calls rows and columns itself: NCCL has no such algorithm",
-    refusal=torus2d_refusal,
+    refusal=uneven_refusal,
     sent_bytes=torus2d_sent_bytes,
 )
 def all_reduce_torus2d(size_bytes: float, hops: Hops) -> Parts:

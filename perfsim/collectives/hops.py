@@ -6,6 +6,9 @@ a hop, beta the time a byte on a link, gamma the time to add one byte.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
@@ -13,8 +16,11 @@ __all__ = [
     "Line",
     "Parts",
     "ceil_log2",
+    "exchanged",
     "floor_log2",
+    "folded",
     "maximum",
+    "minimum",
     "other_blocks_bytes",
     "pipelined",
 ]
@@ -89,18 +95,6 @@ class Hops(NamedTuple):
             self.ranks - self.nodes
         ) * self.alpha_intra_s
 
-    def neighbour(self) -> tuple[float, float]:
-        """Return latency [s] and cost [s/B] of a message to the next rank, in the node if it can.
-
-        Examples
-        --------
-        >>> Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9).neighbour()
-        (1e-05, 1e-09)
-        """
-        if self.gpus_per_node > 1:
-            return self.alpha_intra_s, self.beta_intra_s_per_byte
-        return self.alpha_inter_s, self.beta_nic_s_per_byte
-
     def longest_s(self) -> float:
         """Return the latency of a hop between nodes, or inside the node where there is one [s]."""
         return self.alpha_inter_s if self.nodes > 1 else self.alpha_intra_s
@@ -153,6 +147,96 @@ def other_blocks_bytes(size_bytes: float, hops: Hops) -> float:
     750.0
     """
     return (hops.ranks - 1) / hops.ranks * size_bytes
+
+
+class ExchangeRound(NamedTuple):
+    """One round in which pairs of ranks exchange messages.
+
+    Parameters
+    ----------
+    inside : whether a pair is on one node
+    senders : ranks that send out of their node, of the node that most of them are on
+    """
+
+    inside: bool
+    senders: int
+
+
+@lru_cache(maxsize=1024)
+def _exchange_rounds(
+    ranks: int, nodes: int, gpus_per_node: int
+) -> tuple[tuple[ExchangeRound, ...], ExchangeRound]:
+    """Return the rounds in which rank r exchanges with rank r XOR 2^i, and the fold before them.
+
+    Full nodes come first; the ranks that they leave are on as few of the others as can be. Where
+    the ranks are no power of two, each surplus rank folds into the next one, which takes part.
+
+    Examples
+    --------
+    >>> rounds, fold = _exchange_rounds(6, 2, 4)  # ranks 1 and 3 of one node, 4 and 5 of the other
+    >>> [tuple(one) for one in rounds], tuple(fold)
+    ([(True, 0), (False, 2)], (True, 0))
+    """
+    home: list[int] = []
+    for node in range(nodes):
+        home += [node] * min(gpus_per_node, ranks - len(home) - (nodes - 1 - node))
+    surplus = ranks - (1 << floor_log2(ranks))
+    fold = _met([(home[2 * one], home[2 * one + 1]) for one in range(surplus)])
+    active = home[1 : 2 * surplus : 2] + home[2 * surplus :]
+    distances = [1 << power for power in range(floor_log2(ranks))]
+    rounds = ([(active[one], active[one ^ far]) for one in range(len(active))] for far in distances)
+    return tuple(map(_met, rounds)), fold
+
+
+def _met(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:
+    """Return what pairs of nodes, the sender's and the receiver's, are as a round."""
+    out = Counter(sender for sender, receiver in pairs if sender != receiver)
+    return ExchangeRound(out.total() < len(pairs), max(out.values(), default=0))
+
+
+def exchanged(size_bytes: float, shares: Sequence[float], hops: Hops) -> Parts:
+    """Price rounds of recursive halving or doubling, each with a share of n for every rank.
+
+    The shares are those of neighbours first, then of ranks twice as far each time. A round is as
+    slow as its slowest pair: pairs in a node use its links, and all that send out of a node share
+    its NICs.
+
+    Examples
+    --------
+    >>> hops = Hops(8, 2, 4, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9)
+    >>> parts = exchanged(1e6, [0.5, 0.25, 0.125], hops)
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)  # 75 and 500 us
+    (12, 575)
+    """
+    rounds, _ = _exchange_rounds(hops.ranks, hops.nodes, hops.gpus_per_node)
+    latency_s, transfer_s = 0.0, 0.0 * size_bytes
+    for share, met in zip(shares, rounds, strict=True):
+        alpha_s, beta = _slowest_pair(met, hops)
+        latency_s, transfer_s = latency_s + alpha_s, transfer_s + share * size_bytes * beta
+    return Parts(latency_s, transfer_s)
+
+
+def folded(hops: Hops) -> tuple[float, float]:
+    """Return latency [s] and cost [s/B] of the message by which a surplus rank folds into the next.
+
+    Examples
+    --------
+    >>> folded(Hops.flat(3, alpha_s=1e-5, beta_s_per_byte=1e-9))
+    (1e-05, 1e-09)
+    """
+    _, fold = _exchange_rounds(hops.ranks, hops.nodes, hops.gpus_per_node)
+    return _slowest_pair(fold, hops)
+
+
+def _slowest_pair(met: ExchangeRound, hops: Hops) -> tuple[float, float]:
+    """Return latency [s] and cost [s/B] of a round."""
+    if not met.senders:
+        return hops.alpha_intra_s, hops.beta_intra_s_per_byte
+    across = met.senders * hops.beta_nic_s_per_byte
+    if not met.inside:
+        return hops.alpha_inter_s, across
+    slowest = maximum(across, hops.beta_intra_s_per_byte)
+    return maximum(hops.alpha_inter_s, hops.alpha_intra_s), slowest
 
 
 def pipelined(alpha_s: float, remaining_s: float) -> tuple[float, float]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.all_gather import all_gather_pat, pat_refusal
-from perfsim.collectives.hops import floor_log2, other_blocks_bytes
+from perfsim.collectives.hops import exchanged, floor_log2, folded, other_blocks_bytes
 
 __all__ = [
-    "halving_s",
     "reduce_scatter_halving",
     "reduce_scatter_pat",
     "reduce_scatter_ring",
@@ -46,26 +45,6 @@ def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:
     return ring_line(hops).parts(size_bytes, hops)
 
 
-def halving_s(size_bytes: float, hops: Hops) -> tuple[float, float]:
-    """Return latency and time on the wires of log2 P rounds of halving [s].
-
-    Round k exchanges n / 2^k. The first log2 g rounds stay inside the node; in each later one the
-    g GPUs of a node exchange at once through its NICs.
-
-    Examples
-    --------
-    >>> halving_s(1e6, Hops(8, 2, 4, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9))[1]  # 75 and 500 us
-    0.000575
-    """
-    rounds = floor_log2(hops.ranks)
-    inside = min(floor_log2(hops.gpus_per_node), rounds)
-    near, far = 1.0 - 0.5**inside, 0.5**inside - 0.5**rounds
-    latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
-    beta = near * hops.beta_intra_s_per_byte
-    beta += far * hops.gpus_per_node * hops.beta_nic_s_per_byte
-    return latency_s, size_bytes * beta
-
-
 def halving_sent_bytes(size_bytes: float, hops: Hops) -> float:
     """Return what a GPU sends, mean over ranks [B]: (P-1)/P n, and its share of the folds."""
     ranks, power = hops.ranks, 1 << floor_log2(hops.ranks)
@@ -77,16 +56,18 @@ def halving_sent_bytes(size_bytes: float, hops: Hops) -> float:
     "reduce_scatter",
     "halving",
     latency="tree",
-    flows="halving",
+    flows="gathering",  # run backwards
     automatic=False,  # NCCL has no such algorithm
     sent_bytes=halving_sent_bytes,
 )
 def reduce_scatter_halving(size_bytes: float, hops: Hops) -> Parts:
     """Price a recursive halving reduce-scatter: each round exchanges half of what is left.
 
-    log2 P alpha + (P-1)/P n (beta + gamma). Where P is no power of two, the next lower power of
-    ranks does so; the others fold theirs in, alpha + n (beta + gamma), and get their block,
-    alpha + n/P beta.
+    log2 P alpha + (P-1)/P n (beta + gamma): the all-gather by doubling run backwards, so that the
+    farthest ranks exchange first and most. Where P is no power of two, the next lower power of
+    ranks does so, and a rank that another folds into has two blocks to come to; the others fold
+    theirs in, alpha + n (beta + gamma), and get their block, alpha + n/P beta. gloo's, which
+    PyTorch does not call, exchanges with the nearest first.
 
     Parameters
     ----------
@@ -101,15 +82,18 @@ def reduce_scatter_halving(size_bytes: float, hops: Hops) -> Parts:
 
     References
     ----------
-    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2; open-mpi/ompi
+    ompi/mca/coll/base/coll_base_reduce_scatter.c, recursivehalving.
     """
-    latency_s, wires_s = halving_s(size_bytes, hops)
-    power = 1 << floor_log2(hops.ranks)
-    transfer_s = wires_s + (power - 1) / power * size_bytes * hops.gamma_s_per_byte
-    if power == hops.ranks:
+    ranks, rounds = hops.ranks, floor_log2(hops.ranks)
+    surplus = ranks - 2**rounds
+    shares = [(2**k + min(2**k, surplus)) / ranks for k in range(rounds)]
+    latency_s, wires_s = exchanged(size_bytes, shares, hops)
+    transfer_s = wires_s + sum(shares) * size_bytes * hops.gamma_s_per_byte
+    if not surplus:
         return Parts(latency_s, transfer_s)
-    alpha_s, beta = hops.neighbour()
-    folds_s = size_bytes * ((1.0 + 1.0 / hops.ranks) * beta + hops.gamma_s_per_byte)
+    alpha_s, beta = folded(hops)
+    folds_s = size_bytes * ((1.0 + 1.0 / ranks) * beta + hops.gamma_s_per_byte)
     return Parts(latency_s + 2.0 * alpha_s, transfer_s + folds_s)
 
 

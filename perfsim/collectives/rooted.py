@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfsim.collectives import Hops, Parts, algorithm
-from perfsim.collectives.hops import ceil_log2, maximum, other_blocks_bytes, pipelined
+from perfsim.collectives.hops import ceil_log2, maximum, minimum, other_blocks_bytes, pipelined
 from perfsim.collectives.reduce_scatter import reduce_scatter_ring
 
 __all__ = [
@@ -50,13 +50,15 @@ def broadcast_chain(size_bytes: float, hops: Hops, chunks: float | None = None) 
     """Price a pipelined chain broadcast: the message walks from rank to rank in chunks.
 
     (P-2+c) (alpha + n beta / c) for c chunks. On unequal hops the first chunk crosses N-1 hops
-    between nodes and P-N inside them; each further one follows at the pace of the slowest hop.
+    between nodes and P-N inside them, each at its own latency and rate; each further one follows at
+    the pace of the slowest hop.
 
     Parameters
     ----------
     size_bytes : n, the message [B]
     hops : ranks, nodes and the cost of their hops
-    chunks : c; None takes the best, sqrt((P-2) n beta / alpha) as a real number, at least 1
+    chunks : c; None takes the best, sqrt((P-2) n beta / alpha) as a real number (of equal hops), at
+        least 1
 
     Examples
     --------
@@ -75,7 +77,11 @@ def broadcast_chain(size_bytes: float, hops: Hops, chunks: float | None = None) 
     intra_s = hops.alpha_intra_s if hops.ranks > hops.nodes else 0.0
     slowest_s = maximum(inter_s, intra_s)
     message_s = size_bytes * hops.beta_s_per_byte
-    remaining_s = (hops.ranks - 2) * message_s
+    if hops.nodes == 1:
+        remaining_s = (hops.ranks - 2) * message_s
+    else:
+        inside_s = size_bytes * minimum(hops.beta_intra_s_per_byte, hops.beta_s_per_byte)
+        remaining_s = (hops.nodes - 2) * message_s + (hops.ranks - hops.nodes) * inside_s
     if chunks is None:
         follow_s, spread_s = pipelined(slowest_s, remaining_s)
     else:
@@ -175,7 +181,10 @@ def reduce_chain(size_bytes: float, hops: Hops, chunks: float | None = None) -> 
     Chan, Heimlich, Purkayastha & van de Geijn, Collective communication: theory, practice, and
     experience, Concurrency and Computation 2007, pipelined reduce.
     """
-    adding = hops._replace(beta_s_per_byte=hops.beta_s_per_byte + hops.gamma_s_per_byte)
+    adding = hops._replace(
+        beta_s_per_byte=hops.beta_s_per_byte + hops.gamma_s_per_byte,
+        beta_intra_s_per_byte=hops.beta_intra_s_per_byte + hops.gamma_s_per_byte,
+    )
     return broadcast_chain(size_bytes, adding, chunks)
 
 

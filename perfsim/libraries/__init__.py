@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from perfsim.collectives import Algorithm, Hops, Parts, find_algorithm
 from perfsim.collectives import algorithms as find_algorithms
+from perfsim.collectives.hops import maximum
 from perfsim.errors import RequestError, unknown
 
 __all__ = ["AUTO", "DEFAULT_LIBRARY", "Library", "libraries", "library"]
@@ -54,7 +55,8 @@ class Library(NamedTuple):
         are ``automatic``
     choose : what it takes for a collective, size and number of ranks; None: the one with the
         least predicted time
-    hop_factor : how many latencies of a link a step of an algorithm costs
+    hop_factor : how many latencies of a link a step of an algorithm costs; where it is not 1, of
+        the slowest link
     protocols : whether it has LL, LL128 and Simple
     own_links : whether it drives links so much otherwise that links measured with another library
         say nothing of it
@@ -112,14 +114,18 @@ class Library(NamedTuple):
 
 
 def _slowed(algorithm: Algorithm, factor: float) -> Algorithm:
-    """Return the algorithm with ``factor`` latencies a hop."""
+    """Return the algorithm with ``factor`` latencies a step, which waits for the slowest hop.
+
+    Receivers that post one step at a time hold up every step of every link, so that a chunk cannot
+    run ahead over the faster ones.
+    """
 
     def formula(size_bytes: float, hops: Hops, /) -> Parts:
-        slow = hops._replace(
-            alpha_intra_s=factor * hops.alpha_intra_s,
-            alpha_inter_s=factor * hops.alpha_inter_s,
+        inside_s = hops.alpha_intra_s if hops.gpus_per_node > 1 else 0.0
+        step_s = factor * maximum(hops.longest_s(), inside_s)
+        return algorithm.formula(
+            size_bytes, hops._replace(alpha_intra_s=step_s, alpha_inter_s=step_s)
         )
-        return algorithm.formula(size_bytes, slow)
 
     return algorithm._replace(formula=formula, line=None)  # the line counts a latency a hop
 

@@ -45,7 +45,9 @@ def hop_factor(collective: str, algorithm: str, /) -> float:
 
     A sender may send only after the notice that the receiver is ready for it has come
     (gloo/transport/tcp/pair.cc, Pair::send and Pair::recv); a ring's rank gives that notice when
-    it has finished an earlier step. In a broadcast or all-to-all all notices go out at the start.
+    it has finished an earlier step. So a hop between nodes holds up every step, also where most
+    steps of a chunk stay inside a node. In a broadcast or all-to-all all notices go out at the
+    start.
 
     Examples
     --------

@@ -94,7 +94,7 @@ def phases(
 
 
 FlowStep = Counter[tuple[int, int]]
-"""(source node, target node) -> number of ranks that send from the one to the other."""
+"""(source node, target node) -> ranks that send from the one to the other, or their blocks."""
 
 
 def halving_flows(placement: Sequence[int]) -> Pattern:
@@ -114,8 +114,9 @@ def halving_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
     """
-    home, folds, steps, chains = _exchange_rounds(placement)
+    home, folds, steps, hops = _exchange_rounds(placement)
     weights = [0.5 / distance for distance in _distances(len(home))]
+    chains = _without_local_hops([*fold, *rounds] for fold, rounds in hops)
     return Pattern(phases([*folds, *steps], [1.0] * len(folds) + weights), chains)
 
 
@@ -135,17 +136,18 @@ def doubling_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5.
     """
-    _, folds, steps, chains = _exchange_rounds(placement)
+    _, folds, steps, hops = _exchange_rounds(placement)
     steps = [*folds, *steps, *map(_reversed_step, folds)]
-    return Pattern(phases(steps, [1.0] * len(steps)), chains)
+    return Pattern(phases(steps, [1.0] * len(steps)), _folded_and_back(hops))
 
 
 def gathering_flows(placement: Sequence[int]) -> Pattern:
     """Return the flows of an all-gather by recursive doubling.
 
-    Each rank starts with one of the P blocks. In round i rank r exchanges the 2^i blocks that it
-    has with rank r XOR 2^i. If the number of ranks is no power of two, each surplus rank sends its
-    block to a neighbour before the rounds and gets all blocks after them.
+    Each rank starts with one of the P blocks. In round i rank r exchanges the blocks that it has
+    with rank r XOR 2^i: 2^i, and those of ranks that folded. If the number of ranks is no power of
+    two, each surplus rank sends its block to a neighbour before the rounds and gets all blocks
+    after them.
 
     Examples
     --------
@@ -156,12 +158,19 @@ def gathering_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.1.
     """
-    home, folds, steps, chains = _exchange_rounds(placement)
-    ranks = sum(placement)
-    blocks = [distance * (ranks / len(home)) for distance in _distances(len(home))]
-    sent = [1.0] * len(folds) + blocks + [float(ranks)] * len(folds)
-    weights = [count / ranks for count in sent]
-    return Pattern(phases([*folds, *steps, *map(_reversed_step, folds)], weights), chains)
+    home, folds, _, hops = _exchange_rounds(placement)
+    ranks, members = sum(placement), range(len(home))
+    held = [1 + len(fold) for fold, _ in hops]  # blocks
+    steps: list[FlowStep] = []
+    for far in _distances(len(home)):
+        step: FlowStep = Counter()
+        for rank in members:
+            step[home[rank], home[rank ^ far]] += held[rank]
+        steps.append(step)
+        held = [held[rank] + held[rank ^ far] for rank in members]
+    weights = [1.0 / ranks] * len([*folds, *steps]) + [1.0] * len(folds)
+    steps = [*folds, *steps, *map(_reversed_step, folds)]
+    return Pattern(phases(steps, weights), _folded_and_back(hops))
 
 
 def bruck_flows(placement: Sequence[int]) -> Pattern:
@@ -237,25 +246,39 @@ def _reversed_step(step: FlowStep) -> FlowStep:
 
 MessageChains = tuple[tuple[tuple[int, int], ...], ...]
 
+_Messages = list[tuple[int, int]]
+"""Messages one after another, each from a node to a node."""
+
 
 def _exchange_rounds(
     placement: Sequence[int],
-) -> tuple[list[int], list[FlowStep], list[FlowStep], MessageChains]:
+) -> tuple[list[int], list[FlowStep], list[FlowStep], list[tuple[_Messages, _Messages]]]:
     """List the rounds in which rank r exchanges with rank r XOR 2^i.
 
     Returns the node of each rank that takes part, the step that folds surplus ranks into their
-    neighbours (empty for a power of two), the step of each round, and the chains of hops.
+    neighbours (empty for a power of two), the step of each round, and, of each rank that takes
+    part, the hop of the one that folds into it (if any) and those of its rounds.
     """
     home = [node for node, gpus in enumerate(placement) for _ in range(gpus)]
     surplus = len(home) - (1 << (len(home).bit_length() - 1))
-    folds = []
+    fold_hops = [(home[2 * i], home[2 * i + 1]) for i in range(surplus)]
+    folds = [Counter(fold_hops)] if surplus else []
     if surplus:
-        folds.append(Counter((home[2 * i], home[2 * i + 1]) for i in range(surplus)))
         home = [home[2 * i + 1] for i in range(surplus)] + home[2 * surplus :]
     ranks = range(len(home))
     steps = [Counter((home[r], home[r ^ far]) for r in ranks) for far in _distances(len(home))]
-    hops = ([(home[r], home[r ^ far]) for far in _distances(len(home))] for r in ranks)
-    return home, folds, steps, _without_local_hops(hops)
+    hops = [
+        (fold_hops[r : r + 1], [(home[r], home[r ^ far]) for far in _distances(len(home))])
+        for r in ranks
+    ]
+    return home, folds, steps, hops
+
+
+def _folded_and_back(hops: Iterable[tuple[_Messages, _Messages]]) -> MessageChains:
+    """Return the chains of rounds with the hops before them and after them that fold a rank."""
+    return _without_local_hops(
+        [*fold, *rounds, *((target, source) for source, target in fold)] for fold, rounds in hops
+    )
 
 
 def _ring_shifts(placement: Sequence[int], rounds: Sequence[tuple[int, float]]) -> Pattern:

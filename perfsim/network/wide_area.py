@@ -12,7 +12,9 @@ at once, and the slower of both transfers sets the pace: what waits between site
 segment to be sent waits at that pace. Between sites count
 
 - the bytes that the algorithm sends over the uplink, the downlink and the connection of the slowest
-  site (`perfsim.network.routing`), each at its rate, and a connection at what TCP reaches;
+  site (`perfsim.network.routing`), each at its rate, and a connection at what TCP reaches; each
+  pair of nodes, or of ranks that exchange by themselves, has a connection, and each ring of ranks
+  with the same place in their nodes;
 - the one-way delays on its longest chain of messages;
 - what libraries have on its way at a time, which over a long path is less than the path holds:
   NCCL's rings go round again for every chunk of 2 MiB of each rank and channel, of which a slice is
@@ -40,6 +42,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.collectives import Algorithm, Hops
+from perfsim.collectives.all_reduce import torus_grid
 from perfsim.collectives.hops import ceil_log2
 from perfsim.libraries import library as find_library
 from perfsim.network.routing import Flow, Pattern, all_to_all_flows, flows
@@ -431,15 +434,11 @@ def _ring(wide: WideArea) -> list[SitePath]:
 def _crossing(collective: str, name: str, servers: int, library: str, wide: WideArea) -> _Crossing:
     """Return what an algorithm sends between sites, for a group that has the links to itself.
 
-    The formula of the algorithm says what leaves a node, and over how many hops its chain goes; the
-    pattern of its flows says which part of that crosses from site to site.
+    The pattern of its flows, which knows nothing of sites, says what crosses from site to site.
     """
     algorithm = find_library(library).algorithm(collective, name)
     nodes, sites = wide.nodes, wide.sizes
-    hops = Hops(
-        *(sum(nodes), len(nodes), max(nodes), 0.0, 0.0, 1.0, 1.0, 0.0, 1.0),
-        servers=servers,
-    )
+    hops = _only_between(nodes, servers)
     sent = algorithm.formula(1.0, hops).transfer_s
     steps = algorithm.formula(0.0, hops._replace(alpha_inter_s=1.0)).latency_s
     paths = {
@@ -460,21 +459,123 @@ def _crossing(collective: str, name: str, servers: int, library: str, wide: Wide
         }
         s_per_byte = scale * _transfer(all_to_all_flows(sites), wide, many)
         return _Crossing(sent, s_per_byte, steps * last_s, last_s)
-    near, far = flows(algorithm.flows, nodes), flows(algorithm.flows, sites)
+    if algorithm.flows == "ring":
+        return _around(algorithm, wide, paths, sent, steps)
+    if algorithm.flows == "tree" and collective != "all_reduce":
+        # Broadcasts and reduces go over the sites first, each round as slow as the slowest path.
+        sent_far = algorithm.formula(1.0, _only_between(sites)).transfer_s
+        slowest = min(path.reached for path in paths.values())
+        depth = max((len(chain) for chain in flows("tree", nodes).chains), default=1)
+        chain_s = steps / depth * _longest_s(flows("tree", sites), paths)
+        return _Crossing(sent, sent_far / slowest, chain_s, last_s)
+    # The ranks do not know of sites, and each pair of nodes or ranks has a connection of its own.
+    places = [len(part) for part in wide.parts] if algorithm.flows == "tree" else sites
+    site_of = [site for site, count in enumerate(places) for _ in range(count)]
+    there = _between_places(flows(algorithm.flows, (1,) * len(site_of)), site_of)
+    back = _reversed(there)
+    if collective == "all_reduce" and algorithm.flows == "tree":  # its flows are both ways
+        return _Crossing(
+            sent, _transfer(there, wide, paths), 2.0 * _longest_s(there, paths), last_s
+        )
+    passes = [back] if collective == "reduce_scatter" else [there]
+    if collective == "all_reduce" and algorithm.flows == "halving":
+        passes = [there, back]
+    s_per_byte = sum(_transfer(one, wide, paths) for one in passes)
+    chain_s = sum(_longest_s(one, paths) for one in passes)
+    return _Crossing(sent, s_per_byte, chain_s, last_s)
+
+
+def _longest_s(pattern: Pattern, paths: dict[tuple[int, int], SitePath]) -> float:
+    """Return the one-way delays on the longest chain of messages [s]."""
+    return max(sum(paths[hop].one_way_s for hop in chain) for chain in pattern.chains)
+
+
+def _reversed(pattern: Pattern) -> Pattern:
+    """Return the messages of a pattern run backwards."""
+    phases = (
+        tuple(Flow(target, source, weight) for source, target, weight in phase)
+        for phase in reversed(pattern.phases)
+    )
+    chains = (
+        tuple((target, source) for source, target in reversed(chain)) for chain in pattern.chains
+    )
+    return Pattern(tuple(phases), tuple(chains))
+
+
+def _only_between(nodes: Sequence[int], servers: int = 0) -> Hops:
+    """Return hops of which bytes between nodes alone take time: a second each, and no latency."""
+    return Hops(
+        *(sum(nodes), len(nodes), max(nodes), 0.0, 0.0, 1.0, 1.0, 0.0, 1.0),
+        servers=servers,
+    )
+
+
+def _around(
+    algorithm: Algorithm,
+    wide: WideArea,
+    paths: dict[tuple[int, int], SitePath],
+    sent: float,
+    steps: float,
+) -> _Crossing:
+    """Return what a ring sends from site to site; parameters as in `_Crossing` and `_crossing`.
+
+    The GPUs of a node have rings of their own, each over connections of its own, where every one
+    sends its part between nodes.
+    """
+    nodes, sites = wide.nodes, wide.sizes
+    near, far = flows("ring", nodes), flows("ring", sites)
+    rings = 1
+    if algorithm.name == "hierarchical":
+        rings = max(nodes)
+    if algorithm.name == "torus2d" and torus_grid(len(nodes), max(nodes))[0] == max(nodes):
+        rings = max(nodes)
+    phases = tuple(
+        tuple(flow._replace(weight=flow.weight / rings) for flow in phase) * rings
+        for phase in far.phases
+    )
     scale = sent / _busiest(near)
-    if collective == "all_reduce" and algorithm.flows == "tree":
-        scale = 1.0  # a tree's flows are those of an all-reduce
-    s_per_byte = scale * _transfer(far, wide, paths)
-    if algorithm.blocks and algorithm.flows == "ring":
-        turns = 2 if sent > 1.0 or collective == "all_reduce" else 1
-        members = tuple(map(len, wide.parts)) if name == "hierarchical" else sites
-        delays_s = [path.one_way_s for path in _ring(wide)]
-        chain_s = turns * sum(delays_s) - _skipped(delays_s, members, turns)
-        factor = steps / max(1, turns * (len(nodes) - 1))  # gloo's round trips, others' 1
-        return _Crossing(sent, s_per_byte, factor * chain_s, last_s)
-    longest = max((len(chain) for chain in near.chains), default=1)
-    chains = (sum(paths[hop].one_way_s for hop in chain) for chain in far.chains)
-    return _Crossing(sent, s_per_byte, steps / longest * max(chains, default=last_s), last_s)
+    s_per_byte = scale * _transfer(replace(far, phases=phases), wide, paths)
+    delays_s = [path.one_way_s for path in _ring(wide)]
+    last_s = max(path.one_way_s for path in paths.values())
+    if not algorithm.blocks:
+        return _Crossing(sent, s_per_byte, steps / len(nodes) * sum(delays_s), last_s)
+    if algorithm.name == "neighbor":  # every step waits for its slowest pair
+        between = _only_between(sites)._replace(alpha_inter_s=1.0)
+        crossings = algorithm.formula(0.0, between).latency_s
+        return _Crossing(sent, s_per_byte, crossings * last_s, last_s)
+    turns = 2 if sent > 1.0 or algorithm.collective == "all_reduce" else 1
+    members = tuple(map(len, wide.parts)) if algorithm.name == "hierarchical" else sites
+    chain_s = turns * sum(delays_s) - _skipped(delays_s, members, turns)
+    factor = steps / max(1, turns * (len(nodes) - 1))  # gloo's round trips, others' 1
+    return _Crossing(sent, s_per_byte, factor * chain_s, last_s)
+
+
+def _between_places(pattern: Pattern, place_of: Sequence[int]) -> Pattern:
+    """Return the flows of a pattern that leave a place; those of two nodes stay two.
+
+    Examples
+    --------
+    >>> [[flow[:2] for flow in phase] for phase in
+    ...  _between_places(flows("halving", (1, 1, 1, 1)), (0, 0, 1, 1)).phases]
+    [[(0, 1), (0, 1), (1, 0), (1, 0)]]
+    """
+    phases = (
+        tuple(
+            Flow(place_of[source], place_of[target], weight)
+            for source, target, weight in phase
+            if place_of[source] != place_of[target]
+        )
+        for phase in pattern.phases
+    )
+    chains = (
+        tuple(
+            (place_of[source], place_of[target])
+            for source, target in chain
+            if place_of[source] != place_of[target]
+        )
+        for chain in pattern.chains
+    )
+    return Pattern(tuple(filter(None, phases)), tuple({chain for chain in chains if chain}))
 
 
 def _skipped(delays_s: Sequence[float], members: Sequence[int], turns: int) -> float:

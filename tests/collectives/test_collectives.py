@@ -94,7 +94,8 @@ def test_equal_hops_by_hand() -> None:
         ("all_reduce_doubling", 8, 30, 3 * 1100),
         ("all_reduce_doubling", 5, 20 + 20, 2 * 1100 + 2000 + 100),
         ("reduce_scatter_halving", 8, 30, 875 + 87.5),
-        ("reduce_scatter_halving", 5, 20 + 20, 750 + 75 + 1000 + 100 + 200),
+        # of 5 blocks 3 are sent, then the 2 of the rank that the fifth folds into
+        ("reduce_scatter_halving", 5, 20 + 20, 1000 + 100 + 1000 + 100 + 200),
         ("reduce_scatter_pat", 8, 30, 875 + 87.5),
         ("all_gather_pat", 9, 40, 8 / 9 * 1000),
         ("all_gather_bruck", 8, 30, 875),
@@ -138,14 +139,16 @@ def test_other_algorithms_on_equal_hops_by_hand(
             2 * (2 * 2 + 3 * 50),
             2 * (75 + 4 * 218.75) + 31 / 32 * 10,
         ),
-        ("reduce_scatter_halving", 2 * 2 + 3 * 50, 75 + 4 * 218.75 + 31 / 32 * 10),
+        # four times n/2 + n/4 + n/8 through the NIC; then n/16 + n/32 inside.
+        ("reduce_scatter_halving", 2 * 2 + 3 * 50, 4 * 875 + 3 / 32 * 100 + 31 / 32 * 10),
         # two rounds of n inside, three in which a node's four GPUs send 4 n through the NIC.
         ("all_reduce_doubling", 2 * 2 + 3 * 50, 2 * 100 + 3 * 4000 + 5 * 10),
         # 3/32 n inside; then four times 4, 8 and 16 blocks of n/32.
         ("all_gather_doubling", 2 * 2 + 3 * 50, 3 / 32 * 100 + 4 * 28 / 32 * 1000),
         # 1, 2, 4, 8 and 16 blocks; 1, 2, 4, 4 and 4 GPUs of a node send them out of it.
         ("all_gather_bruck", 5 * 50, (1 + 4 + 16 + 32 + 64) / 32 * 1000),
-        ("all_gather_neighbor", 398 * 16 / 31, 31 / 32 * 1000),
+        # the ends of a node exchange with another node in every other of 16 steps.
+        ("all_gather_neighbor", 8 * 50 + 8 * 2, 31 / 32 * 1000),
         # 28 of 31 partners stand elsewhere, and four GPUs share the NIC.
         ("all_to_all_pairwise", 28 * 50 + 3 * 2, 4 * 28 / 32 * 1000 + 3 / 32 * 100),
         ("all_to_all_bruck", 5 * 50, (1 + 2 + 4 + 4 + 4) / 2 * 1000),
@@ -164,10 +167,13 @@ def test_unequal_hops_by_hand(name: str, latency_us: float, transfer_us: float) 
 
 
 def test_chain_broadcast_on_unequal_hops_by_hand() -> None:
-    """Filling crosses 7 x 50 + 24 x 2 us; nine more chunks follow at 50 us and 100 us each."""
+    """Filling crosses 7 x 50 + 24 x 2 us; nine more chunks follow at 50 us and 100 us each.
+
+    On the wires the first takes 7 x 100 us between nodes and 24 x 10 us inside them.
+    """
     parts = broadcast_chain(1e6, UNEQUAL, chunks=10)
     assert parts.latency_s == pytest.approx((7 * 50 + 24 * 2 + 9 * 50) * 1e-6)
-    assert parts.transfer_s == pytest.approx((30 + 10) * 100e-6)
+    assert parts.transfer_s == pytest.approx((7 * 100 + 24 * 10 + 9 * 100) * 1e-6)
 
 
 def test_nvls_on_one_node_by_hand() -> None:

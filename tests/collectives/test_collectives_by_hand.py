@@ -25,7 +25,7 @@ ALONE = Hops(1, 1, 1, *NUMBERS)
 TIMES = {
     "all_gather_bruck": ((100, 750 + 3000), (2, 50), (50, 1500)),
     "all_gather_doubling": ((52, 25 + 3000), (2, 50), (50, 1500)),
-    "all_gather_neighbor": ((54 * 2 / 3, 750), (2, 500), (50, 500)),
+    "all_gather_neighbor": ((52, 750), (2, 500), (50, 500)),
     "all_gather_pat": ((52, 750), (2, 500), (50, 500)),
     "all_gather_ring": ((54, 750), (2, 500), (50, 500)),
     "all_reduce_collnet_chain": ((54, 3010), (30, 210), (50, 3000)),
@@ -46,7 +46,7 @@ TIMES = {
     "push_sharded": ((52, 50 + 1500 + 7.5), (2, 55), (50, 1505)),
     "reduce_binomial": ((52, 3120), (2, 110), (50, 3010)),
     "reduce_ring_gather": ((104, 0.75 * 2010), (4, 0.5 * 2010), (100, 0.5 * 2010)),
-    "reduce_scatter_halving": ((52, 1550 + 7.5), (2, 55), (50, 1505)),
+    "reduce_scatter_halving": ((52, 3000 + 25 + 7.5), (2, 55), (50, 1505)),
     "reduce_scatter_pat": ((52, 0.75 * 1010), (2, 0.5 * 1010), (50, 0.5 * 1010)),
     "reduce_scatter_ring": ((54, 0.75 * 1010), (2, 0.5 * 1010), (50, 0.5 * 1010)),
     "send_recv_direct": ((50, 3000), (2, 100), (50, 3000)),
@@ -74,34 +74,61 @@ def test_inside_a_node(name: str) -> None:
 
 
 def test_three_ranks_fold_the_third_over_the_nodes_own_link() -> None:
-    """Two ranks do one round; the third gives n and takes n, or its block of n/3, back."""
+    """Two ranks do one round; the third gives n and takes n, or its block of n/3, back.
+
+    Of three blocks two go to the rank that the third folds into.
+    """
     assert formula("all_reduce_halving_doubling", THREE) == pytest.approx((8, 105 + 210))
     assert formula("all_reduce_doubling", THREE) == pytest.approx((6, 110 + 210))
-    assert formula("reduce_scatter_halving", THREE) == pytest.approx((6, 55 + 400 / 3 + 10))
+    assert formula("reduce_scatter_halving", THREE) == pytest.approx(
+        (6, 2 / 3 * 110 + 400 / 3 + 10)
+    )
 
 
 def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
-    """Four ranks do a round inside and one across, the others fold at 2 us and 100 us twice."""
+    """Ranks 0 and 2 fold at 2 us and 100 us twice; 1, 3, 4 and 5 do two rounds.
+
+    In the first 1 and 3 send n/2 to another node, in the second the last node twice n/4.
+    """
     three_pairs = PAIRS._replace(ranks=6, nodes=3)
-    whole = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
+    whole = (2 * 100 + 2 * 2, 2 * (1500 + 1500) + 7.5 + 2 * 100 + 10)
     assert formula("all_reduce_halving_doubling", three_pairs) == pytest.approx(whole)
 
 
+def test_nodes_of_unequal_size_exchange_across() -> None:
+    """Of nodes of 4 and 2 ranks 0 and 2 fold; 1, 3 | 4, 5 do a round inside and one across.
+
+    There two ranks of a node send at once: twice n by doubling, twice n/4 by halving, and twice
+    4 blocks of n/6 in a reduce-scatter, which begins with the farthest (then 2 blocks inside).
+    """
+    uneven = Hops(6, 2, 4, *NUMBERS)
+    doubled = (52 + 2 * 2, 100 + 6000 + 20 + 2 * 100 + 10)
+    assert formula("all_reduce_doubling", uneven) == pytest.approx(doubled)
+    halved = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
+    assert formula("all_reduce_halving_doubling", uneven) == pytest.approx(halved)
+    scattered = (52 + 2 * 2, 2 * 4 / 6 * 3000 + 2 / 6 * 100 + 10 + 100 * (1 + 1 / 6) + 10)
+    assert formula("reduce_scatter_halving", uneven) == pytest.approx(scattered)
+    eight = Hops(8, 2, 7, *NUMBERS)  # the last rank is alone: one sends in each round
+    assert formula("all_gather_doubling", eight) == pytest.approx((150, 7 / 8 * 3000))
+
+
 def test_chains_of_ten_chunks() -> None:
-    """Filling, then nine chunks more at the slowest hop: 54 + 9 x 50 and 2 + 9 x 2 us."""
+    """Filling, then nine chunks more at the slowest hop: 54 + 9 x 50 and 2 + 9 x 2 us.
+
+    Of the pairs' three hops two are inside a node: the first chunk takes 100 + 2 x 10 us on wires.
+    """
     pair, node = (broadcast_chain(1e6, hops, 10) for hops in (PAIRS, NODE))
-    assert pair == pytest.approx((504e-6, 1200e-6))
+    assert pair == pytest.approx((504e-6, 1020e-6))
     assert node == pytest.approx((20e-6, 1000e-6))
-    assert reduce_chain(1e6, PAIRS, 10) == pytest.approx((504e-6, 1.2 * 1010e-6))
+    assert reduce_chain(1e6, PAIRS, 10) == pytest.approx((504e-6, 1032e-6))
 
 
 def test_chains_of_the_best_number_of_chunks() -> None:
-    """Of c = sqrt(2 x 1000 / 50): 54 + (c-1) 50 and 1000 + 2000/c us, both sqrt(50 x 2000)."""
-    even = (50 * 2000) ** 0.5
+    """Of c = sqrt(2 x 100 / 50): 54 + (c-1) 50 and 1000 + 200/c us."""
     found = broadcast_chain(1e6, PAIRS)
-    assert found == pytest.approx(((54 + even - 50) * 1e-6, (1000 + even) * 1e-6))
+    assert found == pytest.approx((104e-6, 1100e-6))
     small = broadcast_chain(1e3, PAIRS)
-    assert small == pytest.approx((54e-6, 3e-6)), "2 us a byte behind: one chunk"
+    assert small == pytest.approx((54e-6, 1.2e-6)), "0.2 us are behind a chunk: one"
 
 
 def test_a_split_binary_tree_of_few_ranks() -> None:
@@ -252,8 +279,9 @@ REFUSED = {
         (PAIRS, "adds inside NVSwitches, for more than 2 GPUs a node"),
         (EIGHT, "joins nodes, and there is one; take nvls"),
     ),
-    ("all_reduce", "torus2d"): (
-        (PAIRS._replace(ranks=3), "needs as many GPUs on every node; take ring"),
+    **dict.fromkeys(
+        (("all_reduce", "hierarchical"), ("all_reduce", "torus2d")),
+        ((PAIRS._replace(ranks=3), "needs as many GPUs on every node; take ring"),),
     ),
 }
 ABLE = {
@@ -264,6 +292,7 @@ ABLE = {
     ("all_reduce", "collnet_direct"): (PAIRS, APART),
     ("all_reduce", "nvls"): (THREE, EIGHT),
     ("all_reduce", "nvls_tree"): (PAIRS._replace(ranks=6, gpus_per_node=3), EIGHT_BY_FOUR),
+    ("all_reduce", "hierarchical"): (PAIRS, NODE, FIVE),
     ("all_reduce", "torus2d"): (PAIRS, NODE, FIVE),
 }
 

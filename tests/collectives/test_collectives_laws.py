@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfsim.collectives import COLLECTIVES, Algorithm, Hops
-from perfsim.collectives.all_gather import all_gather_ring
+from perfsim.collectives.all_gather import all_gather_neighbor, all_gather_ring
 from perfsim.collectives.all_reduce import (
     all_reduce_halving_doubling,
     all_reduce_hierarchical,
@@ -125,11 +125,46 @@ def test_the_bandwidth_bound_of_equal_hops(
     hops = Hops.flat(ranks, alpha_s, beta)
     share_s = (ranks - 1) / ranks * size_bytes * beta * (1 - 1e-9) - 1e-15
     for one in EVERY:
-        if one.name.startswith(("nvls", "collnet")):
+        if one.name.startswith(("nvls", "collnet")) or one.refusal(hops):
             continue
         times = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
         bound_s = times.get(one.collective, 0.0) * share_s
         assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
+
+
+@given(st.integers(1, 9), st.integers(1, 8))
+def test_neighbours_exchange_in_turn(nodes: int, inside: int) -> None:
+    """By walking: a rank goes on when it and the neighbour of this step have met."""
+    ranks = nodes * inside
+    assume(ranks % 2 == 0)
+    hops = Hops(ranks, nodes, inside, 2.0, 50.0, 0.0, 0.0, 0.0, 0.0)
+    free = [0.0] * ranks
+    for step in range(ranks // 2):
+        pairs = [(rank, (rank + 1) % ranks) for rank in range(step % 2, ranks, 2)]
+        for one, other in pairs:
+            hop_s = 2.0 if one // inside == other // inside else 50.0
+            free[one] = free[other] = max(free[one], free[other]) + hop_s
+    assert all_gather_neighbor(1.0, hops).latency_s == pytest.approx(max(free))
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 7), sizes)
+def test_a_node_sends_and_receives_at_least_what_its_ranks_need(
+    nodes: int, inside: int, missing: int, size_bytes: float
+) -> None:
+    """By law: with fewer GPUs on the last node too, no node does without the others' data."""
+    last = max(1, inside - missing)
+    ranks = (nodes - 1) * inside + last
+    hops = Hops(ranks, nodes, inside, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0)
+    smallest = min(inside, last) if nodes > 1 else ranks
+    needed = {
+        "all_reduce": 1.0 if nodes > 1 else 0.0,
+        "all_gather": (ranks - smallest) / ranks,
+        "reduce_scatter": (ranks - smallest) / ranks,
+    }
+    for one in EVERY:
+        if one.collective in needed and not one.refusal(hops) and "collnet" not in one.name:
+            bound_s = needed[one.collective] * size_bytes * (1 - 1e-9)
+            assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
 
 
 @given(st.integers(1, 9), st.integers(1, 8))
@@ -162,6 +197,22 @@ def test_chain_takes_the_best_number_of_chunks(
     assert best_s == pytest.approx(broadcast_chain(size_bytes, hops, chunks).seconds, rel=1e-9)
     for other in (1, 2, 3, 10, 100, 1000):
         assert best_s <= broadcast_chain(size_bytes, hops, other).seconds * (1 + 1e-9)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 12))
+def test_chunks_walk_down_a_chain(nodes: int, inside: int, chunks: int) -> None:
+    """By walking: a rank sends a chunk on once it has it and has sent the one before."""
+    hops = Hops(nodes * inside, nodes, inside, 2.0, 50.0, 3.0, 0.0, 0.5, 3.0)
+    hops = hops._replace(beta_s_per_byte=3.0 if nodes > 1 else 0.5)
+    assume(hops.ranks > 1)
+    has = [0.0] * chunks
+    for rank in range(hops.ranks - 1):
+        near = rank // inside == (rank + 1) // inside
+        hop_s = (2.0 + 0.5 * 100 / chunks) if near else (50.0 + 3.0 * 100 / chunks)
+        sent = 0.0
+        for chunk, ready in enumerate(has):
+            sent = has[chunk] = max(ready, sent) + hop_s
+    assert broadcast_chain(100.0, hops, chunks).seconds == pytest.approx(has[-1])
 
 
 @given(any_algorithm, some_hops(), sizes, sizes)

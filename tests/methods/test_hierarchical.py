@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from perfsim.collectives.all_reduce import (
     all_reduce_torus2d,
-    torus2d_refusal,
     torus2d_sent_bytes,
     torus_grid,
+    uneven_refusal,
 )
 from perfsim.collectives.hops import Hops
 from perfsim.errors import RequestError
@@ -121,5 +121,5 @@ def test_the_torus_costs_what_its_calls_cost(nodes: int, gpus: int, size_bytes: 
 
 def test_the_torus_needs_even_nodes() -> None:
     hops = Hops(3, 2, 2, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9)
-    assert torus2d_refusal(hops) == "needs as many GPUs on every node; take ring"
-    assert torus2d_refusal(Hops.flat(3, 1e-5, 1e-9)) == ""
+    assert uneven_refusal(hops) == "needs as many GPUs on every node; take ring"
+    assert uneven_refusal(Hops.flat(3, 1e-5, 1e-9)) == ""

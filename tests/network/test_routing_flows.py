@@ -105,6 +105,20 @@ def test_doubling_sends_all_each_round_and_hands_over_before_and_after() -> None
     assert doubling_flows((1, 1, 1)).phases == expected
 
 
+def test_a_chain_begins_with_the_rank_that_folds() -> None:
+    # 3 nodes of 1: by halving 0 to 1 to 2; by doubling back to 0 after 1 has heard of 2.
+    assert ((0, 1), (1, 2)) in halving_flows((1, 1, 1)).chains
+    for pattern in (doubling_flows((1, 1, 1)), gathering_flows((1, 1, 1))):
+        assert ((0, 1), (1, 2), (1, 0)) in pattern.chains
+
+
+def test_a_rank_into_which_another_folds_gathers_two_blocks() -> None:
+    # 3 nodes of 1: rank 1 sends the blocks of 0 and 1 and gets that of 2; rank 0 gets all.
+    expected = ((0, 1, 1), (1, 2, 2), (2, 1, 1), (1, 0, 3))
+    flows = [flow for phase in gathering_flows((1, 1, 1)).phases for flow in phase]
+    assert [(*flow[:2], round(3 * flow.weight, 9)) for flow in flows] == [*expected]
+
+
 def weights(pattern: Pattern) -> list[set[float]]:
     """Return the weights of each phase, times the nodes."""
     return [{round(flow.weight * 6, 9) for flow in phase} for phase in pattern.phases]

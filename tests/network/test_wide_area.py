@@ -98,6 +98,56 @@ def test_a_tree_goes_up_and_down() -> None:
     assert seconds(two, "all_reduce", 1e9, "tree") == near(1.0 + 0.2)
 
 
+def test_a_tree_of_nodes_crosses_where_its_nodes_stand() -> None:
+    # Nodes 0 and 1 | 2 and 3. The first tree is 1 -> 2 -> 0 and 3 -> 2: two of its edges lead to
+    # the other site, and n/2 goes up and down each of them. The second mirrors it. So a site sends
+    # 2 n, and the longest way crosses twice up and twice down.
+    two = at_sites(((1, 1), (1, 1)), FAR)
+    assert seconds(two, "all_reduce", 1e9, "tree") == near(2.0 + 0.4)
+
+
+@pytest.mark.parametrize("held", [FAR, FAR._replace(window_bytes=3e6), FAR._replace(per_flow=1e7)])
+@pytest.mark.parametrize("parts", [((4,), (4,)), ((4, 4), (4, 4)), ((2,), (2,), (2,))])
+def test_the_rings_of_a_hierarchical_all_reduce_have_connections_of_their_own(
+    parts: tuple[tuple[int, ...], ...], held: WideLink
+) -> None:
+    # It is what the ranks with the same place in their nodes do by themselves.
+    cluster = at_sites(parts, held)
+    part = 4e9 / cluster.gpus_per_node
+    by_group = cluster.of("across", "all_reduce", part, "ring").seconds
+    assert seconds(cluster, "all_reduce", 4e9, "hierarchical") == near(by_group)
+
+
+def test_each_rank_that_exchanges_has_a_connection_of_its_own() -> None:
+    # Over 2 x 0.1 s a flow with 20 MB in flight carries 0.1 GB/s. By doubling two ranks of a site
+    # send n each: 0.2 s on the uplink, 1 s on each connection.
+    two = at_sites(((2,), (2,)), FAR._replace(window_bytes=2e7), library="mpi")
+    assert seconds(two, "all_reduce", 1e8, "doubling") == near(1.0 + 0.1)
+    # n/2 and n/4 blocks by halving: the farthest first, half of n on each connection.
+    assert seconds(two, "reduce_scatter", 1e8, "halving") == near(0.5 + 0.1)
+
+
+def test_neighbours_of_two_sites_exchange_in_every_other_step() -> None:
+    two = at_sites(((4,), (4,)), FAR, library="mpi")
+    assert seconds(two, "all_gather", 8e8, "neighbor") == near(0.7 + 2 * 0.1)
+
+
+def test_a_tree_broadcast_sends_the_message_over_every_uplink_it_takes() -> None:
+    # Two sites of two nodes: halves of n down both subtrees, and half of n swapped.
+    two = at_sites(((1, 1), (1, 1)), FAR._replace(delay_s=0.0), library="mpi")
+    assert seconds(two, "broadcast", 1e9, "split_binary") == near(1.5)
+    many = at_sites(((1,) * 16, (1,) * 16), FAR._replace(delay_s=0.0), library="mpi")
+    assert seconds(many, "broadcast", 1e9, "binomial") == near(1.0)
+
+
+def test_a_lone_rank_folds_over_the_uplink_and_back() -> None:
+    # Ranks 0 | 1, 2: 0 sends n to 1 and gets it back; 1 and 2 are at one site.
+    slow = WideLink(1e9, 5e8, 0.1)
+    two = at_sites(((1,), (2,)), slow, FAR, library="mpi")
+    assert seconds(two, "all_reduce", 1e9, "doubling") == near(1.0 + 2.0 + 0.2)
+    assert seconds(two, "all_reduce", 1e9, "halving_doubling") == near(1.0 + 2.0 + 0.2)
+
+
 def test_an_all_to_all_waits_for_the_slowest_site() -> None:
     # 4 + 4 + 8 GPUs: the third site receives 8 x 8/16 of a buffer over 0.5 GB/s; the pairs come one
     # after another, 8 of them with ranks on other nodes.
@@ -320,3 +370,29 @@ def test_a_worse_link_is_never_faster(
     assert took(link, size * more) * SLACK >= here
     flat = replace(at_sites(parts, link, library=library).in_one_place(), inter=lan)
     assert here * SLACK >= flat.cost(collective, size, name).seconds
+
+
+@settings(max_examples=100)
+@given(kinds, shapes, st.lists(st.sampled_from([1e8, 1e9, 3e9]), min_size=8, max_size=8))
+def test_no_site_does_without_the_data_of_others(
+    kind: tuple[str, tuple[str, str]], parts: tuple[tuple[int, ...], ...], rates: list[float]
+) -> None:
+    library, (collective, name) = kind
+    if name.startswith("collnet") or not usable(kind, parts):
+        return
+    at = [WideLink(up, down, 0.0) for up, down in zip(rates[::2], rates[1::2], strict=True)][
+        : len(parts)
+    ]
+    took = seconds(at_sites(parts, *at, library=library), collective, 1e9, name)
+    ranks = sum(map(sum, parts))
+    for site, (link, part) in enumerate(zip(at, parts, strict=True)):
+        own, root = sum(part) / ranks, site == 0
+        sent, received = {
+            "all_reduce": (1.0, 1.0),
+            "all_gather": (own, 1.0 - own),
+            "reduce_scatter": (1.0 - own, own),
+            "broadcast": (float(root), float(not root)),
+            "reduce": (float(not root), float(root)),
+            "all_to_all": (sum(part) * (1.0 - own),) * 2,
+        }.get(collective, (0.0, 0.0))
+        assert took * SLACK >= 1e9 * max(sent / link.up, received / link.down)
