@@ -47,9 +47,11 @@ def shown(value: object) -> str:
 
     Examples
     --------
-    >>> shown("1 h"), len(shown("9" * 400))
-    ("'1 h'", 63)
+    >>> shown("1 h"), shown(True), len(shown("9" * 400))
+    ("'1 h'", 'true', 63)
     """
+    if isinstance(value, bool):
+        return str(value).lower()
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits

@@ -8,6 +8,7 @@ References
 - sbatch(1) and srun(1) of Slurm: SLURM_JOB_NUM_NODES, SLURM_GPUS_ON_NODE, SLURM_GPUS_PER_NODE,
   SLURM_NTASKS_PER_NODE, SLURM_GPUS, SLURM_NTASKS.
 - PyTorch, torchrun, "Environment Variables": WORLD_SIZE, LOCAL_WORLD_SIZE.
+- Open MPI, MPICH and Intel MPI: `perfsim.calibrate.measure.launch`, `LAUNCHERS`.
 - EC2: aws/aws-ofi-nccl@008a28b4 src/platform-aws.c reads the instance type from the product name of
   DMI; its vendor is "Amazon EC2" (AWS, "Identify EC2 instances").
 - Google: the product name is "Google Compute Engine" for every machine type.
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from perfsim.calibrate.measure.launch import LAUNCHERS
 from perfsim.compute.device import device_named
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import printable
@@ -113,10 +115,13 @@ def _job(environment: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str
         match = _COUNT.fullmatch(environment.get(name, "").strip())
         return int(match[2]) if match else None
 
-    world, local = count("WORLD_SIZE"), count("LOCAL_WORLD_SIZE")
-    if world and local:
-        yield "gpus", Found(world, "WORLD_SIZE of torchrun")
-        yield "gpus_per_node", Found(local, "LOCAL_WORLD_SIZE of torchrun")
+    for launcher in ("torchrun", "mpirun", "mpiexec"):
+        _, world_name, _, local_name = LAUNCHERS[launcher]
+        world, local = count(world_name), count(local_name)
+        tasks = "" if launcher == "torchrun" else ", one GPU a task"
+        if world and local:
+            yield "gpus", Found(world, f"{world_name} of {launcher}{tasks}")
+            yield "gpus_per_node", Found(local, f"{local_name} of {launcher}{tasks}")
     nodes_named = next((name for name in _SLURM_NODES if count(name)), "")
     each_named = next((name for name in _SLURM_EACH if count(name)), "")
     nodes, each = count(nodes_named), count(each_named)
@@ -134,6 +139,7 @@ def _job(environment: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str
             each = total // nodes
             yield "gpus_per_node", Found(each, f"{name} / {nodes_named}{tasks}")
         break
+    world = count("WORLD_SIZE")
     if world:
         yield "gpus", Found(world, "WORLD_SIZE")
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS"):

@@ -133,7 +133,9 @@ def validate_collectives(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Folder of measured curves (nccl-tests output, JSON, CSV); default: what ships.",
+            help="Folder of measured curves (nccl-tests output, JSON, CSV); a folder in it holds"
+            " those of one cluster, and a file beside such folders is a cluster by itself unless"
+            " it names its series; default: what ships.",
         ),
     ] = None,
     skip_bad: Annotated[

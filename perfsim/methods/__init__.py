@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perfsim.data.files import as_written
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 from perfsim.methods.base import Method, OptionError
 
@@ -138,7 +139,7 @@ def _refused(name: str, options: Mapping[str, Any], error: ValidationError) -> R
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OptionError):
-        why = f"{cause.value} {cause.why} (method {name!r})."
+        why = f"{as_written(cause.value)} {cause.why} (method {name!r})."
         return RequestError(f"options.{cause.option}", why, value=cause.value)
     option = str(first["loc"][0])
     given = options[option] if first["loc"] == (option,) else first["input"]

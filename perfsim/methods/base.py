@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from perfsim.compute.kernel import Kernel, Kernels
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.compute.software import NEWEST
+from perfsim.data.files import as_written
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.building.code_bases import DDP, CodeBase
@@ -332,7 +333,7 @@ class OptionError(ValueError):
     """
 
     def __init__(self, option: str, value: object, why: str) -> None:
-        super().__init__(f"{option}={value} {why}")
+        super().__init__(f"{option}={as_written(value)} {why}")
         self.option, self.value, self.why = option, value, why
 
 
@@ -372,7 +373,7 @@ class OnlyWith:
                 met = value in _values(allowed)
             if not met:
                 remedy = f"leave {name} out" if allowed == "" else f"set {_words(name, allowed)}"
-                return f"with {name}={value}; {remedy.removesuffix(' set')}"
+                return f"with {name}={as_written(value)}; {remedy.removesuffix(' set')}"
         return ""
 
     def words(self) -> str:
@@ -389,7 +390,7 @@ def _words(name: str, allowed: object) -> str:
         return f"{name} set"
     if allowed == "":
         return f"{name} not set"
-    return f"{name}={' or '.join(map(str, _values(allowed)))}"
+    return f"{name}={' or '.join(map(as_written, _values(allowed)))}"
 
 
 def truth_for_number(model: type[BaseModel], values: object) -> str:

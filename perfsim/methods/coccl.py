@@ -111,7 +111,15 @@ class Coccl(DdpBuckets):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the send and receive buffers of DDP's largest bucket."""
-        chunk = -(-largest_message(gradients) // ranks)
+        return self._buffers_bytes(largest_message(gradients), ranks)
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of the send and receive buffers of the largest bucket."""
+        gradients = world.profile.gradients if world.profile else ()
+        return self._buffers_bytes(largest_message(gradients, world.bucket_bytes), world.ranks)
+
+    def _buffers_bytes(self, elements: int, ranks: int) -> float:
+        chunk = -(-elements // ranks)
         messages = ranks + 1 if self.recipe == "one_shot" else 2
         return messages * ranks * self.compressor().packed_bytes(chunk)
 

@@ -101,4 +101,12 @@ class Gzccl(DdpBuckets):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the buffers of DDP's largest bucket."""
-        return FLOAT * largest_message(gradients) * (1 + 2 / self.ratio)
+        return self._buffers_bytes(largest_message(gradients))
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of the buffers of the largest bucket."""
+        gradients = world.profile.gradients if world.profile else ()
+        return self._buffers_bytes(largest_message(gradients, world.bucket_bytes))
+
+    def _buffers_bytes(self, elements: int) -> float:
+        return FLOAT * elements * (1 + 2 / self.ratio)

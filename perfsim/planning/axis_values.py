@@ -32,7 +32,7 @@ from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 
-__all__ = ["check_values"]
+__all__ = ["check_values", "rows_tried"]
 
 _MAX_CHECKED = 1000
 """Values of a field, numbers aside, that are checked."""
@@ -81,7 +81,7 @@ def _row_with(grid: SweepGrid, values: Mapping[str, GridValue]) -> dict[str, Any
     return grid.combined(values.get(axis.field, axis.values[0]) for axis in grid.axes)
 
 
-def _rows_tried(grid: SweepGrid, field: str, value: GridValue) -> list[dict[str, Any]]:
+def rows_tried(grid: SweepGrid, field: str, value: GridValue) -> list[dict[str, Any]]:
     """Return the rows in which a value is tried.
 
     They are one with the first value of each other axis, and those with the last one of one of
@@ -178,7 +178,7 @@ def _check_form(grid: SweepGrid, field: str, value: GridValue) -> None:
     It is refused in the same words by itself and in every row that is tried.
     """
     usual = {name: grid.base[name] for name in ("model", "gpus") if name in grid.base}
-    tried = [usual | {field: value}, *_rows_tried(grid, field, value)]
+    tried = [usual | {field: value}, *rows_tried(grid, field, value)]
     refusals = [_refusal(field, fields) for fields in tried]
     said = {None if one is None else one.why for one in refusals}
     if len(said) == 1 and refusals[0] is not None:
@@ -212,7 +212,7 @@ def _check_name(grid: SweepGrid, field: str, value: GridValue, catalog: Catalog)
 
     What is wrong with a file is said in the same words in every row that is tried.
     """
-    first, *others = _rows_tried(grid, field, value)
+    first, *others = rows_tried(grid, field, value)
     try:
         scenario = make_scenario(first)
     except PerfsimError:

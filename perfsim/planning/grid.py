@@ -13,6 +13,7 @@ from math import isfinite, prod
 from typing import Any, get_args
 
 from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
+from perfsim.models.specification import GENERIC, TRANSFORMER
 from perfsim.quantity import NumberLimit
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field
 from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
@@ -40,6 +41,8 @@ _MAX_SPREAD = 100_000
 """Values between two ends: decimals are slow to raise to a power."""
 
 _LINK_FIELDS = ("net", "intra_net")
+_FILE_FIELDS = (*_LINK_FIELDS, "model", "node", "gpu", "beside")
+"""Fields that may name files, whose paths may have two points: ../mine.toml."""
 _LIST_FIELDS = ("placement", "site", "stage_layers", "wan")
 """Fields of which one value is itself a list with commas: semicolons stand between values."""
 _RANGE_EXAMPLES = {
@@ -259,7 +262,8 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     """Return the values that ``text`` lists for a field, each as a user would write it.
 
     Parts are separated by commas, or by semicolons where a value itself has commas (placement,
-    site). In a network, a latency belongs to the rate before it.
+    site). In a network, a latency belongs to the rate before it; in a model, NAME=VALUE to the
+    numbers before it.
 
     Parameters
     ----------
@@ -286,6 +290,8 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
         raise RequestError(f"vary.{field}", f"{shown(text)} has an empty value.")
     if field in _LINK_FIELDS:
         parts = _links(parts)
+    if field == "model":
+        parts = _stated_models(parts)
     values: list[str] = []
     for part in parts:
         if several:
@@ -309,6 +315,18 @@ def _links(parts: Sequence[str]) -> list[str]:
     for part in parts:
         match = _NUMBER.fullmatch(part.partition("..")[0])
         if values and match and match[2] in TIME_UNITS:
+            values[-1] = f"{values[-1]},{part}"
+        else:
+            values.append(part)
+    return values
+
+
+def _stated_models(parts: Sequence[str]) -> list[str]:
+    """Return parts with each NAME=VALUE joined to the model that is stated by numbers before it."""
+    values: list[str] = []
+    for part in parts:
+        stated = bool(values) and values[-1].startswith((TRANSFORMER, GENERIC))
+        if stated and "=" in part and ":" not in part:
             values[-1] = f"{values[-1]},{part}"
         else:
             values.append(part)
@@ -348,7 +366,7 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     ['0.001', '0.01', '0.1']
     """
     if ".." not in text or (
-        field in _LINK_FIELDS and not _NUMBER.fullmatch(text.partition("..")[0])
+        field in _FILE_FIELDS and not _NUMBER.fullmatch(text.partition("..")[0])
     ):
         return [text]
     ends, _, step = text.partition(":")

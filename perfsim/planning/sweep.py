@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, read_elsewhere
-from perfsim.data.files import as_written, stamp
+from perfsim.data.files import Stamp, as_written, noting, stamp
 from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import DataError, MissingFileError, PerfsimError, RequestError, spelled
-from perfsim.planning.axis_values import check_values
+from perfsim.planning.axis_values import check_values, rows_tried
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
@@ -153,23 +155,38 @@ class Sweep:
             for kind in sorted({*FILE_SUFFIXES, *RECORDS})
             for path in sorted((folder / kind).glob("*"))
         ]
-        varied = [value for axis in self.grid.axes for value in axis.values]
-        files += [
-            [text, *(stamp(text) or ())]
-            for text in _texts([*self.grid.base.values(), *varied])
-            if Path(text).suffix in _FILE_ENDINGS
-        ]
+        files += [[path, *(state or ())] for path, state in sorted(self._named_files().items())]
         text = json.dumps([question, files], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def _named_files(self) -> dict[str, Stamp]:
+        """Return the files that values name, and those that are read with them, as they are now."""
+        axes, fixed = self.grid.axes, [*_file_names(self.grid.base.values())]
+        varied = {
+            (axis.field, value): names
+            for axis in axes
+            for value in axis.values
+            if (names := [*_file_names([value])])
+        }
+        first = [(axes[0].field, axes[0].values[0])] if fixed else []
+        files = {name: stamp(name) for name in [*fixed, *chain(*varied.values())]}
+        session = Session(self.profiles)
+        with noting(files):
+            for field, value in [*first, *varied]:
+                for row in rows_tried(self.grid, field, value):
+                    with suppress(PerfsimError):
+                        resolve(make_scenario(row), session)
+        return files
 
-def _texts(values: Iterable[Any]) -> Iterator[str]:
-    """Yield the texts among some values and in their lists."""
+
+def _file_names(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts among some values, and in their lists, that name files."""
     for value in values:
         if isinstance(value, str):
-            yield value
+            if Path(value).suffix in _FILE_ENDINGS:
+                yield value
         elif isinstance(value, list | tuple):
-            yield from _texts(value)
+            yield from _file_names(value)
 
 
 class SweepRows:

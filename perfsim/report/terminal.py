@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
-from perfsim.data.files import write_text
+from perfsim.data.files import as_written, write_text
 from perfsim.errors import spelled
 from perfsim.note import briefs
 from perfsim.report.plain import is_plain
@@ -354,7 +354,7 @@ def print_method(method: MethodDescription) -> None:
     _section("options and implementations", method.remarks)
     print(spelled("\noptions (`options` NAME=VALUE)") + ("" if method.options else ": none"))
     for option in method.options:
-        value = "none" if option.default in ("", None) else option.default
+        value = "none" if option.default in ("", None) else as_written(option.default)
         only = f"only with {option.only_with}" if option.only_with else ""
         first = f"{option.option} = {value}   ({option.allowed})"
         print_lines([first], "  ", "      ", PAGE_COLUMNS)

@@ -12,6 +12,7 @@ Three steps, in the order of this file:
    ``exclude`` begins with the criterion by which a case is not judged
    (`perfsim.validate.criteria`), ``missing`` says what perfsim lacks to predict it, ``calibrates``
    what it was used to fit; an empty text lifts an earlier one.
+   Where no rule gives a field, a cell with a name of perfsim's own does.
 2. What the source itself measured on one GPU sets the computation of its other cases
    (``SingleGpuCases``), so that they test the communication.
 3. ``map_case`` makes the scenarios: words by the rules, numbers by the columns, computation by the
@@ -35,12 +36,16 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, PlainValidator
 
+from perfsim.compute.device import device_named
 from perfsim.compute.node_load import node_load
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
+from perfsim.methods import method_class, method_name
+from perfsim.models import MODELS, NAMED
+from perfsim.models.specification import is_specified
 from perfsim.prediction import predict_iteration
-from perfsim.resolve import resolve
+from perfsim.resolve import model_names, resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.cell_pattern import MAX_CELL_CHARACTERS, cell_pattern
@@ -550,11 +555,11 @@ def several_nodes(scenario: Scenario) -> bool:
     return scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
 
 
-def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
+def role_of(case: Case, rules: Sequence[MappingRule], catalog: Catalog | None = None) -> CaseRole:
     """Return a case's role and fields: as its row states, else by the rules and what it says.
 
     A row whose fields cannot be read is missing. What several cases say together is judged by
-    `map_case`.
+    `map_case`. With a ``catalog``, names that are perfsim's own need no rule.
     """
     if case.missing:
         return CaseRole("missing", case.missing, {})
@@ -568,13 +573,13 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
         except RequestError as error:
             return CaseRole("missing", str(error), {})
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
-    found = _ruled(case, rules)
+    found = _ruled(case, rules, catalog)
     if case.role and case.role != "test":
         return found._replace(role=case.role, reason=case.reason or OWN_ROW)
     return found
 
 
-def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
+def _ruled(case: Case, rules: Sequence[MappingRule], catalog: Catalog | None) -> CaseRole:
     """Return a case's role, reason and fields by the rules, and by what the case says of itself."""
     fields: dict[str, Any] = {}
     rated: dict[str, Any] = {}
@@ -589,6 +594,8 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             exclude = exclude if rule.exclude is None else rule.exclude
             missing = missing if rule.missing is None else rule.missing
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
+    if catalog is not None:
+        fields |= _named(case, fields, catalog)
     if case.split:
         calibrates = ""
     models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
@@ -609,6 +616,51 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     return CaseRole("test", "", fields, rated, calibrated)
 
 
+_SETTING = re.compile(r"(?:(\w{1,20})[ =])?(\d[\d.e-]{0,20}%?)")
+"""A method's setting in a cell: "density 0.01", "rank=4", "1%", "4"."""
+
+_NAMED_SETTINGS = ("rank", "density")
+"""Options that a number alone in the column ``rank_or_density`` may be of."""
+
+
+def _named(case: Case, fields: Collection[str], catalog: Catalog) -> dict[str, Any]:
+    """Return the fields whose cells have perfsim's own names, of those that no rule gives."""
+    named: dict[str, Any] = {}
+    models = {*MODELS, *NAMED, *model_names(catalog.files("models"))}
+    if "model" not in fields and (case.model in models or is_specified(case.model)):
+        named["model"] = case.model
+    gpu = device_named(case.gpu, catalog)
+    if "gpu" not in fields and gpu:
+        named["gpu"] = gpu
+    if not {"net", "node"} & set(fields):
+        kinds = {"net": "networks", "node": "nodes"}
+        known = [name for name, kind in kinds.items() if case.network in catalog.files(kind)]
+        named |= dict.fromkeys(known[:1], case.network)
+    if "method" not in fields:
+        named |= _named_method(case)
+    return named
+
+
+def _named_method(case: Case) -> dict[str, Any]:
+    """Return the method that a case's system is by its name, with the setting that its row has.
+
+    Nothing where there is no such method, or the setting is none of it.
+    """
+    try:
+        name = method_name(case.system)
+    except RequestError:
+        return {}
+    setting = case.rank_or_density.strip()
+    if not setting:
+        return {"method": name}
+    match = _SETTING.fullmatch(setting)
+    options = method_class(name).model_fields
+    asked = [match[1]] if match and match[1] else [one for one in _NAMED_SETTINGS if one in options]
+    if match is None or len(asked) != 1 or asked[0] not in options:
+        return {}
+    return {"method": name, f"options.{asked[0]}": match[2]}
+
+
 class SourceCases:
     """The cases of one source with their roles, and what they say of computation.
 
@@ -623,7 +675,7 @@ class SourceCases:
         self, cases: Sequence[Case], rules: Sequence[MappingRule], catalog: Catalog
     ) -> None:
         self.cases, self.catalog = cases, catalog
-        self.roles = {case.id: role_of(case, rules) for case in cases}
+        self.roles = {case.id: role_of(case, rules, catalog) for case in cases}
         marked = {name for name, role in self.roles.items() if role.role == "calibration"}
         self.singles = SingleGpuCases(cases, marked)
 
@@ -727,6 +779,8 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
     missing = [name for name in _COLUMN_OF_FIELD if name not in fields]
     if missing:
         words = ", ".join(f"{name} {getattr(case, _COLUMN_OF_FIELD[name])!r}" for name in missing)
+        if "method" in missing and case.rank_or_density:
+            words += f" with {case.rank_or_density!r}"
         return f"no rule for {words}"
     gpus = case.whole("gpus")
     if gpus is None:

@@ -194,7 +194,7 @@ def _judge_apart(cases: Sequence[Case]) -> _Judged:
     source = SourceCases(cases, rules, catalog)
     rows, left = [], []
     for case in cases:
-        role = role_of(case, rules)
+        role = role_of(case, rules, catalog)
         try:
             scenario = scenario_of(case, role, source, "blind")
             if scenario is None:

@@ -21,7 +21,7 @@ from perfsim.first_scenario import file_kind
 from support.workplace import CONFIG, furnish
 
 PROFILE = shipped() / "models" / "resnet50.v100.fp32.b32.csv"
-JOBS = ("SLURM_", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+JOBS = ("SLURM_", "OMPI_", "PMI_", "MPI_", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,7 @@ def test_a_file_is_read_with_its_units(tmp_path: Path) -> None:
         ('"perfsim/switch/1"', "0x" + "f" * 9999, ", line 1: schema: found a number of thousan"),
         ('name = "edge"\n', "", ": name: is missing: what it is called"),
         ('"edge"', "3", ", line 2: name: found 3, allowed is a text"),
-        ('"edge"', '"edge"\nslots = true', ", line 3: slots: found True, allowed is a whole num"),
+        ('"edge"', '"edge"\nslots = true', ", line 3: slots: found true, allowed is a whole num"),
         ('"edge"', '"edge"\nmanaged = 1', ", line 3: managed: found 1, allowed are true and fal"),
         ("latency", "latancy", ", line 9: port[2].latancy: unknown key; did you mean 'latency'?"),
         (

@@ -37,6 +37,15 @@ def test_an_option_without_effect_is_refused(options: dict[str, Any], words: str
         Hand.model_validate(options)
 
 
+def test_refusals_write_truths_as_files_and_flags_do() -> None:
+    with pytest.raises(
+        RequestError, match=r"\btrue has no .*overlap_grad_reduce=false; set .*=true"
+    ):
+        load_method("distributed_optimizer", {"overlap_param_gather": True})
+    with pytest.raises(RequestError, match="false is not allowed for method 'dct'"):
+        load_method("dct", {"pull": False})
+
+
 def test_options_in_effect_are_those_whose_conditions_hold() -> None:
     plain: dict[str, Any] = {"form": "plain", "epochs": 0}
     assert Hand.model_validate({}).in_effect() == plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 
 import pytest
@@ -274,6 +275,22 @@ def test_memory_is_that_of_the_largest_message() -> None:
     assert load_method("coccl", {}).memory_bytes(many, 8) == 2 * 8 * packed
     assert load_method("coccl", {"recipe": "one_shot"}).memory_bytes(many, 8) == 9 * 8 * packed
     assert load_method("gzccl", {"ratio": "2"}).memory_bytes(many, 8) == 4 * values * 2
+
+
+@pytest.mark.parametrize("name", ["coccl", "gzccl"])
+def test_memory_follows_the_bucket_that_is_asked_for(name: str) -> None:
+    """Tensors of a million values: by how much a message of DDP's buckets may exceed one."""
+    known = profile([10**6] * 100, [0.01] * 100)
+    method = load_method(name, {})
+    world = MethodContext(8, profile=known)
+    usual = method.memory_bytes(known.gradients, 8)
+    assert method.memory_in(world) == usual
+    assert method.memory_in(replace(world, bucket_bytes=25.0 * 2**20)) == usual
+    wide = method.memory_in(replace(world, bucket_bytes=4.0 * 19 * 10**6))
+    assert wide / usual == pytest.approx(20 * 10**6 / (10**6 + 25 * 2**18), rel=1e-4)
+    assert method.memory_in(replace(world, bucket_bytes=1e12)) == pytest.approx(
+        usual * 100 * 10**6 / (10**6 + 25 * 2**18), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,11 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
     assert values_of("net", "../mine.toml") == ["../mine.toml"]
 
 
+@pytest.mark.parametrize("field", ["model", "node", "net", "intra_net", "gpu", "beside"])
+def test_two_points_of_a_path_are_no_range(field: str) -> None:
+    assert values_of(field, "../one.toml,a..b.csv") == ["../one.toml", "a..b.csv"]
+
+
 @pytest.mark.parametrize(
     ("field", "text", "values"),
     [
@@ -69,6 +74,12 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
         ("wan", "1Gbit/s,4ms", ["1Gbit/s,4ms"]),
         ("stage_layers", "8,8,8,8;7,9,9,7", ["8,8,8,8", "7,9,9,7"]),
         ("gpu", "v100:8+p100:8,v100:16", ["v100:8+p100:8", "v100:16"]),
+        ("model", "gpt2,generic:params=1M,layers=2", ["gpt2", "generic:params=1M,layers=2"]),
+        (
+            "model",
+            "transformer:layers=2,heads=4,transformer:layers=4,heads=4,gpt2",
+            ["transformer:layers=2,heads=4", "transformer:layers=4,heads=4", "gpt2"],
+        ),
     ],
 )
 def test_a_value_with_commas_is_not_taken_apart(field: str, text: str, values: list[str]) -> None:

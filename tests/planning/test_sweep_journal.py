@@ -346,3 +346,29 @@ def test_a_journal_knows_the_jobs_beside_its_own(tmp_path: Path) -> None:
     assert digest() == before
     other.write_text(text.replace("8", "16"))
     assert digest() != before
+
+
+def test_a_journal_knows_the_files_that_are_read_with_those_named(tmp_path: Path) -> None:
+    """Curves beside a network, positions beside a profile, the profile of a job beside."""
+    files = {
+        "networks": ("bcaffe-cpu-10gbe-mpi.toml", "bcaffe-cpu-10gbe-mpi.curves.csv"),
+        "models": ("resnet50.v100.fp32.b32.csv", "resnet50.positions.csv"),
+    }
+    for kind, names in files.items():
+        for name in names:
+            (tmp_path / name).write_bytes((shipped() / kind / name).read_bytes())
+    network, profile = (str(tmp_path / names[0]) for names in files.values())
+    other = tmp_path / "other.toml"
+    other.write_text(f'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "{profile}"\ngpus = 8\n')
+    usual = {"model": "resnet50", "gpus": 8}
+
+    def seen(file: str, base: dict[str, Any], **vary: str) -> bool:
+        grid = SweepGrid(base, axes_of({"method": "ssgd,dgc"} | vary))
+        before = Sweep(grid).digest()
+        assert Sweep(grid).digest() == before
+        os.utime(tmp_path / file, ns=(1, 1))
+        return Sweep(grid).digest() != before
+
+    assert seen("bcaffe-cpu-10gbe-mpi.curves.csv", usual, net=f"10gbe,{network}", gpus="6,8")
+    assert seen("resnet50.positions.csv", {"model": profile, "gpus": 8})
+    assert seen("resnet50.v100.fp32.b32.csv", usual | {"net": "10gbe", "beside": [str(other)]})

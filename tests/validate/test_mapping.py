@@ -190,9 +190,46 @@ def test_what_perfsim_cannot_predict_is_missing(cells: dict[str, Any], reason: s
 
 
 def test_words_without_a_rule_are_missing() -> None:
-    [found] = mapped([CASE], [])
+    unknown = replace(CASE, model="ResNet-50", gpu="Volta", system="PyTorch's")
+    [found] = mapped([unknown], [])
     assert found.role == "missing"
-    assert found.reason == "no rule for model 'resnet50', gpu 'v100', method 'DDP'"
+    assert found.reason == "no rule for model 'ResNet-50', gpu 'Volta', method \"PyTorch's\""
+    [found] = mapped([CASE], [])
+    assert (found.role, found.reason) == ("missing", "no rule for network 'wire'")
+
+
+@pytest.mark.parametrize(
+    ("cells", "fields"),
+    [
+        ({"network": "10gbe"}, {"net": "10gbe", "method": "ssgd"}),
+        ({"network": "dgx-1"}, {"node": "dgx-1", "method": "ssgd"}),
+        (
+            {"system": "PowerSGD", "rank_or_density": "4"},
+            {"method": "powersgd", "options.rank": "4"},
+        ),
+        (
+            {"system": "topk", "rank_or_density": "density 1%"},
+            {"method": "topk", "options.density": "1%"},
+        ),
+        ({"system": "topk", "rank_or_density": "k=3"}, {}),
+        ({"system": "topk", "rank_or_density": "one in ten"}, {}),
+        ({"system": "ssgd", "rank_or_density": "4"}, {}),
+    ],
+)
+def test_names_of_perfsims_own_need_no_rule(cells: dict[str, str], fields: dict[str, str]) -> None:
+    case = replace(CASE, **cells)  # type: ignore[arg-type]
+    own = {"model": "resnet50", "gpu": "v100"}
+    assert role_of(case, [], SHIPPED).fields == own | fields
+    # A rule comes first.
+    told = role_of(case, [rule(fields={"model": "gpt2", "method": "dear"})], SHIPPED).fields
+    assert (told["model"], told["method"], told["gpu"]) == ("gpt2", "dear", "v100")
+
+
+def test_a_setting_that_no_rule_reads_is_named() -> None:
+    case = replace(CASE, system="topk", rank_or_density="k=3", network="10gbe")
+    assert mapped([case], [])[0].reason == "no rule for method 'topk' with 'k=3'"
+    [found] = mapped([replace(case, rank_or_density="1%")], [])
+    assert found.scenarios["blind"].options == {"density": "1%"}
 
 
 def test_a_microbenchmark_calibrates_and_is_not_asked() -> None:

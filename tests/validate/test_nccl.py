@@ -200,6 +200,33 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
     assert line.split()[1:3] == ["0", "-"]
 
 
+def test_files_of_one_folder_are_of_one_cluster(tmp_path: Path) -> None:
+    """Logs at several node counts: only as one cluster do they answer how it grows."""
+    mine, other = tmp_path / "mine", tmp_path / "mine" / "other"
+    other.mkdir(parents=True)
+    for path, nodes, head in (
+        (mine / "two.csv", 2, ""),
+        (mine / "four.csv", 4, ""),
+        (other / "eight.csv", 8, ""),
+        (other / "named.csv", 2, "# series: third\n"),
+        (tmp_path / "alone.csv", 2, ""),
+    ):
+        one = curve(nodes)
+        rows = "".join(
+            f"all_reduce,{nodes},{nodes},1,{size:.0f},{time_s * 1e6}\n"
+            for size, time_s in zip(one.size_bytes, one.seconds, strict=True)
+        )
+        path.write_text(
+            f"# source: made up\n# library: gloo\n{head}"
+            f"collective,ranks,nodes,gpus_per_node,size_bytes,time_us\n{rows}"
+        )
+    curves, left = curves_in_folder(tmp_path)
+    assert [cluster for cluster, _ in curves] == ["alone", "mine", "mine/other", "third", "mine"]
+    assert left == []
+    asked = validate_nccl(curves).of("scale_2x")
+    assert {row.cluster for row in asked} == {"mine"}
+
+
 # The targets
 
 

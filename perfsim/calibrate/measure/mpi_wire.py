@@ -10,7 +10,7 @@ from typing import Any
 
 from perfsim.calibrate.measure.device import process_waited_s
 from perfsim.calibrate.measure.job import RankGroup
-from perfsim.calibrate.measure.rendezvous import check_same_software, identity
+from perfsim.calibrate.measure.rendezvous import check_same_software, hosts_apart, identity
 from perfsim.calibrate.measure.torch_wire import FIRST_PAUSE_S, LONGEST_PAUSE_S, goes_on
 from perfsim.errors import RequestError
 
@@ -64,7 +64,8 @@ class MpiWire:
         self.software = f"mpi4py {mpi4py.__version__}"
         self._groups: dict[tuple[int, ...], Any] = {}
         self._waited_s = process_waited_s()
-        self.ranks = self.gather(identity(self, os.environ.get(INTERFACE_VARIABLE, ""), local_rank))
+        own = identity(self, os.environ.get(INTERFACE_VARIABLE, ""), local_rank)
+        self.ranks = hosts_apart(self.gather(own))
         check_same_software(self.ranks)
 
     def collectives(self) -> tuple[str, ...]:

@@ -138,6 +138,8 @@ def calibrate_compute(
     ------
     RequestError
         If the request cannot be met; nothing is written then.
+    BrokenOffError
+        If another rank leaves the job before its end.
     """
     precision = precision_named(precision)
     torch, device = torch_device("calibrate compute", device)

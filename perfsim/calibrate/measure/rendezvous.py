@@ -21,6 +21,7 @@ __all__ = [
     "PARTING_S",
     "check_same_request",
     "check_same_software",
+    "hosts_apart",
     "identity",
     "infiniband_rates",
     "interface_speeds",
@@ -45,6 +46,8 @@ _SOURCE = "calibrate network"
 _NET, _INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
 """Where Linux says what network devices there are (Documentation/ABI/testing/sysfs-class-net)."""
 _CPU_INFO = Path("/proc/cpuinfo")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""A number that Linux draws when it starts (random(4))."""
 _TUNING_PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_")
 _TUNING_PREFIXES_MPI = tuple(f"OMPI_MCA_{name}_" for name in ("coll", "btl", "pml", "mtl"))
 _NOT_TUNING = frozenset({"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"})
@@ -121,6 +124,7 @@ def identity(wire: Any, interface: str, local_rank: int) -> dict[str, Any]:
 
     return {
         "host": socket.gethostname(),
+        "boot": _boot_id(),
         "perfsim": __version__,
         "library": f"{wire.library} {wire.version}",
         "software": wire.software,
@@ -132,6 +136,37 @@ def identity(wire: Any, interface: str, local_rank: int) -> dict[str, Any]:
         "local_rank": local_rank,
         "system": f"{platform.system()} {platform.release()}",
     }
+
+
+def _boot_id() -> str:
+    """Return what no other running host has, "" where the system does not say."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
+def hosts_apart(identities: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what ranks say of themselves, with a name of its own for each of several hosts.
+
+    As for NCCL, ranks are on one host where its name and its boot are the same (NVIDIA/nccl@5067397
+    src/misc/utils.cc, getHostHash).
+
+    Examples
+    --------
+    >>> said = [{"host": "node", "boot": boot} for boot in ("5f", "5f", "a0")]
+    >>> [rank["host"] for rank in hosts_apart(said)]
+    ['node', 'node', 'node (2)']
+    """
+    boots: dict[str, list[str]] = {}
+    named = []
+    for who in identities:
+        known = boots.setdefault(who["host"], [])
+        boot = who.get("boot", "")
+        if boot not in known:
+            known.append(boot)
+        number = known.index(boot) + 1
+        named.append({**who, "host": f"{who['host']} ({number})"} if number > 1 else who)
+    return named
 
 
 def processor_name() -> str:

@@ -17,6 +17,7 @@ from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.rendezvous import (
     PARTING_S,
     check_same_software,
+    hosts_apart,
     identity,
     interface_towards,
     meet_all_ranks,
@@ -111,7 +112,8 @@ class TorchWire:
         self._store = open_store(dist, launch, meeting_s)
         word = identity(self, interface, launch.local_rank)
         word["wrong"] = str(wrong) if wrong else ""
-        self.ranks = meet_all_ranks(self._store, launch.rank, launch.world_size, word, meeting_s)
+        words = meet_all_ranks(self._store, launch.rank, launch.world_size, word, meeting_s)
+        self.ranks = hosts_apart(words)
         if wrong:
             raise wrong
         check_same_software(self.ranks)

@@ -6,8 +6,8 @@ Both kinds of step are measured in turn and compared: the marks cost time, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
@@ -23,6 +23,7 @@ from perfsim.calibrate.measure.device import (
 from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.calibrate.measure.repeats import half_width
 from perfsim.calibrate.measure.subject import Subject
+from perfsim.calibrate.measure.watch import BrokenOffError, why_broken
 from perfsim.errors import PerfsimError, RequestError, unknown
 
 __all__ = [
@@ -99,15 +100,33 @@ class JobRanks:
 
     def begin(self) -> None:
         """Wait for all."""
-        self._wire.barrier()
+        with _broken_off_named():
+            self._wire.barrier()
 
     def slowest(self, seconds: Sequence[float]) -> list[float]:
         """Return the slowest rank's time of each repeat."""
-        return [max(repeat) for repeat in zip(*self._wire.gather(list(seconds)), strict=True)]
+        with _broken_off_named():
+            return [max(repeat) for repeat in zip(*self._wire.gather(list(seconds)), strict=True)]
 
     def close(self) -> None:
         """Leave the job."""
         self._wire.close()
+
+
+@contextmanager
+def _broken_off_named() -> Iterator[None]:
+    """Let what the library says of a rank that has left be one sentence.
+
+    Raises
+    ------
+    BrokenOffError
+        If it breaks off.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        why = f"{why_broken(error)}; nothing was written"
+        raise BrokenOffError(f"calibrate compute: {why}.") from None
 
 
 def find_ranks(environ: Mapping[str, str]) -> Peers:

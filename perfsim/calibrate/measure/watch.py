@@ -21,7 +21,15 @@ from perfsim.calibrate.measure.journals import NetworkJournal
 from perfsim.calibrate.measure.launch import Launch
 from perfsim.errors import PerfsimError, StoppedError
 
-__all__ = ["BEAT_S", "SILENT_S", "BrokenOffError", "RankWatch", "guard_sweep", "silent_ranks"]
+__all__ = [
+    "BEAT_S",
+    "SILENT_S",
+    "BrokenOffError",
+    "RankWatch",
+    "guard_sweep",
+    "silent_ranks",
+    "why_broken",
+]
 
 BEAT_S = 1.0
 """Time between two beats of a rank. No source: chosen, some requests a second at the store."""
@@ -89,13 +97,13 @@ def guard_sweep(
     except (PerfsimError, KeyboardInterrupt):
         raise
     except RuntimeError as error:
-        raise BrokenOffError(f"calibrate network: {_why(error)};{kept()}") from None
+        raise BrokenOffError(f"calibrate network: {why_broken(error)};{kept()}") from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _why(error: RuntimeError) -> str:
+def why_broken(error: RuntimeError) -> str:
     """Return what a communication library's error says, in a few words."""
     text = str(error)
     peer = _PEER.search(text)

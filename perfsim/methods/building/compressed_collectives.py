@@ -154,19 +154,23 @@ def inside_collective(kernels: Sequence[Kernel], undo: bool = False) -> JobStage
     return Compute(tuple(kernels), "decompress" if undo else "compress", STREAM)
 
 
-def largest_message(gradients: Sequence[Gradient]) -> int:
+def largest_message(gradients: Sequence[Gradient], bucket_bytes: float | None = None) -> int:
     """Return an upper limit for the values in one message of DDP's buckets.
 
-    The gradient that exceeds the bucket's limit stays in the bucket.
+    The gradient that exceeds the bucket's limit stays in the bucket. ``bucket_bytes`` is the limit
+    that is asked for, None: DDP's own.
 
     Examples
     --------
     >>> small, large = Gradient("a", (10,), 0.0, 0), Gradient("b", (2**23,), 0.0, 0)
     >>> [largest_message(some) for some in ([small], [large], [large] * 9)]
     [10, 8388608, 14942208]
+    >>> largest_message([large] * 9, 4e6)
+    9388608
     """
     sizes = [gradient.elements for gradient in gradients]
-    return min(sum(sizes), max(sizes, default=0) + int(DDP_BUCKET_BYTES / FLOAT))
+    limit = int((bucket_bytes or DDP_BUCKET_BYTES) / FLOAT)
+    return min(sum(sizes), max(sizes, default=0) + limit)
 
 
 def two_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:

@@ -384,7 +384,8 @@ def curves_in_folder(
 ) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
     """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
 
-    The cluster is the series that a file names, else the file itself. The series of a curve is the
+    The cluster is the series that a file names, else the folder below this one that it stands in,
+    else the file itself. The series of a curve is the
     measured network that its file belongs to (``networks/clusters.csv``), by which the node type is
     found. Files of no known form are left out, and damaged lines with ``skip_bad``.
 
@@ -398,7 +399,10 @@ def curves_in_folder(
     readings = read_folder(folder, skip_bad=skip_bad)
     networks = networks_of_files()
     curves = [
-        (curve.series or path.stem, replace(curve, series=networks.get(path.stem, curve.series)))
+        (
+            _cluster_of(path, curve.series, folder),
+            replace(curve, series=networks.get(path.stem, curve.series)),
+        )
         for path, reading in readings.items()
         for curve in reading.curves
     ]
@@ -410,6 +414,20 @@ def curves_in_folder(
         if path.suffix.lower() in LOG_SUFFIXES
     ]
     return curves, left
+
+
+def _cluster_of(path: Path, series: str, folder: Path) -> str:
+    """Return the cluster that a file of measurements in a folder is of.
+
+    Examples
+    --------
+    >>> files = "mine/two.log", "mine/c/two.log", "mine/c/four.log"
+    >>> [_cluster_of(Path(name), "", Path("mine")) for name in files]
+    ['two', 'c', 'c']
+    """
+    if series not in ("", path.stem):
+        return series
+    return path.stem if path.parent == folder else path.parent.relative_to(folder).as_posix()
 
 
 def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:

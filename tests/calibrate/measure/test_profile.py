@@ -22,6 +22,7 @@ from perfsim.calibrate.measure.profile import (  # noqa: E402
 )
 from perfsim.calibrate.measure.subject import Subject, find_subject  # noqa: E402
 from perfsim.calibrate.measure.training_step import (  # noqa: E402
+    JobRanks,
     MeasuredModel,
     OneProcess,
     ParameterOwner,
@@ -30,6 +31,7 @@ from perfsim.calibrate.measure.training_step import (  # noqa: E402
     measure_compute,
     parameter_owners,
 )
+from perfsim.calibrate.measure.watch import BrokenOffError  # noqa: E402
 from perfsim.compute.profile import read_positions, read_profile  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -253,6 +255,24 @@ def test_ranks_that_train_side_by_side_take_as_long_as_the_slowest() -> None:
     found = measure_compute(make, "fp32", "sgd", 4, "cpu", ranks)
     assert 10.0 < found.iteration_s < 10.5 and found.ranks == 2
     assert ranks.begun >= 4
+
+
+def test_a_rank_that_has_left_the_job_is_one_sentence_on_the_others() -> None:
+    class Left:
+        rank = 0
+
+        def barrier(self) -> None:
+            raise RuntimeError("[pair.cc:553] Connection closed by peer [10.0.0.2]:27363. GLHF!")
+
+        def gather(self, word: Any) -> list[Any]:
+            raise RuntimeError("timed out\nand more")
+
+    ranks = JobRanks(Left(), 0, 2)
+    said = r"^calibrate compute: the connection to 10\.0\.0\.2 broke, .* nothing was written\.$"
+    with pytest.raises(BrokenOffError, match=said):
+        ranks.begin()
+    with pytest.raises(BrokenOffError, match=r"the library broke off \(timed out\); nothing"):
+        ranks.slowest([1.0])
 
 
 def test_who_measures_beside_this_process() -> None:

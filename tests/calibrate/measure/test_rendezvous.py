@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfsim.calibrate.measure.job import rank_groups
 from perfsim.calibrate.measure.rendezvous import (
     check_same_software,
+    hosts_apart,
     interface_towards,
     meet_all_ranks,
     named_interface,
@@ -59,6 +61,22 @@ def test_two_nodes_of_one_name_are_noticed() -> None:
     with pytest.raises(RequestError, match=r"ranks 0 and 2 are both number 0 on a host named"):
         check_same_software(told)
     check_same_software([word(rank, host="node", local_rank=rank) for rank in range(4)])
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_boot() -> None:
+    told = [word(rank, host="node", boot="ab"[rank // 2], local_rank=rank % 2) for rank in range(4)]
+    apart = hosts_apart(told)
+    assert [rank["host"] for rank in apart] == ["node", "node", "node (2)", "node (2)"]
+    check_same_software(apart)
+    assert [group.name for group in rank_groups([rank["host"] for rank in apart])] == [
+        "2 ranks (1 x 2)",
+        "2 ranks (2 x 1)",
+        "4 ranks (2 x 2)",
+    ]
+    alone = [word(rank, host="node", boot="ab"[rank]) for rank in range(2)]
+    assert [rank["host"] for rank in hosts_apart(alone)] == ["node", "node (2)"]
+    unknown = [word(rank, host="node") for rank in range(2)]
+    assert hosts_apart(unknown) == unknown
 
 
 def test_an_interface_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
