@@ -580,6 +580,10 @@ class Session(Catalog):
         self._asked = profiles, without, without_kernels
         self._start()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made: of the same folders, with nothing read yet."""
+        return Session, self._asked
+
     def _start(self) -> None:
         """Look at the folders, with nothing kept."""
         super().__init__(*self._asked)

@@ -256,6 +256,10 @@ class Comparison(Displayed):
     asked: Mapping[str, Scenario]
     catalog: Catalog = field(compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it holds, with what more is asked of the files as they are here and now."""
+        return {**vars(self), "winners": self.winners}
+
     @cached_property
     def winners(self) -> Mapping[str, str]:
         """By software era of eager PyTorch, the first method if its kernels ran."""
@@ -745,7 +749,7 @@ def scaling_of(
     >>> {name: list(curve) for name, curve in scaling_of(found).items()}
     {'ssgd': [1, 2, 4, 8, 16, 32, 64], 'dgc': [1, 2, 4, 8, 16, 32, 64]}
     """
-    catalog = catalog or Catalog()
+    catalog = fresh(catalog or comparison.catalog)
     predictions = comparison.ranking.predictions
     order = (_BASELINE, comparison.ranking.winner, comparison.own, *predictions)
     names = [name for name in dict.fromkeys(order) if name in predictions][:_MAX_CURVES]
