@@ -40,6 +40,7 @@ from perfsim.errors import (
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
+from perfsim.network.node_network import load_any_network
 from perfsim.note import warning
 from perfsim.planning.divisions import SEARCHED_FIELDS, fixed_fields
 from perfsim.planning.parallelism import (
@@ -50,7 +51,7 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, device_in_era, resolve, with_gpu
+from perfsim.resolve import ResolvedScenario, as_named, device_in_era, resolve, with_gpu
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 from perfsim.time_to_accuracy import (
@@ -548,7 +549,7 @@ def plan(
     Raises
     ------
     DataError
-        If a price is of a GPU that nobody knows, or stands twice under two names of a GPU.
+        If a price is of a GPU or a network that nobody knows, or stands twice under two names.
     RequestError
         If a budget is given without a price or in another currency, if ``global_batch`` is given
         where parallelism is not to be searched, if nothing can be predicted,
@@ -639,20 +640,36 @@ def check_one_type(gpu: str | None) -> None:
 
 
 def _with_names_of_profiles(prices: Prices, catalog: Catalog) -> Prices:
-    """Return prices with each GPU under the name of its profile, where an alias may stand."""
+    """Return prices with each GPU and network under the name of its file, where an alias may stand.
+
+    A name that nobody knows is refused: its price would never be used.
+    """
     named: dict[tuple[str, str], Price] = {}
     for number, price in enumerate(prices.prices, 1):
-        gpu = device_named(price.gpu, catalog)
-        why = ""
+        gpu, net = device_named(price.gpu, catalog), as_named("net", price.net, catalog)
+        field, why = "gpu", ""
         if gpu is None:
             why = unknown("gpu", price.gpu, catalog.files("devices"), "gpus").why
-        elif (gpu, price.net) in named:
-            twice = " on ".join(map(shown, filter(None, (gpu, price.net))))
+        elif (gpu, net) in named:
+            twice = " on ".join(map(shown, filter(None, (gpu, net))))
             why = f"{twice} stands twice, as {shown(price.gpu)} too"
+        else:
+            field, why = "net", _unknown_network(net, catalog)
         if gpu is None or why:
-            raise DataError(f"price[{number}].gpu: {why}", path=prices.path)
-        named[gpu, price.net] = replace(price, gpu=gpu)
+            raise DataError(f"price[{number}].{field}: {why}", path=prices.path)
+        named[gpu, net] = replace(price, gpu=gpu, net=net)
     return replace(prices, prices=tuple(named.values()))
+
+
+def _unknown_network(net: str, catalog: Catalog) -> str:
+    """Say that nobody knows a network; "" of one that there is, and of every network."""
+    if not net:
+        return ""
+    try:
+        load_any_network(net, catalog, "net")
+    except RequestError as error:
+        return error.why
+    return ""
 
 
 def _priced_alike(
