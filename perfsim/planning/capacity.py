@@ -386,6 +386,19 @@ class ClusterPlan(Displayed):
         return front
 
     @property
+    def front_title(self) -> str:
+        """What the front is of: time to S-SGD's accuracy, or iteration time where no more is known.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, Target, plan
+        >>> asked = [Scenario(model="resnet50", gpus=8, method="topk")]
+        >>> plan(asked, Target(samples=1_281_167, epochs=90)).front_title
+        'Pareto front by iteration time only'
+        """
+        return f"Pareto front{'' if self.learning_known else ' by iteration time only'}"
+
+    @property
     def notes(self) -> list[str]:
         """What the plan assumes, in words."""
         notes = [
