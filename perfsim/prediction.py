@@ -9,7 +9,7 @@ method's period, `run_all` runs them, and the rest is read off their timelines a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -28,7 +28,7 @@ from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
-from perfsim.scenario import Scenario, table_columns
+from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import (
     baseline_rounds,
@@ -365,8 +365,8 @@ class Prediction(PredictedIteration, Displayed):
         return self._plotted(kind)
 
 
-def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
-    """Predict one scenario.
+def predict(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = None) -> Prediction:
+    """Predict one scenario; a dict of its fields is one too.
 
     Files are read as they are now, also where ``catalog`` is a session that has read them before.
 
@@ -386,7 +386,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     >>> round(sum(prediction.breakdown_s.values()) / prediction.iteration_s, 9)
     1.0
     """
-    catalog = fresh(catalog)
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     ran = _run(scenario, catalog)
     iteration = _iteration(ran)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention

@@ -27,6 +27,7 @@ from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
+from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, MethodContext
@@ -679,9 +680,18 @@ _DEFAULT: dict[tuple[str, str], Session] = {}
 
 
 def fresh(catalog: Catalog | None) -> Catalog:
-    """Return a catalog that has nothing of a file as it was before; None: `default_session`."""
+    """Return a catalog that has nothing of a file as it was before; None: `default_session`.
+
+    Raises
+    ------
+    RequestError
+        If it is no catalog, such as the name of a folder.
+    """
     if catalog is None:
         return default_session()
+    if not isinstance(catalog, Catalog):
+        why = f"{shown(catalog)} is no catalog; perfsim.session.Session(FOLDER) reads a folder"
+        raise RequestError("catalog", f"{why} of your own profiles.", value=catalog)
     if isinstance(catalog, Session):
         catalog.refresh()
     return catalog

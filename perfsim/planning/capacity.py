@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -52,8 +53,8 @@ from perfsim.planning.parallelism import (
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario, as_named, device_in_era, resolve, with_gpu
-from perfsim.scenario import Scenario, parse_types
-from perfsim.session import default_session
+from perfsim.scenario import Scenario, as_scenario, parse_types
+from perfsim.session import fresh
 from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
@@ -160,12 +161,29 @@ class Target:
     tokens: float | None = None
     deadline: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no training run has.
+
+        Raises
+        ------
+        RequestError
+            If a size, a duration or a limit is no finite number above zero.
+        """
+        for name in ("samples", "epochs", "deadline_s", "budget", "gpu_power_w", "tokens"):
+            value = getattr(self, name)
+            needed = name in ("samples", "epochs")
+            if not needed and value is None:
+                continue
+            if not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+                why = f"{shown(value)} is not allowed: it must be a number above 0."
+                raise RequestError(name, why, value=value)
+
     @property
     def data_words(self) -> str:
         """Return the size of the training set as it was given: in samples, or in tokens."""
         if self.tokens is not None:
             return f"{self.tokens:,.0f} tokens"
-        return f"{self.samples:,} samples"
+        return f"{self.samples:,.0f} samples"
 
     @property
     def deadline_words(self) -> str:
@@ -533,7 +551,7 @@ def _record(one: ParetoChoice, target: Target, prices: Prices, on_front: bool) -
 
 
 def plan(
-    scenarios: Sequence[Scenario],
+    scenarios: Iterable[Scenario | Mapping[str, Any]],
     target: Target,
     prices: Prices | None = None,
     catalog: Catalog | None = None,
@@ -547,7 +565,7 @@ def plan(
 
     Parameters
     ----------
-    scenarios : what to choose from
+    scenarios : what to choose from, or dicts of their fields
     target : samples, epochs, deadline and budget
     prices : what a GPU costs for an hour; None: nothing is known of it. Where some clusters have
         none, GPU hours are compared; with a budget they are left out
@@ -576,8 +594,15 @@ def plan(
     >>> found.cheapest.scenario.gpus
     64
     """
+    scenarios = _listed(scenarios)
+    if not isinstance(target, Target):
+        why = f"{shown(target)} is no target; give Target(samples=..., epochs=...)."
+        raise RequestError("target", why, value=target)
+    if not isinstance(prices, Prices | None):
+        why = f"{shown(prices)} is no table of prices; perfsim.planning.capacity.read_prices reads"
+        raise RequestError("prices", f"{why} a file.", value=prices)
     prices = prices or Prices("", (), Path())
-    catalog = catalog or default_session()
+    catalog = fresh(catalog)
     prices = _with_names_of_profiles(prices, catalog)
     _check_global_batch(global_batch, parallelism)
     _check_budget(target, prices)
@@ -616,6 +641,16 @@ def plan(
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
     return result
+
+
+def _listed(given: Iterable[Scenario | Mapping[str, Any]]) -> list[Scenario]:
+    """Return the scenarios to choose from; one alone is a list of one."""
+    if isinstance(given, Scenario | Mapping | str) or not isinstance(given, Iterable):
+        given = [given]
+    found = [as_scenario(one, "scenarios") for one in given]
+    if not found:
+        raise RequestError("scenarios", "is empty; give a list of clusters to choose from.")
+    return found
 
 
 _Divided = tuple[PredictedIteration, TriedDivision | None]
@@ -712,6 +747,9 @@ def _check_names(scenario: Scenario, catalog: Catalog) -> None:
 
 
 def _check_global_batch(global_batch: int | None, parallelism: bool | None) -> None:
+    if global_batch is not None and not (isinstance(global_batch, Integral) and global_batch > 0):
+        why = f"{shown(global_batch)} is not allowed: it must be a whole number above 0."
+        raise RequestError("global_batch", why, value=global_batch)
     if global_batch is not None and parallelism is False:
         why = "is for `parallelism`, which is switched off; leave one of the two out."
         raise RequestError("global_batch", why, value=global_batch)
