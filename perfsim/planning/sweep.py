@@ -374,7 +374,7 @@ class SweepTable(Displayed):
         }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the columns as a pandas table; values that are all numbers are numbers.
+        """Return the columns as a pandas table; numbers, true and false among the values are such.
 
         A row for each combination: the values that vary, then ``iteration_s`` and the others of
         ``columns``; rows without a prediction have no figures, and say why in ``reason``.
@@ -384,11 +384,11 @@ class SweepTable(Displayed):
         PerfsimError
             If pandas is not installed.
         """
-        from perfsim.data.tables import as_numbers, to_frame
+        from perfsim.data.tables import as_typed, to_frame
 
         frame = to_frame(list(self.records()))
         for axis in self.sweep.grid.axes:
-            frame[axis.field] = as_numbers(list(frame[axis.field]))
+            frame[axis.field] = as_typed(list(frame[axis.field]))
         return frame
 
     def plot(
