@@ -6,6 +6,7 @@ names fields as Python does; only the command line writes them as flags (see `sp
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,6 +78,10 @@ class PerfsimError(Exception):
     """An error that perfsim raises on purpose; ``exit_code`` is what the command line returns."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made, whatever the kind of error is made of."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class StoppedError(PerfsimError):

@@ -100,6 +100,27 @@ def test_a_copy_of_a_prediction_is_equal_and_draws_the_same() -> None:
         assert again.plot(kind) == made("predict").plot(kind)
 
 
+REFUSED: list[Callable[[], Any]] = [
+    lambda: predict({"model": "no such", "gpus": 1}),
+    lambda: predict({"model": "no.csv", "gpus": 1}),
+    lambda: predict({"model": "resnet50", "gpus": 8, "net": "no.toml"}),
+    lambda: Scenario(model="resnet50", gpus=0),
+    lambda: perfsim.tune(Scenario(model="gpt3-175b", gpus=8, node="dgx-h100")),
+    lambda: tune_parallelism(Scenario(model="gpt3-175b", gpus=8, node="dgx-h100")),
+]
+
+
+@pytest.mark.parametrize("ask", REFUSED)
+def test_a_refusal_comes_back_from_another_process_as_it_was(ask: Callable[[], Any]) -> None:
+    """A pool of processes waits for ever for an error that cannot be made again."""
+    with pytest.raises(perfsim.PerfsimError) as refused:
+        ask()
+    for way in WAYS.values():
+        again = way(refused.value)
+        assert type(again) is refused.type and str(again) == str(refused.value)
+        assert vars(again) == vars(refused.value)
+
+
 def test_a_prediction_takes_no_session_along() -> None:
     """It would be millions of bytes, and what no pickle can hold."""
     assert len(pickle.dumps(made("predict"))) < 50_000
