@@ -17,6 +17,7 @@ such as the name of a method or the numbers of a curve.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
@@ -676,7 +677,14 @@ class SessionWithNetworks(Session):
             self._start()
 
 
-_DEFAULT: dict[tuple[str, str], Session] = {}
+class _OfThread(threading.local):
+    """The default session of each thread, by working folder and ``PERFSIM_PATH``."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[tuple[str, str], Session] = {}
+
+
+_DEFAULT = _OfThread()
 
 
 def fresh(catalog: Catalog | None) -> Catalog:
@@ -698,9 +706,10 @@ def fresh(catalog: Catalog | None) -> Catalog:
 
 
 def default_session() -> Session:
-    """Return the session of this process, for its working folder and ``PERFSIM_PATH``.
+    """Return the session of this thread, for its working folder and ``PERFSIM_PATH``.
 
-    It is what ``predict()`` takes where it is given no catalog.
+    Each thread has one of its own: what one reads another does not meet half made. It is what
+    ``predict()`` takes where it is given no catalog.
 
     Examples
     --------
@@ -708,10 +717,11 @@ def default_session() -> Session:
     True
     """
     here = os.getcwd() if os.path.exists(".") else "", os.environ.get("PERFSIM_PATH", "")
-    session = _DEFAULT.get(here)
+    sessions = _DEFAULT.sessions
+    session = sessions.get(here)
     if session is None:
-        _DEFAULT.clear()
-        session = _DEFAULT[here] = Session()
+        sessions.clear()
+        session = sessions[here] = Session()
     else:
         session.refresh()
     return session
