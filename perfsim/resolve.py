@@ -209,11 +209,11 @@ def with_own_names(scenario: Scenario, catalog: Catalog) -> Scenario:
     >>> named.model, named.net
     ('resnet50', '1gbe')
     """
-    asked = {field: getattr(scenario, field) for field in _NAMES}
-    named = {
-        field: as_named(field, name, catalog) for field, name in asked.items() if name is not None
-    }
-    changed = {field: name for field, name in named.items() if name != asked[field]}
+    changed = {}
+    for field in _NAMES:
+        asked = getattr(scenario, field)
+        if asked is not None and (named := as_named(field, asked, catalog)) != asked:
+            changed[field] = named
     return scenario.model_copy(update=changed) if changed else scenario
 
 
@@ -231,12 +231,15 @@ _STATED = re.compile(r"[,:/\\]")
 
 def as_named(field: str, name: str, catalog: Catalog) -> str:
     """Return the name of what a field names; a text that is no such name as it is."""
-    if _STATED.search(name):
+    if field == "model" and name in MODELS:
         return name
     kinds: list[Collection[str]] = [catalog.files(kind) for kind in _NAMES[field]]
     if field == "model":
         kinds = [_profiles_of(catalog), MODELS, NAMED]
-    if any(name in kind for kind in kinds) or is_there(name):
+    for kind in kinds:
+        if name in kind:
+            return name
+    if _STATED.search(name) or is_there(name):
         return name
     key = "own name", field, name
     return catalog.once(key, lambda: own_name(name, {known for kind in kinds for known in kind}))
