@@ -6,8 +6,9 @@ names fields as Python does; only the command line writes them as flags (see `sp
 
 from __future__ import annotations
 
+import copyreg
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,6 +25,8 @@ __all__ = [
     "any_of",
     "nearest",
     "newer",
+    "own_name",
+    "plain_name",
     "rule",
     "shown",
     "spelled",
@@ -77,6 +80,10 @@ class PerfsimError(Exception):
     """An error that perfsim raises on purpose; ``exit_code`` is what the command line returns."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made, whatever the kind of error is made of."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class StoppedError(PerfsimError):
@@ -287,8 +294,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     """
     import difflib
 
-    given = _plain(name.rstrip("/").rpartition("/")[2])
-    plain = {_plain(choice): choice for choice in choices}
+    given = plain_name(name.rstrip("/").rpartition("/")[2])
+    plain = {plain_name(choice): choice for choice in choices}
     begins = [choice for choice in plain if choice.startswith(given)]
     if given in plain or (len(given) >= _TELLING and begins):
         # Another letter says less than another digit: a10 is of a10g, not of a100.
@@ -303,11 +310,28 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return plain[close[0]] if close else ""
 
 
+def own_name(name: str, names: Collection[str]) -> str:
+    """Return the one of some names that is written so, in any case, with or without dashes.
+
+    A text that is none of them, or several, is returned as it is.
+
+    Examples
+    --------
+    >>> own_name("ResNet-50", ["resnet50", "vgg16"]), own_name("resnet5O", ["resnet50"])
+    ('resnet50', 'resnet5O')
+    """
+    if name in names:
+        return name
+    plain = plain_name(name)
+    alike = [known for known in names if plain_name(known) == plain]
+    return alike[0] if len(alike) == 1 else name
+
+
 _TELLING = 3
 """Letters from which on the beginning of a name tells it from others. No source: chosen."""
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a name as it is compared with others; a point between digits stays."""
     return re.sub(r"[-_\s]|(?<!\d)\.|\.(?!\d)", "", name.lower())
 
@@ -339,8 +363,8 @@ def _refusal(begin: str, name: str, choices: Iterable[str], where: str = "") -> 
     hint = f"; did you mean {match!r}?" if match else "."
     listed = f"{hint} Allowed: {', '.join(allowed) or 'none'}"
     if len(allowed) > _MAX_LISTED:
-        alike = [one for one in allowed if _plain(name) and _plain(name) in _plain(one)]
-        alike.sort(key=lambda one: not _plain(one).startswith(_plain(name)))
+        alike = [one for one in allowed if plain_name(name) and plain_name(name) in plain_name(one)]
+        alike.sort(key=lambda one: not plain_name(one).startswith(plain_name(name)))
         some = ", ".join((alike or allowed)[:_SOME_LISTED])
         listed = f"{hint} Allowed are {len(allowed)} names, such as {some}"
     return f"{begin}{listed}{where}.", match

@@ -583,11 +583,12 @@ class ModelDescription(InventoryItem):
 
 def _model(name: str, catalog: Catalog) -> ModelDescription:
     from perfsim.compute.profile import own_profile, read_profile
-    from perfsim.resolve import model_names
+    from perfsim.resolve import as_named, model_names
 
     files = catalog.files("models")
     names = model_names(files)
     own = own_profile(name, catalog)
+    name = as_named("model", name, catalog)
     if own is None and name not in names:
         from perfsim.models import is_defined
 

@@ -262,7 +262,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
     one = _stage_activations(setup, split, stage, precision)
     one = Activations(*(batch * part for part in one))
-    held = laid_out_pipeline(setup, split).run.in_flight[stage]
+    held = float(laid_out_pipeline(setup, split).run.in_flight[stage])
     _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
     tensors = sum(parts.values())
     parts["overhead"] = (

@@ -9,9 +9,8 @@ method's period, `run_all` runs them, and the rest is read off their timelines a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack
@@ -29,7 +28,7 @@ from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
-from perfsim.scenario import Scenario, table_columns
+from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import (
     baseline_rounds,
@@ -110,10 +109,16 @@ class IterationDetails:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it says, all of it worked out: the rounds and their session stay behind."""
+        names = (*StatedDetails.__annotations__, "held_back")
+        said = {name: getattr(self, name) for name in names}
+        return {"_draws": [[nearest] for nearest in self.timelines], **said}
+
     def stating(self, known: StatedDetails) -> IterationDetails:
         """Return these with some details as they are given."""
-        made = copy(self)
-        vars(made).update(known)
+        made = object.__new__(IterationDetails)
+        vars(made).update(vars(self), **known)
         return made
 
     @cached_property
@@ -145,6 +150,11 @@ class IterationDetails:
     def iteration_s_interval(self) -> tuple[float, float]:
         """The 90 % interval [s]."""
         return _interval(self._ran, self.moves)
+
+    @cached_property
+    def held_back(self) -> tuple[str, dict[str, float]]:
+        """The cause that holds the iteration back most, and what each cause is worth."""
+        return bottleneck(self._ran.changed)
 
 
 @dataclass
@@ -224,7 +234,6 @@ class Baseline(NamedTuple):
 class Prediction(PredictedIteration, Displayed):
     """What perfsim answers; `to_dict` is the object as JSON has it, `plot` draws it.
 
-    ``changed`` knows the iteration with changed costs; ``worth`` asks it when it is first read.
     ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
     ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
     is what ranks keep from one exchange to the next where these are many iterations apart, None
@@ -236,7 +245,6 @@ class Prediction(PredictedIteration, Displayed):
     notes: list[str]
     terms: list[Term]
     throughput: Throughput
-    changed: ChangedTimes = field(compare=False)
     meeting: ContentionResult | None = None
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
@@ -260,19 +268,15 @@ class Prediction(PredictedIteration, Displayed):
         """The notes on values that were not asked for."""
         return of_grade(self.notes, "assumption")
 
-    @cached_property
-    def _held_back(self) -> tuple[str, dict[str, float]]:
-        return bottleneck(self.changed)
-
     @property
     def worth(self) -> dict[str, float]:
         """By cause, the share of the iteration saved if that cause were twice as fast."""
-        return self._held_back[1]
+        return self.details.held_back[1]
 
     @property
     def bottleneck(self) -> str:
         """The cause worth most."""
-        return self._held_back[0]
+        return self.details.held_back[0]
 
     @property
     def baseline_s(self) -> float:
@@ -361,8 +365,8 @@ class Prediction(PredictedIteration, Displayed):
         return self._plotted(kind)
 
 
-def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
-    """Predict one scenario.
+def predict(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = None) -> Prediction:
+    """Predict one scenario; a dict of its fields is one too.
 
     Files are read as they are now, also where ``catalog`` is a session that has read them before.
 
@@ -382,7 +386,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     >>> round(sum(prediction.breakdown_s.values()) / prediction.iteration_s, 9)
     1.0
     """
-    catalog = fresh(catalog)
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     ran = _run(scenario, catalog)
     iteration = _iteration(ran)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
@@ -404,7 +408,6 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
         throughput=setup_throughput(setup, iteration.samples_per_s),
-        changed=ran.changed,
         meeting=contention,
         parallel=_parallel(setup, rounds),
         outer_state=outer_state(setup),

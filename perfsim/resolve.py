@@ -6,7 +6,8 @@ A `Setup` has the profile, the device, the cluster, the method and the fusion po
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import log
@@ -41,10 +42,12 @@ from perfsim.compute.transfer import (
 )
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own, unknown_name
+from perfsim.data.files import is_there
 from perfsim.errors import (
     DataError,
     RequestError,
     UnknownNameError,
+    own_name,
     shown,
     unknown,
     unknown_option,
@@ -104,6 +107,7 @@ __all__ = [
     "Platform",
     "ResolvedScenario",
     "Setup",
+    "as_named",
     "computation",
     "computations",
     "device_in_era",
@@ -117,6 +121,7 @@ __all__ = [
     "resolve_like",
     "unknown_model",
     "with_gpu",
+    "with_own_names",
 ]
 
 Computation = tuple[Profile, TransferredProfile, list[str]]
@@ -189,6 +194,55 @@ _OTHER_WAYS = (
     "give your own: a profile CSV, a config.json, transformer:..., generic:..., or measure it"
     " (`perfsim calibrate compute`)."
 )
+
+
+def with_own_names(scenario: Scenario, catalog: Catalog) -> Scenario:
+    """Return a scenario with model, networks and node type named as their files are.
+
+    They may be asked for in any case, with or without dashes, as GPUs and methods are.
+
+    Examples
+    --------
+    >>> from perfsim.scenario import make_scenario
+    >>> asked = make_scenario({"model": "ResNet-50", "gpus": 8, "net": "1GbE"})
+    >>> named = with_own_names(asked, Catalog())
+    >>> named.model, named.net
+    ('resnet50', '1gbe')
+    """
+    changed = {}
+    for field in _NAMES:
+        asked = getattr(scenario, field)
+        if asked is not None and (named := as_named(field, asked, catalog)) != asked:
+            changed[field] = named
+    return scenario.model_copy(update=changed) if changed else scenario
+
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "model": (),
+    "net": ("networks", "nodes"),
+    "intra_net": ("networks", "nodes"),
+    "node": ("nodes",),
+}
+"""Fields that name something that ships or is in a folder of the user's, and in which."""
+
+_STATED = re.compile(r"[,:/\\]")
+"""Stands in links, models by their numbers and paths, which are no names."""
+
+
+def as_named(field: str, name: str, catalog: Catalog) -> str:
+    """Return the name of what a field names; a text that is no such name as it is."""
+    if field == "model" and name in MODELS:
+        return name
+    kinds: list[Collection[str]] = [catalog.files(kind) for kind in _NAMES[field]]
+    if field == "model":
+        kinds = [_profiles_of(catalog), MODELS, NAMED]
+    for kind in kinds:
+        if name in kind:
+            return name
+    if _STATED.search(name) or is_there(name):
+        return name
+    key = "own name", field, name
+    return catalog.once(key, lambda: own_name(name, {known for kind in kinds for known in kind}))
 
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:
@@ -1303,6 +1357,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     DataError
         If a data file is damaged.
     """
+    scenario = with_own_names(scenario, catalog)
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     named_net = scenario.net if "net" in scenario.model_fields_set else ""
     scenario, assumed = with_gpu(scenario, catalog)

@@ -43,6 +43,7 @@ __all__ = [
     "Scenario",
     "ScenarioField",
     "ScenarioFields",
+    "as_scenario",
     "fields_read_by",
     "given_fields",
     "gpu_words",
@@ -50,6 +51,7 @@ __all__ = [
     "make_scenario",
     "own_values",
     "parse_types",
+    "python_value",
     "table_columns",
     "values_read_by",
     "with_checked",
@@ -254,6 +256,7 @@ class ScenarioFields:
             complete="networks",
             nonempty=True,
             vary="1Gbit/s..100Gbit/s",
+            read=_read_path,
         ),
     ] = "10gbe"
     intra_net: Annotated[
@@ -266,6 +269,7 @@ class ScenarioFields:
             complete="networks",
             nonempty=True,
             vary="4GB/s..32GB/s",
+            read=_read_path,
         ),
     ] = None
     node: Annotated[
@@ -277,6 +281,7 @@ class ScenarioFields:
             metavar="NODE|FILE",
             complete="nodes",
             nonempty=True,
+            read=_read_path,
             vary="dgx-a100,dgx-h100",
             always=False,
             column=False,
@@ -1218,9 +1223,16 @@ def _model() -> type[Any]:
                 if field not in SCENARIO_FIELDS:
                     raise unknown_option("a scenario", field, SCENARIO_FIELDS)
             try:
-                super().__init__(**fields)
+                super().__init__(**python_value(fields))
             except ValidationError as error:
                 raise _refusal(error) from None
+
+        def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+            """Return a copy with some fields as they are given; their values are not checked."""
+            for field in update or ():
+                if field not in SCENARIO_FIELDS:
+                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+            return super().model_copy(update=update, deep=deep)
 
         def __repr_args__(self: Any) -> Iterator[tuple[str, Any]]:
             """Yield the fields that were given."""
@@ -1407,6 +1419,36 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     except RequestError as error:
         raise _of_source(error, source) from None
     return made
+
+
+def as_scenario(given: Scenario | Mapping[str, Any], field: str = "scenario") -> Scenario:
+    """Return a scenario as it is; of a table of fields, such as a dict, the one that it describes.
+
+    Raises
+    ------
+    RequestError
+        If it is neither, or the fields make no scenario; ``field`` is the argument's name.
+
+    Examples
+    --------
+    >>> as_scenario({"model": "resnet50", "gpus": 16})
+    Scenario(model='resnet50', gpus=16)
+    """
+    if isinstance(given, _model()):
+        made: Scenario = given
+        return made
+    if isinstance(given, Mapping):
+        return make_scenario(given)
+    why = f"{shown(given)} is no scenario; give Scenario(model=..., gpus=...) or a dict of its"
+    raise RequestError(field, f"{why} fields.", value=given)
+
+
+def python_value(value: Any) -> Any:
+    """Return a number of NumPy's as Python's, also where a dict holds it; all else as it is."""
+    if isinstance(value, dict):
+        return {name: python_value(one) for name, one in value.items()}
+    of_numpy = type(value).__module__ == "numpy" and not getattr(value, "shape", None)
+    return value.item() if of_numpy else value
 
 
 def _of_source(error: RequestError, source: str) -> RequestError:

@@ -17,6 +17,7 @@ such as the name of a method or the numbers of a curve.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
@@ -27,6 +28,7 @@ from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
+from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, MethodContext
@@ -580,6 +582,10 @@ class Session(Catalog):
         self._asked = profiles, without, without_kernels
         self._start()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made: of the same folders, with nothing read yet."""
+        return Session, self._asked
+
     def _start(self) -> None:
         """Look at the folders, with nothing kept."""
         super().__init__(*self._asked)
@@ -671,22 +677,39 @@ class SessionWithNetworks(Session):
             self._start()
 
 
-_DEFAULT: dict[tuple[str, str], Session] = {}
+class _OfThread(threading.local):
+    """The default session of each thread, by working folder and ``PERFSIM_PATH``."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[tuple[str, str], Session] = {}
+
+
+_DEFAULT = _OfThread()
 
 
 def fresh(catalog: Catalog | None) -> Catalog:
-    """Return a catalog that has nothing of a file as it was before; None: `default_session`."""
+    """Return a catalog that has nothing of a file as it was before; None: `default_session`.
+
+    Raises
+    ------
+    RequestError
+        If it is no catalog, such as the name of a folder.
+    """
     if catalog is None:
         return default_session()
+    if not isinstance(catalog, Catalog):
+        why = f"{shown(catalog)} is no catalog; perfsim.session.Session(FOLDER) reads a folder"
+        raise RequestError("catalog", f"{why} of your own profiles.", value=catalog)
     if isinstance(catalog, Session):
         catalog.refresh()
     return catalog
 
 
 def default_session() -> Session:
-    """Return the session of this process, for its working folder and ``PERFSIM_PATH``.
+    """Return the session of this thread, for its working folder and ``PERFSIM_PATH``.
 
-    It is what ``predict()`` takes where it is given no catalog.
+    Each thread has one of its own: what one reads another does not meet half made. It is what
+    ``predict()`` takes where it is given no catalog.
 
     Examples
     --------
@@ -694,10 +717,11 @@ def default_session() -> Session:
     True
     """
     here = os.getcwd() if os.path.exists(".") else "", os.environ.get("PERFSIM_PATH", "")
-    session = _DEFAULT.get(here)
+    sessions = _DEFAULT.sessions
+    session = sessions.get(here)
     if session is None:
-        _DEFAULT.clear()
-        session = _DEFAULT[here] = Session()
+        sessions.clear()
+        session = sessions[here] = Session()
     else:
         session.refresh()
     return session

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, exp, inf, isfinite, log, sqrt
+from numbers import Real
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -271,7 +272,7 @@ class EpochsFactors:
         self._task, self._data = task_of(model), data_of(model)
         if self._task == "image classification" and data in ("imagenet", "cifar10", "cifar100"):
             self._data = data.rstrip("0123456789")
-        self._given = dict(given or {})
+        self._given = {method_name(name): factor for name, factor in (given or {}).items()}
 
     def of_scenario(self, asked: ResolvedScenario) -> EpochsFactor:
         """Return what is known of a predicted scenario's method, at its options and workers."""
@@ -773,12 +774,19 @@ def check_epochs_of(epochs_of: Mapping[str, float] | None, methods: Iterable[str
     Raises
     ------
     RequestError
-        If a method with epochs is not among ``methods``, or S-SGD has others than its own.
+        If a method with epochs is not among ``methods``, S-SGD has others than its own, or one is
+        no number above zero.
     """
     asked = list(dict.fromkeys(methods))
+    if not isinstance(epochs_of, Mapping | None):
+        why = f"{shown(epochs_of)} is not a table of methods and factors, such as {{'topk': 1.2}}."
+        raise RequestError("epochs_of", why, value=epochs_of)
     for name, factor in (epochs_of or {}).items():
-        _check_unit(name, factor)
-        if name not in asked:
+        if not isinstance(factor, Real) or not 0 < float(factor) < 1e9:
+            why = f"{shown(factor)} of {name} is no factor above 0 and below 1e9: 1.2 is 1.2 times"
+            raise RequestError("epochs_of", f"{why} the epochs of S-SGD.", value=factor)
+        _check_unit(method_name(name, "epochs_of"), factor)
+        if method_name(name) not in asked:
             raise RequestError(
                 "epochs_of", f"{name} is not among the methods asked of: {', '.join(asked)}."
             )

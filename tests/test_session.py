@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -608,3 +609,19 @@ def test_a_view_with_other_networks_leaves_out_what_its_session_does() -> None:
     # The view reads it first, and the session keeps what the view read.
     assert "dgc_encode" not in load_device("v100", view).points
     assert "dgc_encode" not in load_device("v100", session).points
+
+
+def test_each_thread_has_a_default_session_of_its_own() -> None:
+    """Threads that shared one met a dictionary that changed while they looked through it."""
+    with ThreadPoolExecutor(1) as thread:
+        of_thread = thread.submit(default_session).result()
+        assert thread.submit(default_session).result() is of_thread
+    assert default_session() is default_session() is not of_thread
+    asked = [
+        make_scenario({"model": model, "gpus": gpus, "method": method})
+        for model in ("resnet18", "gpt2")
+        for gpus in (2, 8, 16)
+        for method in ("ssgd", "dgc", "dear")
+    ]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(predict, asked)) == list(map(predict, asked))

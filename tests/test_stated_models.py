@@ -170,7 +170,6 @@ def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[s
         ("meta-llama/Llama-3.1-8B", "llama3-8b"),
         ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
         ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
-        ("ResNet-50", "resnet50"),
         ("bert", "bert-base"),
         ("google-bert/bert-large-uncased", "bert-large"),
         ("facebook/OPT-1.3B", "opt-1.3b"),  # not opt-13b

@@ -187,7 +187,7 @@ def test_of_two_causes_one_twice_as_long_is_the_other_half_as_long(
 ) -> None:
     """To the last digit: so one of both is run, whatever the engine and the ranks."""
     fields = {"model": "resnet18", "gpus": 16, "net": "10gbe"}
-    times = predict(make_scenario(fields | asked)).changed
+    times = predict(make_scenario(fields | asked)).details._ran.changed
 
     def changed_s(cause: str, factor: float) -> float:
         change = {cause: lambda seconds, _: seconds * factor}

@@ -30,7 +30,7 @@ from perfsim.report.html.planning_figures import crossing_figure
 from perfsim.report.html.prediction_figures import scaling_figure, timeline_figure
 from perfsim.report.notebook import Card, card_of
 from perfsim.resolve import resolve
-from perfsim.scenario import SCENARIO_FIELDS, Scenario, make_scenario
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, make_scenario
 from perfsim.session import Session
 from perfsim.units import parse_rate
 
@@ -331,6 +331,8 @@ def refusal(error: PerfsimError) -> Refusal:
     Refusal(field='gpus_per_node', sentence='GPUs a node: 3 does not divide GPUs.')
     """
     field = error.field if isinstance(error, RequestError) else ""
+    if field in OPTION_GROUPS and isinstance(error, RequestError) and isinstance(error.value, str):
+        field = f"{field}.{error.value}"
     with spelling(label_of):
         return Refusal(field if _has_control(field) else "", str(error).replace("`", ""))
 

@@ -19,7 +19,7 @@ from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import as_written
 from perfsim.errors import PerfsimError
-from perfsim.methods import method_names
+from perfsim.methods import load_method, method_names
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.methods.describe import describe_method
 from perfsim.models.language import NAMED
@@ -254,12 +254,17 @@ _WORDS: Mapping[str, Collection[str]] = {
 def option_controls(texts: ControlTexts, catalog: Catalog) -> list[OptionControl]:
     """Return the controls of the options of the method and the fusion policy that are typed.
 
-    A method or policy that does not exist has none.
+    Options of the policy that the method takes by itself are there where one is given. What is
+    given and no option of theirs has a control too, so that it is refused and not passed over.
     """
     method, policy = (texts.get(name, "").strip() for name in ("method", "fusion"))
+    parts = {key: key.partition(".") for key in texts}
+    given = [key for key, (group, _, name) in parts.items() if group in OPTION_GROUPS and name]
     found: list[OptionControl] = []
     try:
         found += catalog.once(("app", "method", method), lambda: _of_method(method, catalog))
+        if not policy and any(key.startswith("fusion_options.") for key in given):
+            policy = load_method(method or SCENARIO_FIELDS["method"].value, {}).default_fusion()
         if policy:
             found += [
                 OptionControl(f"fusion_options.{name}", label_of(f"options.{name}"), "", what)
@@ -267,6 +272,9 @@ def option_controls(texts: ControlTexts, catalog: Catalog) -> list[OptionControl
             ]
     except PerfsimError:
         pass
+    known = {one.key for one in found}
+    strange = "no option of the method or the fusion policy"
+    found += [OptionControl(key, label_of(key), "", strange) for key in given if key not in known]
     return found
 
 

@@ -157,10 +157,12 @@ def _tokens(asked: ScenarioFlags) -> int | None:
     from perfsim.data.catalog import Catalog
     from perfsim.models import is_defined, own_tokens, takes_tokens
     from perfsim.models.specification import canonical_model
+    from perfsim.resolve import as_named
 
+    catalog = Catalog(asked.profiles)
     fields, _ = asked.fields()
-    named = str(fields.get("model", ""))
-    own = own_profile(named, Catalog(asked.profiles))
+    named = as_named("model", str(fields.get("model", "")), catalog)
+    own = own_profile(named, catalog)
     if own is not None:
         return int(fields["seq"]) if own.sequence and fields.get("seq") else own.sequence
     model = canonical_model(named)

@@ -45,6 +45,7 @@ from perfsim.data.toml import (
 from perfsim.errors import (
     DataError,
     RequestError,
+    plain_name,
     shown,
     unknown,
 )
@@ -793,7 +794,7 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 
     Its kernels are those of the era ``software``.
 
-    The name is looked up as given, then in any case and with ``_`` for ``-``, then as an alias.
+    The name is looked up as given, then in any case and without dashes, then as an alias.
 
     Raises
     ------
@@ -820,27 +821,23 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 def _stem(name: str, files: Mapping[str, Path]) -> str:
     if name in files:
         return name
-    plain = {_plain(stem): stem for stem in files}
-    if _plain(name) not in plain:
+    plain, asked = {plain_name(stem): stem for stem in files}, plain_name(name)
+    if asked not in plain:
         for stem, path in files.items():
-            if _plain(name) not in _plain(read_text(path)):  # reading is quicker than parsing
+            if asked not in plain_name(read_text(path)):  # reading is quicker than parsing
                 continue
-            plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
-    if _plain(name) not in plain:
+            plain |= {plain_name(alias): stem for alias in read_device_file(path)["aliases"]}
+    if asked not in plain:
         raise _unknown_gpu(name, files)
-    return plain[_plain(name)]
+    return plain[asked]
 
 
 def device_named(words: str, catalog: Catalog) -> str | None:
     """Return the GPU whose name or alias these words are, such as A100-SXM4-40GB; None if none."""
     try:
-        return _stem(words.replace(" ", "-"), catalog.files("devices"))
+        return _stem(words, catalog.files("devices"))
     except RequestError:
         return None
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-")
 
 
 def _with_points(name: str, catalog: Catalog, software: str, common: KernelTable) -> Device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.errors import RequestError, shown
@@ -150,6 +150,7 @@ def checked_names(value: object) -> tuple[str, ...]:
     ('bert.toml',)
     """
     listed = value if isinstance(value, list | tuple) else (value,)
+    listed = [str(one) if isinstance(one, PurePath) else one for one in listed]
     if not all(isinstance(one, str) and one.strip() for one in listed):
         raise RequestError(
             "beside",

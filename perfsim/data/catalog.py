@@ -19,6 +19,7 @@ from perfsim.errors import (
     RequestError,
     UnknownNameError,
     any_of,
+    own_name,
     shown,
     unknown,
 )
@@ -313,7 +314,7 @@ class Catalog:
         return next((path for path in paths if path.is_file()), None)
 
     def path(self, kind: str, name: str, field: str, listing: str) -> Path:
-        """Return the file of one name.
+        """Return the file of one name, in any case, with or without dashes.
 
         Raises
         ------
@@ -321,6 +322,7 @@ class Catalog:
             If there is none; the message gives the nearest match.
         """
         files = self.files(kind)
+        name = own_name(name, files)
         if name not in files:
             raise unknown_name(field, name, files, listing)
         return files[name]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_COMMAS",
-    "as_numbers",
+    "as_typed",
     "cell_number",
     "check_kind",
     "check_word",
@@ -350,14 +350,18 @@ def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     return pandas.DataFrame([dict(row) for row in records])
 
 
-def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column of texts as numbers where all are numbers, else as it is.
+def as_typed(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of texts as numbers, or as true and false, where all are; else as it is.
 
     Examples
     --------
-    >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
+    >>> as_typed(["8", "16"]), as_typed(["0.001", "1"]), as_typed(["8", "1gbe"])
     ([8, 16], [0.001, 1.0], ['8', '1gbe'])
+    >>> as_typed(["true", "false"])
+    [True, False]
     """
+    if values and all(value in ("true", "false") for value in values):
+        return [value == "true" for value in values]
     if not all(isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value) for value in values):
         return values
     if all(value.isdecimal() for value in values):

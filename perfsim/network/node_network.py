@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import Catalog
+from perfsim.errors import own_name
 from perfsim.network.known import SENT_AS
 from perfsim.network.link import Latency, Link
 from perfsim.network.network_file import Network, load_network
@@ -78,7 +79,8 @@ def load_any_network(text: str, catalog: Catalog, field: str) -> Network:
     DataError
         If the file is damaged.
     """
-    if text not in catalog.files("networks") and text in catalog.files("nodes"):
+    networks, nodes = catalog.files("networks"), catalog.files("nodes")
+    if own_name(text, networks) not in networks and own_name(text, nodes) in nodes:
         return node_network(load_node_type(text, catalog, field))
     return load_network(text, catalog, field)
 

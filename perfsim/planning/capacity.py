@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -40,6 +41,7 @@ from perfsim.errors import (
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
+from perfsim.network.node_network import load_any_network
 from perfsim.note import warning
 from perfsim.planning.divisions import SEARCHED_FIELDS, fixed_fields
 from perfsim.planning.parallelism import (
@@ -50,9 +52,9 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, device_in_era, resolve, with_gpu
-from perfsim.scenario import Scenario, parse_types
-from perfsim.session import default_session
+from perfsim.resolve import ResolvedScenario, as_named, device_in_era, resolve, with_gpu
+from perfsim.scenario import Scenario, as_scenario, parse_types
+from perfsim.session import fresh
 from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
@@ -159,12 +161,29 @@ class Target:
     tokens: float | None = None
     deadline: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no training run has.
+
+        Raises
+        ------
+        RequestError
+            If a size, a duration or a limit is no finite number above zero.
+        """
+        for name in ("samples", "epochs", "deadline_s", "budget", "gpu_power_w", "tokens"):
+            value = getattr(self, name)
+            needed = name in ("samples", "epochs")
+            if not needed and value is None:
+                continue
+            if not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+                why = f"{shown(value)} is not allowed: it must be a number above 0."
+                raise RequestError(name, why, value=value)
+
     @property
     def data_words(self) -> str:
         """Return the size of the training set as it was given: in samples, or in tokens."""
         if self.tokens is not None:
             return f"{self.tokens:,.0f} tokens"
-        return f"{self.samples:,} samples"
+        return f"{self.samples:,.0f} samples"
 
     @property
     def deadline_words(self) -> str:
@@ -385,6 +404,19 @@ class ClusterPlan(Displayed):
         return front
 
     @property
+    def front_title(self) -> str:
+        """What the front is of: time to S-SGD's accuracy, or iteration time where no more is known.
+
+        Examples
+        --------
+        >>> from perfsim import Scenario, Target, plan
+        >>> asked = [Scenario(model="resnet50", gpus=8, method="topk")]
+        >>> plan(asked, Target(samples=1_281_167, epochs=90)).front_title
+        'Pareto front by iteration time only'
+        """
+        return f"Pareto front{'' if self.learning_known else ' by iteration time only'}"
+
+    @property
     def notes(self) -> list[str]:
         """What the plan assumes, in words."""
         notes = [
@@ -519,7 +551,7 @@ def _record(one: ParetoChoice, target: Target, prices: Prices, on_front: bool) -
 
 
 def plan(
-    scenarios: Sequence[Scenario],
+    scenarios: Iterable[Scenario | Mapping[str, Any]],
     target: Target,
     prices: Prices | None = None,
     catalog: Catalog | None = None,
@@ -533,7 +565,7 @@ def plan(
 
     Parameters
     ----------
-    scenarios : what to choose from
+    scenarios : what to choose from, or dicts of their fields
     target : samples, epochs, deadline and budget
     prices : what a GPU costs for an hour; None: nothing is known of it. Where some clusters have
         none, GPU hours are compared; with a budget they are left out
@@ -548,7 +580,7 @@ def plan(
     Raises
     ------
     DataError
-        If a price is of a GPU that nobody knows, or stands twice under two names of a GPU.
+        If a price is of a GPU or a network that nobody knows, or stands twice under two names.
     RequestError
         If a budget is given without a price or in another currency, if ``global_batch`` is given
         where parallelism is not to be searched, if nothing can be predicted,
@@ -562,8 +594,15 @@ def plan(
     >>> found.cheapest.scenario.gpus
     64
     """
+    scenarios = _listed(scenarios)
+    if not isinstance(target, Target):
+        why = f"{shown(target)} is no target; give Target(samples=..., epochs=...)."
+        raise RequestError("target", why, value=target)
+    if not isinstance(prices, Prices | None):
+        why = f"{shown(prices)} is no table of prices; perfsim.planning.capacity.read_prices reads"
+        raise RequestError("prices", f"{why} a file.", value=prices)
     prices = prices or Prices("", (), Path())
-    catalog = catalog or default_session()
+    catalog = fresh(catalog)
     prices = _with_names_of_profiles(prices, catalog)
     _check_global_batch(global_batch, parallelism)
     _check_budget(target, prices)
@@ -604,6 +643,16 @@ def plan(
     return result
 
 
+def _listed(given: Iterable[Scenario | Mapping[str, Any]]) -> list[Scenario]:
+    """Return the scenarios to choose from; one alone is a list of one."""
+    if isinstance(given, Scenario | Mapping | str) or not isinstance(given, Iterable):
+        given = [given]
+    found = [as_scenario(one, "scenarios") for one in given]
+    if not found:
+        raise RequestError("scenarios", "is empty; give a list of clusters to choose from.")
+    return found
+
+
 _Divided = tuple[PredictedIteration, TriedDivision | None]
 """A prediction, and how training is divided where that was searched."""
 
@@ -639,20 +688,36 @@ def check_one_type(gpu: str | None) -> None:
 
 
 def _with_names_of_profiles(prices: Prices, catalog: Catalog) -> Prices:
-    """Return prices with each GPU under the name of its profile, where an alias may stand."""
+    """Return prices with each GPU and network under the name of its file, where an alias may stand.
+
+    A name that nobody knows is refused: its price would never be used.
+    """
     named: dict[tuple[str, str], Price] = {}
     for number, price in enumerate(prices.prices, 1):
-        gpu = device_named(price.gpu, catalog)
-        why = ""
+        gpu, net = device_named(price.gpu, catalog), as_named("net", price.net, catalog)
+        field, why = "gpu", ""
         if gpu is None:
             why = unknown("gpu", price.gpu, catalog.files("devices"), "gpus").why
-        elif (gpu, price.net) in named:
-            twice = " on ".join(map(shown, filter(None, (gpu, price.net))))
+        elif (gpu, net) in named:
+            twice = " on ".join(map(shown, filter(None, (gpu, net))))
             why = f"{twice} stands twice, as {shown(price.gpu)} too"
+        else:
+            field, why = "net", _unknown_network(net, catalog)
         if gpu is None or why:
-            raise DataError(f"price[{number}].gpu: {why}", path=prices.path)
-        named[gpu, price.net] = replace(price, gpu=gpu)
+            raise DataError(f"price[{number}].{field}: {why}", path=prices.path)
+        named[gpu, net] = replace(price, gpu=gpu, net=net)
     return replace(prices, prices=tuple(named.values()))
+
+
+def _unknown_network(net: str, catalog: Catalog) -> str:
+    """Say that nobody knows a network; "" of one that there is, and of every network."""
+    if not net:
+        return ""
+    try:
+        load_any_network(net, catalog, "net")
+    except RequestError as error:
+        return error.why
+    return ""
 
 
 def _priced_alike(
@@ -682,6 +747,9 @@ def _check_names(scenario: Scenario, catalog: Catalog) -> None:
 
 
 def _check_global_batch(global_batch: int | None, parallelism: bool | None) -> None:
+    if global_batch is not None and not (isinstance(global_batch, Integral) and global_batch > 0):
+        why = f"{shown(global_batch)} is not allowed: it must be a whole number above 0."
+        raise RequestError("global_batch", why, value=global_batch)
     if global_batch is not None and parallelism is False:
         why = "is for `parallelism`, which is switched off; leave one of the two out."
         raise RequestError("global_batch", why, value=global_batch)

@@ -13,7 +13,7 @@ from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record
 from perfsim.display import Displayed
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import RequestError, shown, unknown
 from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
@@ -25,7 +25,7 @@ from perfsim.planning.gpu_counts import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
 from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
-from perfsim.scenario import Scenario, table_columns
+from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache
 from perfsim.time_to_accuracy import learning_notes
@@ -161,7 +161,11 @@ def chosen_methods(given: str | Iterable[str] | None, own: str | None) -> list[s
     """
     if given is None:
         return method_names()
-    texts = given.split(",") if isinstance(given, str) else list(given)
+    listed = given.split(",") if isinstance(given, str) else given
+    texts = list(listed) if isinstance(listed, Iterable) else [listed]
+    if not all(isinstance(text, str) for text in texts):
+        why = f"{shown(given)} is not a list of names, such as ssgd,topk,dgc."
+        raise RequestError("methods", why, value=given)
     texts = [text.strip() for text in texts]
     if not any(texts):
         raise RequestError(
@@ -255,6 +259,10 @@ class Comparison(Displayed):
     notes: list[str]
     asked: Mapping[str, Scenario]
     catalog: Catalog = field(compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it holds, with what more is asked of the files as they are here and now."""
+        return {**vars(self), "winners": self.winners}
 
     @cached_property
     def winners(self) -> Mapping[str, str]:
@@ -564,7 +572,7 @@ def _memory(ranking: Ranking) -> list[str]:
 
 
 def compare(
-    scenario: Scenario,
+    scenario: Scenario | Mapping[str, Any],
     methods: str | Iterable[str] | None = None,
     *,
     options: Mapping[str, Any] | None = None,
@@ -578,7 +586,8 @@ def compare(
 
     Parameters
     ----------
-    scenario : its options and ``single_gpu_kernels`` are for the method that it states
+    scenario : a scenario or a dict of its fields; its options and ``single_gpu_kernels`` are for
+        the method that it states
     methods : names, as a list or with commas between; None for all. The scenario's own is added.
     options : by name, for all methods that have it, or by ``method.name``, for one
     sort : what rows are sorted by, one of ``SORTS``
@@ -605,8 +614,8 @@ def compare(
     [('faster', 1.0), (None, 1.0), ('faster', None)]
     """
     if sort not in SORTS:
-        raise unknown("sort", sort, SORTS)
-    catalog = fresh(catalog)
+        raise unknown("sort", str(sort), SORTS)
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     own = own_method(scenario)
     names = chosen_methods(methods, own)
     given = options_of_each(scenario, own, names, options or {})
@@ -745,7 +754,7 @@ def scaling_of(
     >>> {name: list(curve) for name, curve in scaling_of(found).items()}
     {'ssgd': [1, 2, 4, 8, 16, 32, 64], 'dgc': [1, 2, 4, 8, 16, 32, 64]}
     """
-    catalog = catalog or Catalog()
+    catalog = fresh(catalog or comparison.catalog)
     predictions = comparison.ranking.predictions
     order = (_BASELINE, comparison.ranking.winner, comparison.own, *predictions)
     names = [name for name in dict.fromkeys(order) if name in predictions][:_MAX_CURVES]

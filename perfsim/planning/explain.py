@@ -8,7 +8,7 @@ comes from break_even.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -24,12 +24,12 @@ from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.exchange_interval import ExchangeCost, exchange_cost
 from perfsim.prediction import Prediction, predict, predict_iteration
 from perfsim.resolve import Setup, resolve
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, as_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.schedule.stage_passes import AXIS_WORDS
-from perfsim.session import JobCache, default_session, job_cache
+from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds, parse_bytes
@@ -395,8 +395,10 @@ def _crossing(crossing: BreakEvenPoint, over: str, rate: float | None) -> dict[s
     return row
 
 
-def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
+def explain(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = None) -> Explanation:
     """Explain why the iteration of one scenario takes as long as it does.
+
+    A dict of a scenario's fields is one too.
 
     Raises
     ------
@@ -414,7 +416,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     >>> round(sum(found.paths[0].by_kind().values()) / found.prediction.iteration_s, 9)
     1.0
     """
-    catalog = catalog or default_session()
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     prediction = predict(scenario, catalog)
     setup, jobs = resolve(scenario, catalog), job_cache(catalog) or JobCache()
     plans = build_rounds(setup, jobs)

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
 from perfsim.models.specification import GENERIC, TRANSFORMER
 from perfsim.quantity import NumberLimit
-from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field, python_value
 from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 __all__ = [
@@ -197,6 +197,9 @@ def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
     >>> axes_of({"gpus": "8..16", "options": {"density": [0.01, 0.1]}})[1]
     Axis(field='options.density', values=(0.01, 0.1))
     """
+    if not isinstance(vary, Mapping):
+        why = f"{shown(vary)} is not a table of fields and their values."
+        raise RequestError("vary", why, value=vary, source=source)
     flat: dict[str, Any] = {}
     for name, values in vary.items():
         nested = values if name in OPTION_GROUPS and isinstance(values, Mapping) else None
@@ -214,10 +217,11 @@ def _axis(name: str, given: Any, source: str) -> Axis:
         raise unknown_option(
             "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
         )
-    listed = given if isinstance(given, list | tuple) else [given]
+    alone = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
+    listed = [given] if alone else list(given)
     values: list[GridValue] = []
-    for value in listed:
-        if isinstance(value, str) and listed is given and _is_whole(name, value):
+    for value in map(python_value, listed):
+        if isinstance(value, str) and not alone and _is_whole(name, value):
             values.append(value)
         elif isinstance(value, str):
             values += _named(name, value)

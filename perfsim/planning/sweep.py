@@ -34,7 +34,7 @@ from perfsim.planning.rows import (
 from perfsim.planning.shared_rows import SharedRows
 from perfsim.planning.sweep_journal import journal_rows
 from perfsim.resolve import resolve
-from perfsim.scenario import make_scenario
+from perfsim.scenario import Scenario, as_scenario, given_fields, make_scenario
 from perfsim.session import Session
 from perfsim.units import format_seconds
 
@@ -391,7 +391,7 @@ class SweepTable(Displayed):
         }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the columns as a pandas table; values that are all numbers are numbers.
+        """Return the columns as a pandas table; numbers, true and false among the values are such.
 
         A row for each combination: the values that vary, then ``iteration_s`` and the others of
         ``columns``; rows without a prediction have no figures, and say why in ``reason``.
@@ -401,11 +401,11 @@ class SweepTable(Displayed):
         PerfsimError
             If pandas is not installed.
         """
-        from perfsim.data.tables import as_numbers, to_frame
+        from perfsim.data.tables import as_typed, to_frame
 
         frame = to_frame(list(self.records()))
         for axis in self.sweep.grid.axes:
-            frame[axis.field] = as_numbers(list(frame[axis.field]))
+            frame[axis.field] = as_typed(list(frame[axis.field]))
         return frame
 
     def plot(
@@ -472,7 +472,7 @@ class SweepTable(Displayed):
 
 
 def sweep(
-    base: Mapping[str, Any],
+    base: Scenario | Mapping[str, Any],
     vary: Mapping[str, Any],
     *,
     profiles: str | Path | None = None,
@@ -484,8 +484,8 @@ def sweep(
 
     Parameters
     ----------
-    base : the scenario's fields that stay
-    vary : field to values: a text such as ``8..64`` or ``1gbe,10gbe``, or a list
+    base : the scenario's fields that stay, or a scenario
+    vary : field to values: a text such as ``8..64`` or ``1gbe,10gbe``, or a list, a range, an array
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
     objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
     engine : what predicts the chunks, such as ``perfsim.planning.dask.DaskEngine``
@@ -509,7 +509,7 @@ def sweep(
     [1, 1, 1]
     """
     where = None if profiles is None else str(profiles)
-    asked = Sweep(SweepGrid(dict(base), axes_of(vary)), where, full, objects)
+    asked = Sweep(SweepGrid(_base_fields(base), axes_of(vary)), where, full, objects)
     check_values(asked.grid, asked.profiles)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)
@@ -517,6 +517,13 @@ def sweep(
     if refused is not None:
         raise refused
     return table
+
+
+def _base_fields(base: Scenario | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that do not vary, of a scenario those that it was given."""
+    if isinstance(base, Mapping):
+        return dict(base)
+    return given_fields(as_scenario(base, "base"))
 
 
 def resumed(

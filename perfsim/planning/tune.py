@@ -8,7 +8,7 @@ How the model is divided among GPUs is searched by itself (`perfsim.planning.par
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.display import Displayed
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import RequestError, shown, unknown
 from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.memory import check_fits, memory_use
@@ -39,9 +39,9 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario, Setup, resolve
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, as_scenario
 from perfsim.schedule.rounds import build_rounds
-from perfsim.session import default_session
+from perfsim.session import fresh
 from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
 
@@ -396,7 +396,7 @@ class Tuning(Displayed):
 
 
 def tune(
-    scenario: Scenario,
+    scenario: Scenario | Mapping[str, Any],
     over: str | Sequence[str] = (),
     catalog: Catalog | None = None,
     *,
@@ -404,7 +404,8 @@ def tune(
 ) -> Tuning:
     """Return the best value of each of ``over``, one at a time (default: all the method has).
 
-    A text is one name, or several with commas between them.
+    A dict of a scenario's fields is one too. ``over`` may be a text: one name, or several with
+    commas between them.
 
     Sizes, densities, ranks and intervals are tried on a coarse grid in their logarithm, then by
     golden section between the neighbours of the best; algorithms all. ``ignore_memory`` tunes what
@@ -424,14 +425,17 @@ def tune(
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True
     """
-    catalog = catalog or default_session()
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     setup = resolve(scenario, catalog)
     available = {tunable.name: tunable for tunable in tunables(setup)}
     if isinstance(over, str):
         over = [name.strip() for name in over.split(",")]
+    if not isinstance(over, Iterable):
+        why = f"{shown(over)} is not a list of names; here there are {', '.join(available)}."
+        raise RequestError("over", why, value=over)
     for name in over:
         if name not in available:
-            raise refuse(name, setup)
+            raise refuse(str(name), setup)
     if setup.cluster.gpus == 1:
         raise RequestError("gpus", "1 GPU exchanges nothing, so there is nothing to tune.", value=1)
     if not ignore_memory:
@@ -451,7 +455,7 @@ def tune(
 
 
 def tune_parallelism(
-    scenario: Scenario,
+    scenario: Scenario | Mapping[str, Any],
     catalog: Catalog | None = None,
     *,
     by: str = "time",
@@ -479,7 +483,7 @@ def tune_parallelism(
     >>> found.best.tried.division.tp, found.best.tried.samples
     (8, 32)
     """
-    catalog = catalog or default_session()
+    scenario, catalog = as_scenario(scenario), fresh(catalog)
     found = search_parallelism(
         scenario,
         catalog,
@@ -526,7 +530,7 @@ def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None
     >>> with_best(asked, tuning).iteration_s == tuning.best.advised_s
     True
     """
-    catalog = catalog or Catalog()
+    catalog = fresh(catalog)
     if tuning.parallelism is not None:
         return predict(tuning.parallelism.best.tried.scenario, catalog)
     tunable, value = tuning.best.tunable, tuning.best.advised

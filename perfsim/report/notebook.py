@@ -55,6 +55,7 @@ from perfsim.report.parallelism import best_words, count_words, division_words
 from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
+    choice_words,
     explanation_verdict,
     improvement_words,
     sweep_cells,
@@ -462,8 +463,9 @@ def _(result: ClusterPlan) -> Card:
     if target.limited:
         answer["meet the target"] = f"{len(result.meeting)} of {len(result.choices)} choices"
     if result.meeting:
-        answer["fastest"] = _chosen(result.fastest, result.unit)
-        answer["cheapest"] = _chosen(result.cheapest, result.unit)
+        least = "least GPU hours" if result.unit == "GPU h" else "cheapest"
+        answer["fastest"] = choice_words(result.fastest, result.unit)
+        answer[least] = choice_words(result.cheapest, result.unit)
     models = dict.fromkeys(one.scenario.model for one in result.choices)
     left = len(result.left_out)
     return Card(
@@ -473,17 +475,13 @@ def _(result: ClusterPlan) -> Card:
         answer,
         f"{_counted(_MAX_ROWS, len(front), 'of the Pareto front')}.plot(), .left_out, .notes,"
         " .to_pandas(), .to_dict()",
-        ("Pareto front", "hours", "90 % interval", result.unit, "meets"),
+        (result.front_title, "hours", "90 % interval", result.unit, "meets"),
         [_planned(one, result) for one in front[:_MAX_ROWS]],
         warnings=[
             *_warned(result.notes),
             *([f"{left} left out: {_short(next(iter(result.left_out.values())))}"] if left else []),
         ],
     )
-
-
-def _chosen(one: ParetoChoice, unit: str) -> str:
-    return f"{one.words}: {one.seconds / HOUR_S:.4g} h, {one.spent:.4g} {unit}"
 
 
 def _planned(one: ParetoChoice, result: ClusterPlan) -> tuple[str, ...]:

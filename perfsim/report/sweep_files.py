@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from perfsim.data.files import cell, write_text, writing
-from perfsim.data.tables import as_numbers
+from perfsim.data.tables import as_typed
 from perfsim.errors import RequestError
 from perfsim.planning.sweep import SweepTable
 
@@ -51,7 +51,7 @@ def sweep_jsonl(table: SweepTable) -> str:
 
 
 def _parquet(table: SweepTable, path: Path) -> None:
-    """Write the table as Parquet, whole or not at all: numbers as numbers, all else as text."""
+    """Write the table as Parquet, whole or not at all: numbers and switches as they are."""
     pyarrow, parquet = _arrow()
     arrays = [_array(pyarrow, values) for values in zip(*table.lines(), strict=True)]
     arrow_table = pyarrow.table(arrays, names=list(table.columns))
@@ -60,7 +60,7 @@ def _parquet(table: SweepTable, path: Path) -> None:
 
 
 def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
-    values = as_numbers(values)
+    values = as_typed(values)
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return pyarrow.array(values, pyarrow.bool_())

@@ -63,7 +63,7 @@ def test_the_answer_is_the_prediction_in_the_words_of_its_report(desk: Desk) -> 
         ({"gpus_per_node": "7"}, "gpus_per_node", "GPUs a node: 16 GPUs do not divide by 7;"),
         ({"net": "fast"}, "net", "network between nodes: no 'fast'"),
         ({"options.density": "2"}, "options.density", "density: "),
-        ({"options.rank": "2"}, "options", "options: method 'dgc' has no 'rank'"),
+        ({"options.rank": "2"}, "options.rank", "options: method 'dgc' has no 'rank'"),
         ({"method": "auto"}, "method", "method: auto is no method"),
         ({"fusion": "sizes"}, "fusion", "fusion: no 'sizes'; did you mean 'size'?"),
         ({"model": "../no/config.json"}, "model", "model: '../no/config.json' is not below"),

@@ -283,6 +283,31 @@ def test_a_link_is_the_whole_scenario(browser: Any, home: str, opened: Opened) -
     wrong.context.close()
 
 
+def test_options_of_a_link_are_answered_or_refused_and_never_passed_over(
+    browser: Any, home: str
+) -> None:
+    link = "?model=resnet18&gpus=16&net=1gbe&fusion_options.first_bucket=64MiB"
+    other = Opened(browser, home, link)
+    fields = {"model": "resnet18", "gpus": 16, "net": "1gbe"}
+    other.shows(predict(make_scenario({**fields, "fusion_options": {"first_bucket": "64MiB"}})))
+    assert "fusion_options.first_bucket=64MiB" in other.page.url
+    other.context.close()
+    wrong = Opened(browser, home, "?model=resnet18&gpus=16&net=1gbe&options.density=0.01")
+    said = wrong.page.locator('#pane-a .field[data-key="options.density"] .wrong')
+    said.get_by_text("method 'ssgd' has no 'density'").wait_for()
+    wrong.field("options.density").fill("")
+    wrong.shows(predict(make_scenario(fields)))
+    wrong.context.close()
+
+
+def test_a_file_that_is_saved_beside_a_refusal_says_which_scenario_it_is(opened: Opened) -> None:
+    opened.shows(asked())
+    opened.field("gpus").fill("0")
+    opened.page.locator("#pane-a.refused").wait_for()
+    assert b"gpus = 16" in opened.saved("TOML:")[1]
+    opened.page.locator("#notice").get_by_text("is saved, of the last answer.").wait_for()
+
+
 def test_pictures_and_the_page_are_saved(opened: Opened) -> None:
     opened.shows(asked())
     opened.drawn()

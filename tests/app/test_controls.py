@@ -77,6 +77,15 @@ def test_options_are_those_of_the_method_and_of_the_policy_that_are_typed() -> N
     assert option_controls({"method": "no such"}, SHIPPED) == []
 
 
+def test_an_option_that_is_given_has_a_control_whatever_the_method() -> None:
+    """It was passed over where a link or a file gave it: the answer was one without it."""
+    given = {"method": "ssgd", "options.density": "0.01", "fusion_options.first_bucket": "4MiB"}
+    keys = [one.key for one in option_controls(given, SHIPPED)]
+    assert keys[-2:] == ["fusion_options.first_bucket", "options.density"]
+    assert "options.x" in [one.key for one in option_controls({"options.x": "1"}, SHIPPED)]
+    assert option_controls({"method": "no", "options.": "1", "options": "2"}, SHIPPED) == []
+
+
 def test_a_control_offers_what_may_be_typed_into_it() -> None:
     assert "llama3-8b" in choices_of("model", SHIPPED)
     assert set(choices_of("gpu", SHIPPED)) == set(SHIPPED.files("devices"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.planning.sweep import sweep
+from perfsim.report.sweep_files import write_sweep
 
 
 def test_the_command_writes_what_it_is_asked(
@@ -118,6 +120,20 @@ def test_parquet_needs_its_extra(
     assert code(asked) == 2
     assert "pip install 'perfsim[parquet]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_switches_are_true_and_false_in_tables_with_types(tmp_path: Path) -> None:
+    """They were texts, which both count as true."""
+    pandas = pytest.importorskip("pandas", reason="needs pandas (pip install 'perfsim[pandas]')")
+    vary = {"overlap": "true,false", "method": "ssgd,dgc"}
+    table = sweep({"model": "resnet50", "gpus": 8}, vary)
+    frames = [table.to_pandas()]
+    if importlib.util.find_spec("pyarrow"):
+        write_sweep(table, tmp_path / "rows.parquet")
+        frames.append(pandas.read_parquet(tmp_path / "rows.parquet"))
+    for frame in frames:
+        assert frame["overlap"].tolist() == [True, True, False, False]
+        assert len(frame[frame["overlap"]]) == 2
 
 
 def test_parquet_holds_the_table(tmp_path: Path) -> None:

@@ -70,11 +70,6 @@ alpha = { value = "2us", kind = "measured", source = "s" }
             "net: no '10Gbps'; did you mean '10gbe'? A link of your own is rate,latency such as"
             " 10Gbit/s,20us.",
         ),
-        (
-            "10GbE",
-            "net: no '10GbE'; did you mean '10gbe'? A link of your own is rate,latency such as"
-            " 10Gbit/s,20us.",
-        ),
         ("400gbe", "net: no '400gbe'; a link of your own is rate,latency such as 400Gbit/s,20us."),
         ("NDR", "net: no 'NDR'; did you mean 'ib400': 400 Gbit/s InfiniBand (NDR), one NIC a node"),
         (

@@ -170,6 +170,30 @@ def test_a_price_of_no_gpu_or_of_one_gpu_twice_is_refused(names: list[str], word
         plan(scenarios(8), Target(1000, 1), Prices("usd", wrong, Path("p.toml")), SHIPPED)
 
 
+@pytest.mark.parametrize(
+    ("net", "words"),
+    [
+        ("10gbee", r"^p\.toml: price\[1\]\.net: no '10gbee'; did you mean '10gbe'\?"),
+        ("10Gbit/s", r"^p\.toml: price\[1\]\.net: '10Gbit/s'"),
+        ("nvlink", r"^p\.toml: price\[1\]\.net: no 'nvlink'"),
+    ],
+)
+def test_a_price_on_a_network_that_nobody_knows_is_refused(net: str, words: str) -> None:
+    wrong = (Price("v100", net, 2.0, "s", "2026-11-01"),)
+    with pytest.raises(DataError, match=words):
+        plan(scenarios(8), Target(1000, 1), Prices("usd", wrong, Path("p.toml")), SHIPPED)
+
+
+@pytest.mark.parametrize("net", ["10GbE", "10gbe", ""])
+def test_a_price_names_its_network_as_a_scenario_does(net: str) -> None:
+    there = (Price("v100", net, 2.0, "s", "2026-11-01"),)
+    made = plan(scenarios(8), Target(1000, 1), Prices("usd", there, Path("p.toml")), SHIPPED)
+    assert made.fastest.cost is not None and made.unit == "usd"
+    twice = (*there, Price("V100", "10gbe" if net else "", 3.0, "s", "2026-11-01"))
+    with pytest.raises(DataError, match="stands twice, as 'V100' too"):
+        plan(scenarios(8), Target(1000, 1), Prices("usd", twice, Path("p.toml")), SHIPPED)
+
+
 def test_nothing_that_meets_names_the_nearest() -> None:
     target = Target(1_281_167, 90, deadline_s=3600.0)
     with pytest.raises(RequestError) as caught:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from perfsim.planning.sweep import SweepTable
 from perfsim.planning.tune import Tuning, tune_parallelism
 from perfsim.prediction import Prediction
 from perfsim.report.notebook import card_html, card_of, figures_of
+from perfsim.session import Session
 from support.page_content import HOSTILE
 
 CARD_BYTES = 3072
@@ -301,6 +304,17 @@ def test_the_curves_of_a_comparison_are_predicted(comparison: Comparison) -> Non
     lines = {line.name: line for line in comparison.plot("scaling").data if line.name}
     at_16 = lines["dgc"].x.index(16)
     assert lines["dgc"].y[at_16] == comparison.ranking.predictions["dgc"].samples_per_s
+
+
+def test_the_curves_of_a_comparison_are_of_the_folders_that_it_asked(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    (tmp_path / "networks").mkdir()
+    own = Path(__file__).parents[1] / "templates" / "mynet.toml"
+    shutil.copy(own, tmp_path / "networks" / "mynet.toml")
+    asked = Scenario(model="resnet18", gpus=2, net="mynet")
+    found = compare(asked, ["ssgd", "dgc"], catalog=Session(str(tmp_path)))
+    lines = {line.name: line for line in found.plot("scaling").data if line.name}
+    assert lines["dgc"].y[lines["dgc"].x.index(2)] == found.ranking.predictions["dgc"].samples_per_s
 
 
 def of_net(table: SweepTable, net: str) -> list[dict[str, Any]]:

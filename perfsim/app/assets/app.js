@@ -304,7 +304,8 @@
       const url = URL.createObjectURL(new Blob([found.text], { type: "application/octet-stream" }));
       save(found.name, url);
       setTimeout(() => URL.revokeObjectURL(url), 10000);
-      return notice(`${found.name} is saved.`);
+      const old = this.root.classList.contains("refused") ? ", of the last answer" : "";
+      return notice(`${found.name} is saved${old}.`);
     }
   }
 

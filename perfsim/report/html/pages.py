@@ -448,7 +448,7 @@ def _choices_table(plan: ClusterPlan) -> PageTable:
 
     def standing(one: ParetoChoice) -> str:
         if one in front:
-            return "on the Pareto front"
+            return f"on the {plan.front_title}"
         return "slower or dearer" if one in known else "iteration time only"
 
     divided = any(one.divided for one in plan.choices)

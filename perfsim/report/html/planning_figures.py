@@ -737,7 +737,7 @@ def plan_figure(plan: ClusterPlan) -> Figure:
     front, known = plan.front, set(plan.known)
     behind = known.difference(front)
     groups = {
-        "Pareto front": front,
+        plan.front_title: front,
         "slower or dearer": [one for one in plan.choices if one in behind],
         "by iteration time only": plan.by_iteration_only,
     }

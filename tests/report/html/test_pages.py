@@ -31,6 +31,7 @@ from perfsim.report.html.pages import (
 )
 from perfsim.report.html.planning_figures import DRAWN_COLUMNS, MAX_SERIES, rows_figure
 from perfsim.report.html.prediction_figures import ranking_figure
+from perfsim.report.notebook import card_of
 from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
@@ -241,6 +242,29 @@ def test_a_plan_has_its_choices_as_a_chart_and_a_table() -> None:
     assert rows[0][:2] == [found.fastest.scenario.method, found.fastest.scenario.gpus]
     assert len(figure.rows) == 4
     assert plan_figures(replace(found, choices=found.choices[:1])) == []
+
+
+def test_a_front_of_iterations_alone_is_called_so_on_page_figure_and_card() -> None:
+    """Where nobody knows how many epochs the methods need, it is no front of times to accuracy."""
+    asked = [
+        make_scenario({"model": "resnet50", "net": "10gbe", "gpus": gpus, "method": method})
+        for gpus in (8, 16)
+        for method in ("ssgd", "topk")
+    ]
+    target = Target(parse_samples("imagenet"), 90.0)
+    unknown = plan([one for one in asked if one.method == "topk"], target, None, CATALOG)
+    assert not unknown.learning_known
+    words = "Pareto front by iteration time only"
+    [figure] = plan_figures(unknown)
+    assert figure.data[0]["name"] == words and {row[-1] for row in figure.rows} == {words}
+    rows = Tables(plan_page(unknown)).found["choices-table"][1:]
+    assert {row[-1] for row in rows} == {f"on the {words}"}
+    card = card_of(unknown)
+    assert card.head[0] == words
+    assert list(card.answer) == ["fastest", "least GPU hours"]
+    assert all(said.endswith("(its epochs are not known)") for said in card.answer.values())
+    known = plan(asked, target, None, CATALOG)
+    assert card_of(known).head[0] == plan_figures(known)[0].data[0]["name"] == "Pareto front"
 
 
 def test_names_are_bars_sizes_are_numbers_and_more_lines_than_can_be_told_are_left_out() -> None:
