@@ -277,7 +277,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     Letter case, ``-`` and ``_`` do not matter. A choice that begins with the name, or with which
     much of the name begins, goes before one that is only spelled like it. Of a path, as in names on
     Hugging Face, its last part counts. Of a name of up to four letters two in three must agree: two
-    letters alone are like many names.
+    letters alone are like many names. Of models spelled alike one of the same size is taken.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     'resnet50'
     >>> nearest("gpt-3", ["gpt2", "mpt-3b", "gpt3-175b"])
     'gpt3-175b'
-    >>> nearest("meta-llama/Llama-3.1-8B", ["llama2-7b", "llama3-8b"])
+    >>> nearest("meta-llama/Llama-3.1-8B", ["llama2-7b", "llama3-8b", "llama3.2-1b"])
     'llama3-8b'
     >>> nearest("google-bert/bert-base-uncased", ["bert-base", "bert-base-squad"])
     'bert-base'
@@ -306,8 +306,22 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     if len(longest) >= max(_TELLING, len(given) / 2):
         return plain[longest]
     cutoff = 0.65 if len(name) <= 4 else 0.6
-    close = difflib.get_close_matches(given, plain, n=1, cutoff=cutoff)
-    return plain[close[0]] if close else ""
+    close = difflib.get_close_matches(given, plain, n=_MAX_CLOSE, cutoff=cutoff)
+    size = _size(name)
+    alike = [one for one in close if size and _size(plain[one]) == size]
+    return plain[(alike or close)[0]] if close else ""
+
+
+def _size(name: str) -> str:
+    """Return the parameters that a model's name states, such as 8b; "" where it states none."""
+    found = _SIZE.search(name.lower())
+    return found[0] if found else ""
+
+
+_SIZE = re.compile(r"(?<![\d.])\d+(\.\d+)?[bm](?![a-z])")
+"""A number of parameters in a name."""
+_MAX_CLOSE = 5
+"""Choices spelled like a name of which the one of the same size is taken. No source: chosen."""
 
 
 def own_name(name: str, names: Collection[str]) -> str:

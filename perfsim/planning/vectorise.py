@@ -158,6 +158,10 @@ class BatchedFloat:
         """Return all values with the other sign."""
         return BatchedFloat(self.trace, -self.values)
 
+    def __abs__(self) -> BatchedFloat:
+        """Return all values without their signs."""
+        return BatchedFloat(self.trace, np.abs(self.values))
+
     def __bool__(self) -> bool:
         """Say whether the value shown is not zero."""
         return bool(self != 0.0)

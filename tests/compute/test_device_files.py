@@ -73,7 +73,7 @@ def test_device_file_gives_achieved_rate(tmp_path: Path) -> None:
             16,
             "rates.fp32.achieved: found 7.89e-07, allowed is a fraction of the peak, 0.01 or more",
         ),
-        ("achieved = 0.5", "achieved = true", 16, "rates.fp32.achieved: found True, allowed is a"),
+        ("achieved = 0.5", "achieved = true", 16, "rates.fp32.achieved: found true, allowed is a"),
         (
             "achieved = 0.5",
             "achieved = 1e-9",
@@ -113,7 +113,7 @@ def test_damaged_device_files_say_what_is_wrong(
         ("powr_w = 300", "powr_w: unknown key; did you mean 'power_w'?"),
         ('power_w = "x"', "power_w: found 'x', allowed is a number, 1 W to 100000 W"),
         ("power_w = []", "power_w: found [], allowed is a number, 1 W to 100000 W"),
-        ("power_w = true", "power_w: found True, allowed is a number, 1 W to 100000 W"),
+        ("power_w = true", "power_w: found true, allowed is a number, 1 W to 100000 W"),
         ("power_w = -5", "power_w: found -5, allowed is a number, 1 W to 100000 W"),
         ("power_w = nan", "power_w: found nan, allowed is a number, 1 W to 100000 W"),
         ("power_w = inf", "power_w: found inf, allowed is a number, 1 W to 100000 W"),

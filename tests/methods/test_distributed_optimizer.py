@@ -123,7 +123,7 @@ def test_instances_of_other_sizes_are_refused(instances: int) -> None:
 
 
 def test_gathers_ahead_need_reductions_beside_backward() -> None:
-    with pytest.raises(RequestError, match="set overlap_grad_reduce=True"):
+    with pytest.raises(RequestError, match="set overlap_grad_reduce=true"):
         load_method(NAME, {"overlap_param_gather": True})
 
 

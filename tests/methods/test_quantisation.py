@@ -163,13 +163,13 @@ def test_message_bytes_are_what_one_tensor_sends(name: str, elements: int, ranks
         ("onebit", {"packing": "bit2byte"}, ["options.packing", "'bits' or 'bytes'"]),
         ("qsgd", {"second_bits": "17"}, ["options.second_bits", "16 or less"]),
         ("natural", {"kernl": "cuda"}, ["no 'kernl'", "did you mean 'kernel'"]),
-        ("eightbit", {"hierarchical": "false"}, ["hierarchical: False", "set exchange=two_step"]),
+        ("eightbit", {"hierarchical": "false"}, ["hierarchical: false", "set exchange=two_step"]),
         ("qsgd", {"second_bits": "10"}, ["second_bits: 10", "set exchange=all_reduce"]),
         ("qsgd", {"exchange": "all_reduce", "group": "64"}, ["group: 64", "exchange=all_reduce"]),
         ("efsignsgd", {"least": "1"}, ["least: 1", "set exchange=between_nodes"]),
         ("onebit", {"least": "1"}, ["least: 1", "set exchange=between_nodes"]),
-        ("randk", {"decoding": "one_by_one"}, ["decoding: one_by_one", "set shared_seed=False"]),
-        ("randk_maxnorm", {"two_scale": "true", "bits": "4"}, ["bits: 4", "set two_scale=False"]),
+        ("randk", {"decoding": "one_by_one"}, ["decoding: one_by_one", "set shared_seed=false"]),
+        ("randk_maxnorm", {"two_scale": "true", "bits": "4"}, ["bits: 4", "set two_scale=false"]),
     ],
 )
 def test_a_wrong_option_is_one_clear_sentence(

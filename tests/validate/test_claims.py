@@ -240,7 +240,7 @@ def test_of_many_settings_those_below_the_paper_are_printed(
     [
         (("2", '"two"'), 13, "paper: found 'two', allowed are one or two numbers above zero"),
         (("2", "0"), 13, "paper: found 0, allowed are one or two numbers above zero"),
-        (("2", "true"), 13, "paper: found True, allowed are one or two numbers above zero"),
+        (("2", "true"), 13, "paper: found true, allowed are one or two numbers above zero"),
         (
             ("2", "1e12"),
             13,

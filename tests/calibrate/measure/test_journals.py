@@ -103,7 +103,7 @@ WRONG_TIMES = (
     ("[1.0, 0.0]", "seconds[1] is 0.0, not a time of"),
     ("[1e300]", "seconds[0] is 1e+300, not a time of"),
     ('["1.0"]', "seconds[0] is '1.0', not a time of"),
-    ("[true]", "seconds[0] is True, not a time of"),
+    ("[true]", "seconds[0] is true, not a time of"),
     ("[null]", "seconds[0] is None, not a time of"),
     ("[NaN]", "holds NaN, which is no finite number"),
     ("[-Infinity]", "holds -Infinity, which is no finite number"),
@@ -140,7 +140,7 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: str, said: st
     [
         ('"ranks": 2', '"ranks": 2.5', "ranks is 2.5, not a whole number of 1 to 1e9"),
         ('"ranks": 2', '"ranks": "2"', "ranks is '2', not a whole number"),
-        ('"nodes": 2', '"nodes": true', "nodes is True, not a whole number"),
+        ('"nodes": 2', '"nodes": true', "nodes is true, not a whole number"),
         ('"gpus_per_node": 1', '"gpus_per_node": 0', "gpus_per_node is 0, not a whole number"),
         ('"size_bytes": 1024', '"size_bytes": -1', "size_bytes is -1, not a whole number of 1"),
         ('"waited_s": 0.0', '"waited_s": -0.1', "waited_s is -0.1, not a time of 0 s to 1e9 s"),
