@@ -626,12 +626,14 @@ _NAMED_SETTINGS = ("rank", "density")
 def _named(case: Case, fields: Collection[str], catalog: Catalog) -> dict[str, Any]:
     """Return the fields whose cells have perfsim's own names, of those that no rule gives."""
     named: dict[str, Any] = {}
-    models = {*MODELS, *NAMED, *model_names(catalog.files("models"))}
-    if "model" not in fields and (case.model in models or is_specified(case.model)):
-        named["model"] = case.model
-    gpu = device_named(case.gpu, catalog)
-    if "gpu" not in fields and gpu:
-        named["gpu"] = gpu
+    if "model" not in fields:
+        models = {*MODELS, *NAMED, *model_names(catalog.files("models"))}
+        if case.model in models or is_specified(case.model):
+            named["model"] = case.model
+    if "gpu" not in fields:
+        gpu = catalog.once(("gpu of words", case.gpu), lambda: device_named(case.gpu, catalog))
+        if gpu:
+            named["gpu"] = gpu
     if not {"net", "node"} & set(fields):
         kinds = {"net": "networks", "node": "nodes"}
         known = [name for name, kind in kinds.items() if case.network in catalog.files(kind)]
