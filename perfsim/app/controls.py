@@ -22,7 +22,7 @@ from perfsim.errors import PerfsimError
 from perfsim.methods import load_method, method_names
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.methods.describe import describe_method
-from perfsim.models.language import NAMED
+from perfsim.models import all_models
 from perfsim.models.split import DISPATCHERS, SCHEDULES
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, ScenarioField
 
@@ -223,7 +223,7 @@ def choices_of(name: str, catalog: Catalog) -> tuple[str, ...]:
     field = SCENARIO_FIELDS[name]
     found: Iterable[str] = _WORDS.get(name, ("true", "false") if field.switch else ())
     if field.complete == "models":
-        found = sorted({*NAMED, *(one.split(".")[0] for one in catalog.files("models"))})
+        found = all_models(catalog.files("models"))
     elif field.complete == "methods":
         found = method_names()
     elif field.complete == "fusions":

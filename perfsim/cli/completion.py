@@ -15,8 +15,9 @@ def _starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _models(incomplete: str) -> list[str]:
     from perfsim.data.catalog import Catalog
+    from perfsim.models import all_models
 
-    return _starting({stem.split(".")[0] for stem in Catalog().files("models")}, incomplete)
+    return _starting(all_models(Catalog().files("models")), incomplete)
 
 
 def _gpus(incomplete: str) -> list[str]:
@@ -26,9 +27,11 @@ def _gpus(incomplete: str) -> list[str]:
 
 
 def _networks(incomplete: str) -> list[str]:
+    """Return networks, and the node types that may stand in their place."""
     from perfsim.data.catalog import Catalog
 
-    return _starting(Catalog().files("networks"), incomplete)
+    catalog = Catalog()
+    return _starting({*catalog.files("networks"), *catalog.files("nodes")}, incomplete)
 
 
 def _nodes(incomplete: str) -> list[str]:
@@ -70,6 +73,7 @@ _SHOWN_KINDS = {
     "model": "models",
     "gpu": "gpus",
     "net": "networks",
+    "node": "nodes",
     "method": "methods",
     "scenario": "scenarios",
 }

@@ -7,6 +7,7 @@ table. ``language`` has models by their numbers alone, ``specification`` those t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from perfsim.errors import RequestError, unknown
@@ -22,6 +23,7 @@ __all__ = [
     "NAMED",
     "TEXT_MODELS",
     "ModelLayer",
+    "all_models",
     "build_model",
     "data_of",
     "defined_models",
@@ -54,6 +56,18 @@ def defined_models() -> list[str]:
     True
     """
     return sorted(MODELS)
+
+
+def all_models(profiles: Iterable[str]) -> list[str]:
+    """Return the names of all models: those of profiles, by their files, and those defined here.
+
+    Examples
+    --------
+    >>> names = all_models(["ours.h100.amp-bf16.b8"])
+    >>> [name in names for name in ("ours", "resnet34", "qwen3-8b")]
+    [True, True, True]
+    """
+    return sorted({*MODELS, *NAMED, *(stem.split(".")[0] for stem in profiles)})
 
 
 def is_defined(name: str) -> bool:

@@ -42,10 +42,10 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
 from perfsim.methods import method_class, method_name
-from perfsim.models import MODELS, NAMED
+from perfsim.models import all_models
 from perfsim.models.specification import is_specified
 from perfsim.prediction import predict_iteration
-from perfsim.resolve import model_names, resolve
+from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.cell_pattern import MAX_CELL_CHARACTERS, cell_pattern
@@ -627,7 +627,7 @@ def _named(case: Case, fields: Collection[str], catalog: Catalog) -> dict[str, A
     """Return the fields whose cells have perfsim's own names, of those that no rule gives."""
     named: dict[str, Any] = {}
     if "model" not in fields:
-        models = {*MODELS, *NAMED, *model_names(catalog.files("models"))}
+        models = all_models(catalog.files("models"))
         if case.model in models or is_specified(case.model):
             named["model"] = case.model
     if "gpu" not in fields:

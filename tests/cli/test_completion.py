@@ -12,13 +12,14 @@ from perfsim import fusion
 from perfsim.cli.completion import COMPLETIONS, complete_shown_name
 from perfsim.cli.main import application, code
 from perfsim.data.catalog import Catalog
+from perfsim.inventory import list_rows
 from perfsim.methods import method_names
 from perfsim.scenario import SCENARIO_FIELDS
 
 NAMES: dict[str, set[str]] = {
-    "models": {name.split(".")[0] for name in Catalog().files("models")},
+    "models": {row.model for row in list_rows("models", Catalog())},
     "gpus": set(Catalog().files("devices")),
-    "networks": set(Catalog().files("networks")),
+    "networks": {*Catalog().files("networks"), *Catalog().files("nodes")},
     "nodes": set(Catalog().files("nodes")),
     "methods": set(method_names()),
     "fusions": set(fusion.policy_names()),
@@ -48,6 +49,7 @@ def test_all_names_that_begin_so_are_offered_in_order(kind: str) -> None:
         ("model", "models"),
         ("gpu", "gpus"),
         ("net", "networks"),
+        ("node", "nodes"),
         ("method", "methods"),
         ("scenario", "scenarios"),
     ],
@@ -64,7 +66,11 @@ def test_show_offers_names_of_the_kind_that_stands_before(kind: str, names: str)
     ("line", "expected"),
     [
         ("perfsim predict --model resnet15", ["resnet152"]),
+        ("perfsim predict --model qwen3-8", ["qwen3-8b"]),
+        ("perfsim predict --model resnet3", ["resnet32-cifar", "resnet34"]),
         ("perfsim predict --net 40", ["40gbe"]),
+        ("perfsim predict --net dgx-h1", ["dgx-h100"]),
+        ("perfsim show node dgx-h1", ["dgx-h100"]),
         ("perfsim show gpu rtx2070", ["rtx2070-super"]),
         ("perfsim expl", ["explain"]),
     ],
