@@ -66,7 +66,7 @@ from perfsim.models import (
 )
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
-from perfsim.network.network_file import Network
+from perfsim.network.network_file import CUSTOM, Network
 from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
 from perfsim.network.node_type import (
@@ -599,7 +599,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
-    if _one_nic_assumed(scenario, network, cluster):
+    if _one_nic_assumed(scenario, network, inside, cluster):
         notes.append(_one_nic_note(network, inside, cluster))
     if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
         notes += intra_notes
@@ -846,25 +846,38 @@ _CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
 """Transports that often reach a node with several GPUs through several NICs."""
 
 
-def _one_nic_assumed(scenario: Scenario, network: Network, cluster: Cluster) -> bool:
-    """Tell whether several GPUs of a node share one NIC that nobody stated."""
+def _one_nic_assumed(
+    scenario: Scenario, network: Network, inside: NodeType | None, cluster: Cluster
+) -> bool:
+    """Tell whether several GPUs of a node share one NIC that nobody stated.
+
+    Of a link that the user writes as ``rate,latency`` it is said where ``inside``, the node type
+    whose links the nodes have, has several.
+    """
     if scenario.nics_per_node is not None or scenario.node is not None or network.known:
         return False
-    several = cluster.nodes > 1 and cluster.gpus_per_node > 1
-    return several and network.transport in _CARDS and network.gpus_per_node is None
+    if network.transport == CUSTOM:
+        among_several = inside is not None and inside.driven_nics > 1
+    else:
+        among_several = network.transport in _CARDS and network.gpus_per_node is None
+    return among_several and cluster.nodes > 1 and cluster.gpus_per_node > 1
 
 
 def _one_nic_note(network: Network, inside: NodeType | None, cluster: Cluster) -> Note:
     """Return what is said of one NIC that nobody stated.
 
     Where ``inside``, the node type whose links the nodes have, has several, communication may be
-    predicted several times too slow.
+    predicted several times too slow. A rate that the user writes may be that of all of them.
     """
     text = f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none)"
     if inside is None or inside.driven_nics == 1:
         fix = "set `nics_per_node`, or name a node type (`node`)."
         return assumption(f"{text}; {fix}", "`nics_per_node` 1")
     count = inside.driven_nics
+    if network.transport == CUSTOM:
+        text = f"1 NIC of {network.name} for the {cluster.gpus_per_node} GPUs of a node"
+        fix = f"where {inside.name} has {count}; set `nics_per_node` to change it."
+        return assumption(f"{text}, {fix}", "`nics_per_node` 1")
     return warning(
         f"{text}, where {inside.name} has {count}; set `nics_per_node` {count}, or 1 if it is so,"
         f" or `node` {inside.name}.",
@@ -1366,6 +1379,12 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
+    if not named_net and scenario.node is None and cluster.nodes > 1:
+        name = network.name
+        assumed = [
+            *assumed,
+            assumption(f"`net` {name}, the default; name yours.", f"`net` {name}"),
+        ]
     profile, placed, noted = _placed(scenario, method, device, types, cluster, catalog)
     ssgd, usual = None, load_method("ssgd", {})
     if _computes_otherwise(scenario, method, placed, usual):

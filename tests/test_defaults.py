@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,29 @@ def test_a_gpu_that_is_named_needs_no_note() -> None:
     assert not any(note.startswith("`gpu`") for note in one.notes)
 
 
+# The network between nodes
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, ["`net` 10gbe, the default; name yours."]),
+        ({"net": "10gbe"}, []),
+        ({"node": "dgx-1"}, []),
+        ({"gpus_per_node": 8}, []),
+        ({"gpus": 1}, []),
+    ],
+)
+def test_a_network_that_nobody_named_is_an_assumption(
+    fields: dict[str, Any], said: list[str]
+) -> None:
+    """It is one where it is used; it decides more than any other default."""
+    asked = make_scenario({"model": "resnet50", "gpus": 8, "gpu": "v100"} | fields)
+    notes = [note for note in predict(asked).notes if note.startswith("`net`")]
+    assert notes == said
+    assert all(note.grade == "assumption" for note in notes)
+
+
 # The link inside a node
 
 
@@ -143,6 +167,9 @@ def test_a_custom_rate_is_between_nodes_only(net: str) -> None:
         ({"gpus_per_node": 1}, None, ""),
         ({"node": "dgx-h100", "net": "dgx-h100"}, None, ""),
         ({"net": "10gbe"}, None, ""),
+        ({"net": "400Gbit/s,5us"}, "assumption", "where dgx-h100 has 8; set `nics_per_node`"),
+        ({"net": "400Gbit/s,5us", "gpu": "a100"}, None, ""),
+        ({"net": "400Gbit/s,5us", "nics_per_node": 8}, None, ""),
     ],
 )
 def test_one_nic_that_nobody_stated_is_a_warning_where_such_nodes_have_several(
@@ -151,7 +178,8 @@ def test_one_nic_that_nobody_stated_is_a_warning_where_such_nodes_have_several(
     base = {"gpus": 16, "gpu": "h100", "net": "ib400", "gpus_per_node": 8}
     if "node" in fields:
         del base["gpus_per_node"]
-    found = [note for note in setup(**base | fields).notes if note.startswith("1 NIC for the 8")]
+    told = re.compile(r"1 NIC (of \S+ )?for the 8")
+    found = [note for note in setup(**base | fields).notes if told.match(note)]
     assert [note.grade for note in found] == ([grade] if grade else [])
     assert all(said in note for note in found)
 
