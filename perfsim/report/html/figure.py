@@ -329,15 +329,17 @@ def need_kaleido(field: str = "png") -> None:
     Raises
     ------
     RequestError
-        If one is not, with the command that installs it.
+        If one is not, with the command that installs both.
     """
-    need_plotly(field)
     try:
+        import plotly  # noqa: F401, I001 - named first where both are missing
+
         import kaleido  # noqa: F401
-    except ImportError:
+    except ImportError as error:
+        missing = "Plotly" if error.name == "plotly" else "Kaleido"
         raise RequestError(
             field,
-            "Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
+            f"{missing} is not installed; pip install 'perfsim[png]' (it draws with an"
             " installed Chrome or Chromium).",
         ) from None
 

@@ -324,7 +324,7 @@ def test_curves_without_measurements_say_so(near: ReportContext) -> None:
 @pytest.mark.parametrize(
     ("flag", "module", "said"),
     [
-        ("--png", "plotly", "--png: Plotly is not installed; pip install 'perfsim[report]'."),
+        ("--png", "plotly", "--png: Plotly is not installed; pip install 'perfsim[png]'"),
         ("--png", "kaleido", "--png: Kaleido is not installed; pip install 'perfsim[png]'"),
     ],
 )
