@@ -249,7 +249,7 @@ class ScenarioFields:
         str,
         ScenarioField(
             "Network between nodes: a name such as 1gbe, 10gbe, ib100 (`perfsim list networks`) or"
-            " rate,latency such as 10Gbit/s,50us (between nodes only).",
+            " rate,latency of one NIC such as 10Gbit/s,50us (between nodes only).",
             read_by=("network",),
             metavar="NETWORK",
             default="that of `node`, else 10gbe",

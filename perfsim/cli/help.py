@@ -21,8 +21,10 @@ EXAMPLES = {
         "    --set density=0.01 --timeline",
         "perfsim predict --model gpt2-xl --node dgx-h100 --site 8,8,16 \\\n"
         "    --wan 1Gbit/s,40ms --method diloco --fusion whole",
-        "perfsim predict --model llama3-8b --gpus 64 --gpu h100 --gpus-per-node 8 \\\n"
-        "    --net ib400 --method fsdp --accumulate 4 --recompute selective",
+        "perfsim predict --model llama3-8b --gpus 64 --node dgx-h100 --method fsdp \\\n"
+        "    --accumulate 4 --recompute selective",
+        "perfsim predict --model our_model.json --gpus 64 --node dgx-h100 --tp 8 \\\n"
+        "    --accumulate 8 --method distributed_optimizer",
         "perfsim predict --model qwen3-30b-a3b --gpus 64 --node dgx-h100 --ep 16 \\\n"
         "    --accumulate 8 --recompute full --dispatcher deepep --ep-overlap",
         "perfsim predict --gpus 16 --gpu a100 --net ib200 --batch 4 \\\n"
@@ -40,8 +42,8 @@ EXAMPLES = {
     ),
     "sweep": (
         "perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
-        "perfsim sweep --model llama3-8b --gpus 64 --gpu h100 --net ib400 --full \\\n"
-        "    --method fsdp --vary recompute=none,full --vary batch=1,2,4",
+        "perfsim sweep --model llama3-8b --gpus 64 --node dgx-h100 --method fsdp \\\n"
+        "    --full --vary recompute=none,full --vary batch=1,2,4",
         "perfsim sweep --model resnet50 --gpus 16 --method topk \\\n"
         "    --vary net=1Gbit/s..100Gbit/s:log5,50us --out rows.csv",
     ),

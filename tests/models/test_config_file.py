@@ -585,6 +585,11 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
         ({"model_type": None}, "model_type is needed; allowed: apertus"),
         ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: apertus"),
         ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed are 5"),
+        (
+            {"model_type": "zzz"},
+            f"model_type: no 'zzz'. Allowed are {len(MODEL_TYPES)} names, such as apertus, arcee,"
+            " bert (profiles/README.md has all)",
+        ),
         ({"model_type": "qwen3_next"}, "model_type: 'qwen3_next' has layers of linear attention: "),
         (
             {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}},

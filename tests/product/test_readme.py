@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from perfsim.cli.main import code
+from perfsim.methods import method_names
+from perfsim.models.model_types import MODEL_TYPES
 from perfsim.what_if import BOTTLENECKS
 from scripts import readme
+from support.what_ships import SHIPPED
 from support.workplace import furnish
 
 TEXT = readme.README.read_text(encoding="utf-8")
@@ -27,6 +31,15 @@ def test_generated_parts_have_not_drifted(document: str) -> None:
     assert readme.generated(document) == written, "run python tests/scripts/readme.py"
 
 
+def measured_clusters() -> list[str]:
+    """Return the networks that have measured or fitted curves."""
+    return [
+        name
+        for name, path in SHIPPED.files("networks").items()
+        if path.with_suffix(".curves.csv").is_file() or "\n[[curve]]" in path.read_text("utf-8")
+    ]
+
+
 def test_there_are_commands_to_run() -> None:
     assert len(COMMANDS) >= 5 and len(readme.ANSWERS) == 5
 
@@ -34,6 +47,19 @@ def test_there_are_commands_to_run() -> None:
 def test_a_newcomer_reads_it_in_one_go() -> None:
     assert len(TEXT.splitlines()) <= 150
     assert TEXT.index("pip install .") < TEXT.index("python -m pytest") < 2500
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("[{} kinds](profiles/README.md", MODEL_TYPES),
+        ("one of {} [node types]", SHIPPED.files("nodes")),
+        ("one of {} [methods]", method_names()),
+        ("one of {} [measured clusters]", measured_clusters()),
+    ],
+)
+def test_it_counts_what_there_is(words: str, names: Collection[str]) -> None:
+    assert words.format(len(names)) in " ".join(TEXT.split())
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.inventory import list_rows
 from perfsim.methods import method_class, method_names
 from perfsim.methods.base import ONE_GROUP
+from perfsim.models.model_types import MODEL_TYPES, UNPRICED
 from perfsim.network import known as growth_errors
 from perfsim.network import node_law
 from perfsim.report.validation import claim_rows
@@ -344,6 +345,17 @@ def data_sheets() -> str:
     return "\n".join(lines)
 
 
+def kinds() -> str:
+    """Return the kinds of a config.json that perfsim knows."""
+    return f"{', '.join(f'`{kind}`' for kind in sorted(MODEL_TYPES))}."
+
+
+def unpriced() -> str:
+    """Return the kinds of a config.json that perfsim refuses, by what their layers are."""
+    of = {why: [kind for kind, one in UNPRICED.items() if one == why] for why in UNPRICED.values()}
+    return "\n".join(f"- {why}: {', '.join(f'`{one}`' for one in of[why])}" for why in of)
+
+
 def block(text: str) -> str:
     """Return ``text`` as a block of code."""
     return f"```text\n{text}\n```"
@@ -364,6 +376,7 @@ DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
         "validation": validation,
         "claims": claims,
     },
+    "profiles/README.md": {"kinds": kinds, "unpriced": unpriced},
     "profiles/networks/README.md": {"collectives": collectives, "networks": presets},
     "profiles/nodes/README.md": {"nodes": nodes, "data_sheets": data_sheets},
     "profiles/devices/README.md": {"carried": carried},
