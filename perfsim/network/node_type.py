@@ -24,7 +24,14 @@ from perfsim.data.toml import (
     table_check,
     whole_number,
 )
-from perfsim.errors import MissingFileError, RequestError, shown
+from perfsim.errors import (
+    DataError,
+    MissingFileError,
+    RequestError,
+    UnknownNameError,
+    plain_name,
+    shown,
+)
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.network.node_law import GENERATIONS, NodeFacts
 from perfsim.quantity import RATE_LIMIT, NumberLimit
@@ -340,5 +347,24 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     try:
         path = catalog.path("nodes", text, field, "nodes")
     except RequestError as error:
-        raise error.or_else(_OTHER_WAYS) from None
+        raise _by_title(error, text, catalog).or_else(_OTHER_WAYS) from None
     return read_node_type(path)
+
+
+def _by_title(error: RequestError, text: str, catalog: Catalog) -> RequestError:
+    """Return the error for an unknown name; where it is a vendor's, it offers that node type.
+
+    Titles begin with the vendor and its name of the product, such as AWS p5.48xlarge.
+    """
+    given = plain_name(text)
+    for name, path in catalog.files("nodes").items():
+        try:
+            title = read_node_type(path).title
+        except DataError:  # it is no node type that one could mean
+            continue
+        product = plain_name(title.partition(":")[0].partition(" ")[2])
+        if product and product in given:
+            allowed = error.why.partition(" Allowed")[2]
+            why = f"no {shown(text)}; did you mean {name!r}: {title}? Allowed{allowed}"
+            return UnknownNameError(error.field, why, value=text, nearest=name)
+    return error
