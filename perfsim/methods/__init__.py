@@ -11,16 +11,47 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfsim.data.files import as_written
-from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
+from perfsim.errors import (
+    RequestError,
+    UnknownNameError,
+    rule,
+    shown,
+    unknown,
+    unknown_option,
+)
 from perfsim.methods.base import Method, OptionError
 
-__all__ = ["ALIASES", "AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
+__all__ = [
+    "ALIASES",
+    "AUTO_METHOD",
+    "ELSEWHERE",
+    "load_method",
+    "method_class",
+    "method_name",
+    "method_names",
+]
 
 AUTO_METHOD = "auto"
 """The method name that makes ``perfsim predict`` rank all methods."""
 
 ALIASES = {"ddp": "ssgd", "redsynctrim": "trimmed_topk", "dgcsampling": "dgc_k"}
 """Other names of methods: PyTorch's DDP, and compressors as HKBU's code calls them."""
+
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "megatron": ("distributed_optimizer", ""),
+    "megatronlm": ("distributed_optimizer", ""),
+    "deepspeed": ("zero", "stage=1 to 3"),
+    "zero1": ("zero", "stage=1"),
+    "zero2": ("zero", "stage=2"),
+    "zero3": ("zero", "stage=3"),
+    "fsdp1": ("fsdp", "version=1"),
+    "fsdp2": ("fsdp", "version=2"),
+    "hsdp": ("fsdp", "shard=hybrid"),
+    "hybridshard": ("fsdp", "shard=hybrid"),
+    "shardgradop": ("fsdp", "shard=grad"),
+    "muon": ("distributed_muon", ""),
+}
+"""What other tools call a method with some of its options: ours, and these options."""
 
 NOT_METHODS = ("base", "building", "describe", "fusion_settings", "learning")
 """Modules of this folder that hold no method."""
@@ -87,6 +118,11 @@ def method_name(name: str, field: str = "method") -> str:
             field, "auto is no method; `perfsim predict` takes it to rank all methods."
         )
     plain = _by_plain_name(tuple(__path__))
+    if _plain(name) in ELSEWHERE and _plain(name) not in plain:
+        ours, options = ELSEWHERE[_plain(name)]
+        with_options = f" with `options` {options}" if options else ""
+        why = f"no {shown(name)}; it is {ours}{with_options} here (`perfsim show method {ours}`)."
+        raise UnknownNameError(field, why, value=name, nearest=ours)
     if _plain(name) not in plain:
         more = (AUTO_METHOD,) if field == "method" else ()
         raise unknown(field, name, (*method_names(), *ALIASES, *more), "methods")

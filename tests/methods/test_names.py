@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.methods import ALIASES, load_method, method_name, method_names
+from perfsim.methods import ALIASES, ELSEWHERE, load_method, method_name, method_names
 from perfsim.methods.base import MethodContext
 from perfsim.methods.describe import fidelity
 from perfsim.prediction import predict
@@ -77,3 +77,20 @@ def test_fidelity_says_density_rank_or_bits() -> None:
         "d_kfac": "",
     }.items():
         assert fidelity(type(load_method(name, {}))) == words
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_a_method_as_other_tools_call_it_leads_to_ours(word: str) -> None:
+    ours, options = ELSEWHERE[word]
+    with pytest.raises(RequestError, match=f"it is {ours}") as refused:
+        method_name(word.upper())
+    assert refused.value.nearest == ours
+    name, _, value = options.partition("=")
+    assert load_method(ours, {name: value.partition(" ")[0]} if options else {})
+
+
+def test_a_method_of_other_tools_is_told_with_its_options() -> None:
+    with pytest.raises(RequestError) as refused:
+        method_name("ZeRO-3")
+    said = "no 'ZeRO-3'; it is zero with `options` stage=3 here (`perfsim show method zero`)."
+    assert refused.value.why == said
