@@ -30,9 +30,10 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import RequestError
 from perfsim.models import build_model
-from perfsim.models.language import NAMED, architecture_layers
+from perfsim.models.language import NAMED, Architecture, architecture_layers
 from perfsim.models.layers import ModelLayer
 from perfsim.models.specification import is_specified, specified_layers
+from perfsim.models.split import Degrees, split_layers
 from perfsim.models.transformers import DecoderSize, decoder
 
 COLUMNS = (
@@ -121,6 +122,47 @@ def test_gelu_new_keeps_three_values_more(precision: str, era: str, more: int) -
         for network in (build_model("gpt2", tokens), _small_gpt(tokens))
     )
     assert written - whole == pytest.approx(more * 2 * tokens * 4 * 768 * 12)
+
+
+def _kept_of_a_block(shape: Architecture, tokens: int, era: str, degrees: Degrees) -> float:
+    """Return the bytes that one block more keeps on a rank, in 16 bits."""
+    some, more = (
+        activation_bytes(
+            split_layers(layers, degrees),
+            1,
+            "bf16",
+            execution_of(era),
+            gathered=degrees.tp,
+            whole=layers,
+        ).kept
+        for layers in (
+            architecture_layers(shape._replace(layers=depth), tokens) for depth in (2, 3)
+        )
+    )
+    return more - some
+
+
+@pytest.mark.parametrize(
+    ("era", "more"),
+    [
+        # PyTorch's saved-tensor hooks on DeepseekV3ForCausalLM, scaled_dot_product_attention: the
+        # fp32 of RMSNorm, SwiGLU's own output, and keys beside the values that are a view of both.
+        ("torch2", 4 * (2 * 256 + 120 + 96) + 2 * (688 + 8 * 32)),
+        # Megatron-LM makes queries, keys and values contiguous (multi_latent_attention.py).
+        ("megatron", 0),
+    ],
+)
+@pytest.mark.parametrize(("tp", "cp"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_latent_attention_keeps_keys_as_wide_as_queries(
+    era: str, more: int, tp: int, cp: int
+) -> None:
+    shape = Architecture(*(2, 256, 8, 8, 32, 688, 512), kv_rank=96, q_rank=120, rope=16, value=48)
+    # Both norms of the stream, those of the narrow projections, and what is read behind them, once
+    # for q and kv; q, k, v and the output of eight heads; gate, up and what their product feeds.
+    values = 4 * 256 + 2 * (120 + 96) + 8 * (48 + 48 + 48 + 48) + 3 * 688
+    statistics = 4 * 8
+    found = _kept_of_a_block(shape, 64, era, Degrees(tp=tp, cp=cp))
+    assert found * tp * cp == 64 * (2 * values + statistics + more)
 
 
 def test_full_recomputation_keeps_two_bytes_a_block_and_works_on_one() -> None:
