@@ -270,6 +270,8 @@ def _linear_bytes(
         # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
         divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
         values += _inputs(layer) / (gathered if divides else 1)
+    if layer.split == "row" and is_expert(layer) and not size.fused:
+        values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
         return values * size.value
     values += layer.outputs

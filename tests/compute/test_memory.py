@@ -165,6 +165,25 @@ def test_latent_attention_keeps_keys_as_wide_as_queries(
     assert found * tp * cp == 64 * (2 * values + statistics + more)
 
 
+@pytest.mark.parametrize(
+    ("era", "more"),
+    [
+        # PyTorch's saved-tensor hooks on MixtralForCausalLM, its experts by grouped products: what
+        # the router's weights multiply is kept for their gradient, for each expert of a token.
+        ("torch2", 4 * 2 * 256 + 2 * 2 * (688 + 256)),
+        # Megatron-LM weighs within the activation (weighted_bias_swiglu_impl).
+        ("megatron", 0),
+    ],
+)
+def test_experts_keep_what_the_router_weighs(era: str, more: int) -> None:
+    shape = Architecture(2, 256, 8, 2, 32, 688, 512, experts=8, topk=2, expert_ffn=688)
+    # Norms and what is read behind them; q, k, v and the output; two copies of a token; two gates,
+    # two ups and what their products feed.
+    values = 4 * 256 + 2 * (8 + 2) * 32 + 2 * 256 + 3 * 2 * 688
+    found = _kept_of_a_block(shape, 64, era, Degrees())
+    assert found == 64 * (2 * values + 4 * 8 + more)
+
+
 def test_full_recomputation_keeps_two_bytes_a_block_and_works_on_one() -> None:
     assert _a_block("llama3-8b", 8192, "mlperf", "full") == pytest.approx(2 + 4 / 32, abs=0.01)
     layers = architecture_layers(NAMED["llama3-8b"], 8192)
