@@ -274,10 +274,12 @@ def _linear_bytes(
         values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
         return values * size.value
-    values += layer.outputs
+    gate = following.kind == "linear" and _shares_input(whole, index + 1)
+    if not layer.relu or (gate and size.fused):
+        values += layer.outputs  # a ReLU keeps what it writes, which the next product reads
     powers = layer.gelu_new and not size.fused
     if following.kind == "linear":
-        if _shares_input(whole, index + 1):
+        if gate:
             # A gate: the product keeps the other half, and the activation's output where it is
             # an operation of its own.
             values += following.outputs + (0.0 if size.fused else layer.outputs)

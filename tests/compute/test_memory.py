@@ -184,6 +184,19 @@ def test_experts_keep_what_the_router_weighs(era: str, more: int) -> None:
     assert found == 64 * (2 * values + 4 * 8 + more)
 
 
+@pytest.mark.parametrize("era", ["torch2", "torch1.8", "megatron"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_relu_keeps_what_it_writes_alone(era: str, gated: bool) -> None:
+    # PyTorch's saved-tensor hooks on OPTForCausalLM and a gated T5: a ReLU's output is what the
+    # next product, or that with the gate, keeps too.
+    plain = Architecture(2, 256, 8, 8, 32, 688, 512, norm="layer", gated=gated)
+    silu, relu = (
+        _kept_of_a_block(shape, 64, era, Degrees()) for shape in (plain, plain._replace(relu=True))
+    )
+    in_one = gated and era == "megatron"  # a kernel of gate and activation keeps what it reads
+    assert silu - relu == (0 if in_one else 2 * 64 * 688)
+
+
 def test_full_recomputation_keeps_two_bytes_a_block_and_works_on_one() -> None:
     assert _a_block("llama3-8b", 8192, "mlperf", "full") == pytest.approx(2 + 4 / 32, abs=0.01)
     layers = architecture_layers(NAMED["llama3-8b"], 8192)
