@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from perfsim.compute.execution import Execution
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
-from perfsim.models.blocks import NORMS, attended_values, block_spans
+from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
 from perfsim.models.layers import ModelLayer, is_expert
 
 __all__ = [
@@ -208,7 +208,9 @@ def _layer_bytes(
     if layer.kind == "linear":
         kept = _linear_bytes(layers, index, size, gathered, whole)
     elif layer.kind == "attention":
-        kept = attended_values(layers, index, whole) * size.value
+        values = attended_values(layers, index, whole)
+        values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
+        kept = values * size.value
         flash = _STATISTIC * layer.heads * layer.rows
         kept += flash if execution.flash else _score_bytes(layer, size)
     elif layer.kind in NORMS:
@@ -260,24 +262,61 @@ def _linear_bytes(
     first = index
     while _shares_input(whole, first):
         first -= 1
+    if _narrows(whole, first):
+        first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
     normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
     values = 0.0
     if first == index or (size.cast and normalised):
         # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
         divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
         values += _inputs(layer) / (gathered if divides else 1)
+    if layer.split == "row" and is_expert(layer) and not size.fused:
+        values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
         return values * size.value
-    values += layer.outputs
+    gate = following.kind == "linear" and _shares_input(whole, index + 1)
+    if not layer.relu or (gate and size.fused):
+        values += layer.outputs  # a ReLU keeps what it writes, which the next product reads
     powers = layer.gelu_new and not size.fused
     if following.kind == "linear":
-        if _shares_input(whole, index + 1):
+        if gate:
             # A gate: the product keeps the other half, and the activation's output where it is
             # an operation of its own.
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
     return values * size.value + powers * _GELU_NEW * layer.outputs * size.wide
+
+
+def _latent_keys(
+    layers: Sequence[ModelLayer], index: int, whole: Sequence[ModelLayer], viewed: bool
+) -> float:
+    """Return what latent attention keeps for one sample beside the outputs of its projections.
+
+    Its keys are a tensor of their own: the position that the narrow projection carries is copied
+    to each head (Megatron-LM and transformers alike). ``viewed`` says that values are a view of
+    what the wide projection wrote, which keeps the keys in there too (transformers,
+    DeepseekV3Attention).
+    """
+    at = index - _LATENT
+    if at < 0 or not _narrows(whole, at):
+        return 0.0
+    layer = layers[index]
+    tokens = layer.rows / whole[index].rows
+    keys = layer.heads * tokens * (whole[at].outputs - whole[at + 1].outputs)
+    return keys + viewed * (layers[index - 1].outputs - layer.outputs)
+
+
+_LATENT = 3
+"""Layers that make latent attention's keys and values: a product, a normalisation, a product."""
+
+
+def _narrows(layers: Sequence[ModelLayer], at: int) -> bool:
+    """Return whether a product is latent attention's, whose normalised outputs another reads."""
+    kinds = [layer.kind for layer in layers[at : at + _LATENT + 1]]
+    if kinds[1:] not in (["rmsnorm", "linear", "attention"], ["layernorm", "linear", "attention"]):
+        return False
+    return kinds[0] == "linear" and layers[at].outputs > layers[at + 1].outputs
 
 
 _GELU_NEW = 3.0

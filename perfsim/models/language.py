@@ -43,8 +43,8 @@ class Architecture(NamedTuple):
     projects keys with values, and queries; ``rope`` is the width of a head that carries the
     position there, ``value`` that of a head's values (0: ``head``, as that of its keys).
     ``gelu_new`` says that the activation is Hugging Face's gelu_new, which Python writes as
-    operations. ``qk_norm`` normalises the queries and keys of each head, with ``qk_norm_all`` those
-    of all heads together.
+    operations, ``relu`` that it is a ReLU. ``qk_norm`` normalises the queries and keys of each
+    head, with ``qk_norm_all`` those of all heads together.
     """
 
     layers: int
@@ -85,6 +85,7 @@ class Architecture(NamedTuple):
     full_every: int = 0
     value: int = 0
     qk_norm_all: bool = False
+    relu: bool = False
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -250,10 +251,10 @@ def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Ite
     up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased, split="column")
     if shape.gated:
         gate = linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, split="column")
-        yield replace(gate, activated=True, gelu_new=shape.gelu_new)
+        yield replace(gate, activated=True, gelu_new=shape.gelu_new, relu=shape.relu)
         yield replace(up, copies=up.outputs)
     else:
-        yield replace(up, activated=True, gelu_new=shape.gelu_new)
+        yield replace(up, activated=True, gelu_new=shape.gelu_new, relu=shape.relu)
     yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
@@ -316,7 +317,7 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield linear(f"{name}.output", width, width, tokens, split="row")
         yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
         first = linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
-        yield replace(first, gelu_new=shape.gelu_new, split="column")
+        yield replace(first, gelu_new=shape.gelu_new, relu=shape.relu, split="column")
         yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
     if shape.types > 1:
@@ -417,12 +418,12 @@ def _gpt3(layers: int, hidden: int, heads: int, **more: Any) -> Architecture:
     return learned._replace(**more)
 
 
-_OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2}
+_OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2, "relu": True}
 
 
 def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architecture:
     made = Architecture(layers, hidden, heads, heads, head, ffn, 32128, family="encoder-decoder")
-    return made._replace(seq=512, gated=False, tied=True)
+    return made._replace(seq=512, gated=False, tied=True, relu=True)
 
 
 def _qwen3(layers: int, hidden: int, heads: int, expert_ffn: int) -> Architecture:

@@ -63,6 +63,7 @@ class ModelLayer:
     dropped : values for one sample that dropout passes over
     activated : whether a GELU or a ReLU follows a dense layer
     gelu_new : whether that is Hugging Face's gelu_new, which Python writes as operations
+    relu : whether it is a ReLU, which needs its output alone for the backward pass
     rotated : values for one sample that rotary positions turn
     permuted : values for one sample that each pass reads and writes to put rows in another order,
         those of tokens by their experts
@@ -92,6 +93,7 @@ class ModelLayer:
     parts: int = 0
     groups: tuple[int, int] = (1, 1)
     gelu_new: bool = False
+    relu: bool = False
 
     @property
     def outputs(self) -> float:
@@ -111,7 +113,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
-    "gelu_new",
+    *("gelu_new", "relu"),
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

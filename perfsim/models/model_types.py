@@ -557,6 +557,7 @@ def _opt(config: ConfigKeys) -> Architecture:
         spare=_OPT_SHIFT,
         seq=min(positions, MAX_TOKENS),
         bias="all" if config.switch("enable_bias", True) else "none",
+        relu=config.text("activation_function", "relu") == "relu",
         tied=config.switch("tie_word_embeddings", True),
     )
 
@@ -655,6 +656,7 @@ def _t5(config: ConfigKeys) -> Architecture:
         gated=forward.startswith("gated-"),
         tied=config.switch("tie_word_embeddings", True),
         gelu_new=forward in (_GELU_NEW, "gated-gelu"),
+        relu=forward in ("relu", "gated-relu"),
     )
 
 

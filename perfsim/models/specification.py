@@ -58,7 +58,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "norm": get_args(Norm),
     "bias": get_args(Bias),
 }
-_SWITCHES = (*("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "gelu_new"),)
+_SWITCHES = (
+    *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "gelu_new", "relu"),
+)
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
@@ -135,7 +137,7 @@ def _text(shape: Architecture) -> str:
     )
 
 
-_LATER = ("groups", "topk_groups", "gelu_new", "full_every", "value", "qk_norm_all")
+_LATER = ("groups", "topk_groups", "gelu_new", "full_every", "value", "qk_norm_all", "relu")
 """Numbers that came after files that name models so: left out where they are 0, or no."""
 
 

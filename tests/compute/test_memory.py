@@ -30,9 +30,10 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import RequestError
 from perfsim.models import build_model
-from perfsim.models.language import NAMED, architecture_layers
+from perfsim.models.language import NAMED, Architecture, architecture_layers
 from perfsim.models.layers import ModelLayer
 from perfsim.models.specification import is_specified, specified_layers
+from perfsim.models.split import Degrees, split_layers
 from perfsim.models.transformers import DecoderSize, decoder
 
 COLUMNS = (
@@ -121,6 +122,79 @@ def test_gelu_new_keeps_three_values_more(precision: str, era: str, more: int) -
         for network in (build_model("gpt2", tokens), _small_gpt(tokens))
     )
     assert written - whole == pytest.approx(more * 2 * tokens * 4 * 768 * 12)
+
+
+def _kept_of_a_block(shape: Architecture, tokens: int, era: str, degrees: Degrees) -> float:
+    """Return the bytes that one block more keeps on a rank, in 16 bits."""
+    some, more = (
+        activation_bytes(
+            split_layers(layers, degrees),
+            1,
+            "bf16",
+            execution_of(era),
+            gathered=degrees.tp,
+            whole=layers,
+        ).kept
+        for layers in (
+            architecture_layers(shape._replace(layers=depth), tokens) for depth in (2, 3)
+        )
+    )
+    return more - some
+
+
+@pytest.mark.parametrize(
+    ("era", "more"),
+    [
+        # PyTorch's saved-tensor hooks on DeepseekV3ForCausalLM, scaled_dot_product_attention: the
+        # fp32 of RMSNorm, SwiGLU's own output, and keys beside the values that are a view of both.
+        ("torch2", 4 * (2 * 256 + 120 + 96) + 2 * (688 + 8 * 32)),
+        # Megatron-LM makes queries, keys and values contiguous (multi_latent_attention.py).
+        ("megatron", 0),
+    ],
+)
+@pytest.mark.parametrize(("tp", "cp"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_latent_attention_keeps_keys_as_wide_as_queries(
+    era: str, more: int, tp: int, cp: int
+) -> None:
+    shape = Architecture(*(2, 256, 8, 8, 32, 688, 512), kv_rank=96, q_rank=120, rope=16, value=48)
+    # Both norms of the stream, those of the narrow projections, and what is read behind them, once
+    # for q and kv; q, k, v and the output of eight heads; gate, up and what their product feeds.
+    values = 4 * 256 + 2 * (120 + 96) + 8 * (48 + 48 + 48 + 48) + 3 * 688
+    statistics = 4 * 8
+    found = _kept_of_a_block(shape, 64, era, Degrees(tp=tp, cp=cp))
+    assert found * tp * cp == 64 * (2 * values + statistics + more)
+
+
+@pytest.mark.parametrize(
+    ("era", "more"),
+    [
+        # PyTorch's saved-tensor hooks on MixtralForCausalLM, its experts by grouped products: what
+        # the router's weights multiply is kept for their gradient, for each expert of a token.
+        ("torch2", 4 * 2 * 256 + 2 * 2 * (688 + 256)),
+        # Megatron-LM weighs within the activation (weighted_bias_swiglu_impl).
+        ("megatron", 0),
+    ],
+)
+def test_experts_keep_what_the_router_weighs(era: str, more: int) -> None:
+    shape = Architecture(2, 256, 8, 2, 32, 688, 512, experts=8, topk=2, expert_ffn=688)
+    # Norms and what is read behind them; q, k, v and the output; two copies of a token; two gates,
+    # two ups and what their products feed.
+    values = 4 * 256 + 2 * (8 + 2) * 32 + 2 * 256 + 3 * 2 * 688
+    found = _kept_of_a_block(shape, 64, era, Degrees())
+    assert found == 64 * (2 * values + 4 * 8 + more)
+
+
+@pytest.mark.parametrize("era", ["torch2", "torch1.8", "megatron"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_relu_keeps_what_it_writes_alone(era: str, gated: bool) -> None:
+    # PyTorch's saved-tensor hooks on OPTForCausalLM and a gated T5: a ReLU's output is what the
+    # next product, or that with the gate, keeps too.
+    plain = Architecture(2, 256, 8, 8, 32, 688, 512, norm="layer", gated=gated)
+    silu, relu = (
+        _kept_of_a_block(shape, 64, era, Degrees()) for shape in (plain, plain._replace(relu=True))
+    )
+    in_one = gated and era == "megatron"  # a kernel of gate and activation keeps what it reads
+    assert silu - relu == (0 if in_one else 2 * 64 * 688)
 
 
 def test_full_recomputation_keeps_two_bytes_a_block_and_works_on_one() -> None:

@@ -537,6 +537,25 @@ def test_keys_and_values_of_latent_attention_may_differ_in_width(
     assert by_name["model.layers.1.self_attn.o_proj"].tensors[0][1] == (64, 4 * 256)
 
 
+@pytest.mark.parametrize(
+    ("more", "relu"),
+    [
+        ({}, True),
+        ({"activation_function": "gelu"}, False),
+        ({"model_type": "t5", "d_model": 64, "d_ff": 99}, True),
+        ({"model_type": "t5", "d_model": 64, "d_ff": 99, "feed_forward_proj": "gated-gelu"}, False),
+    ],
+)
+def test_opt_and_t5_say_whether_they_have_a_relu(
+    more: dict[str, Any], relu: bool, tmp_path: Path
+) -> None:
+    config = {"model_type": "opt", "vocab_size": 99, "hidden_size": 64, "ffn_dim": 99}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 1, "num_layers": 1, "num_heads": 1}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | more))
+    assert read_config(path).relu is relu
+
+
 def test_a_model_of_more_than_texts_names_the_part_that_perfsim_knows(
     stated: Callable[[object], Architecture],
 ) -> None:
