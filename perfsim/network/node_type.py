@@ -356,7 +356,7 @@ def _by_title(error: RequestError, text: str, catalog: Catalog) -> RequestError:
 
     Titles begin with the vendor and its name of the product, such as AWS p5.48xlarge.
     """
-    given = plain_name(text)
+    given, titles = plain_name(text), {}
     for name, path in catalog.files("nodes").items():
         try:
             title = read_node_type(path).title
@@ -364,7 +364,12 @@ def _by_title(error: RequestError, text: str, catalog: Catalog) -> RequestError:
             continue
         product = plain_name(title.partition(":")[0].partition(" ")[2])
         if product and product in given:
-            allowed = error.why.partition(" Allowed")[2]
-            why = f"no {shown(text)}; did you mean {name!r}: {title}? Allowed{allowed}"
-            return UnknownNameError(error.field, why, value=text, nearest=name)
-    return error
+            titles[product] = name, title
+    if not titles:
+        return error
+    name, title = titles[max(titles, key=len)]
+    if name == error.nearest:
+        return error
+    allowed = error.why.partition(" Allowed")[2]
+    why = f"no {shown(text)}; did you mean {name!r}: {title}? Allowed{allowed}"
+    return UnknownNameError(error.field, why, value=text, nearest=name)
