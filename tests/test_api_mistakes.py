@@ -167,7 +167,7 @@ def test_every_question_reads_files_as_they_are_now(tmp_path: Path) -> None:
     text = (Path(__file__).parent / "templates" / "mynet.toml").read_text()
     session = Session(str(tmp_path))
     asked = Scenario(model="resnet50", gpus=16, net="mynet")
-    language = Scenario(model="gpt2", gpus=16, gpu="a100", net="mynet", batch=2)
+    language = Scenario(model="gpt2", gpus=2, gpus_per_node=1, gpu="a100", net="mynet", batch=2)
     ask: list[Callable[[Session], float]] = [
         lambda at: predict(asked, at).iteration_s,
         lambda at: tune(asked, "bucket", at).iteration_s or 0.0,
