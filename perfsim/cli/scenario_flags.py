@@ -13,6 +13,7 @@ import typer
 from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
 from perfsim.cli.origin import note_file_fields
+from perfsim.data.files import as_written
 from perfsim.errors import RequestError, shown, spelled, spelling
 from perfsim.note import warning
 from perfsim.scenario import SCENARIO_FIELDS, ScenarioField
@@ -268,9 +269,8 @@ def _flag_words(name: str, value: Any) -> list[str]:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    several = isinstance(value, tuple | list)
+    return ",".join(map(str, value)) if several else as_written(value)
 
 
 def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

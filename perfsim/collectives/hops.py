@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
+    "ExchangePairs",
     "Hops",
     "Line",
     "Parts",
     "ceil_log2",
+    "exchange_pairs",
     "exchanged",
     "floor_log2",
     "folded",
@@ -149,6 +151,41 @@ def other_blocks_bytes(size_bytes: float, hops: Hops) -> float:
     return (hops.ranks - 1) / hops.ranks * size_bytes
 
 
+class ExchangePairs(NamedTuple):
+    """The pairs of nodes, sender's and receiver's, of ranks that exchange with rank r XOR 2^i.
+
+    Parameters
+    ----------
+    home : the node of each rank that takes part
+    folds : of each surplus rank, where the ranks are no power of two, and the next one, into which
+        it folds and which takes part
+    rounds : in each round those of every rank that takes part
+    """
+
+    home: list[int]
+    folds: list[tuple[int, int]]
+    rounds: list[list[tuple[int, int]]]
+
+
+def exchange_pairs(home: Sequence[int]) -> ExchangePairs:
+    """Return the pairs that exchange in recursive halving and doubling, by the node of each rank.
+
+    Examples
+    --------
+    >>> exchange_pairs([0, 0, 1])
+    ExchangePairs(home=[0, 1], folds=[(0, 0)], rounds=[[(0, 1), (1, 0)]])
+    """
+    rounds = floor_log2(len(home))
+    surplus = len(home) - 2**rounds
+    folds = [(home[2 * one], home[2 * one + 1]) for one in range(surplus)]
+    active = [*home[1 : 2 * surplus : 2], *home[2 * surplus :]]
+    met = [
+        [(active[one], active[one ^ far]) for one in range(len(active))]
+        for far in (1 << power for power in range(rounds))
+    ]
+    return ExchangePairs(active, folds, met)
+
+
 class ExchangeRound(NamedTuple):
     """One round in which pairs of ranks exchange messages.
 
@@ -168,8 +205,7 @@ def _exchange_rounds(
 ) -> tuple[tuple[ExchangeRound, ...], ExchangeRound]:
     """Return the rounds in which rank r exchanges with rank r XOR 2^i, and the fold before them.
 
-    Full nodes come first; the ranks that they leave are on as few of the others as can be. Where
-    the ranks are no power of two, each surplus rank folds into the next one, which takes part.
+    Full nodes come first; the ranks that they leave are on as few of the others as can be.
 
     Examples
     --------
@@ -180,12 +216,8 @@ def _exchange_rounds(
     home: list[int] = []
     for node in range(nodes):
         home += [node] * min(gpus_per_node, ranks - len(home) - (nodes - 1 - node))
-    surplus = ranks - (1 << floor_log2(ranks))
-    fold = _met([(home[2 * one], home[2 * one + 1]) for one in range(surplus)])
-    active = home[1 : 2 * surplus : 2] + home[2 * surplus :]
-    distances = [1 << power for power in range(floor_log2(ranks))]
-    rounds = ([(active[one], active[one ^ far]) for one in range(len(active))] for far in distances)
-    return tuple(map(_met, rounds)), fold
+    pairs = exchange_pairs(home)
+    return tuple(map(_met, pairs.rounds)), _met(pairs.folds)
 
 
 def _met(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:

@@ -113,20 +113,20 @@ def method_name(name: str, field: str = "method") -> str:
     >>> method_name("DDP")
     'ssgd'
     """
-    if _plain(name) == AUTO_METHOD:
+    asked, known = _plain(name), _by_plain_name(tuple(__path__))
+    if asked == AUTO_METHOD:
         raise RequestError(
             field, "auto is no method; `perfsim predict` takes it to rank all methods."
         )
-    plain = _by_plain_name(tuple(__path__))
-    if _plain(name) in ELSEWHERE and _plain(name) not in plain:
-        ours, options = ELSEWHERE[_plain(name)]
+    if asked in known:
+        return known[asked]
+    if asked in ELSEWHERE:
+        ours, options = ELSEWHERE[asked]
         with_options = f" with `options` {options}" if options else ""
         why = f"no {shown(name)}; it is {ours}{with_options} here (`perfsim show method {ours}`)."
         raise UnknownNameError(field, why, value=name, nearest=ours)
-    if _plain(name) not in plain:
-        more = (AUTO_METHOD,) if field == "method" else ()
-        raise unknown(field, name, (*method_names(), *ALIASES, *more), "methods")
-    return plain[_plain(name)]
+    more = (AUTO_METHOD,) if field == "method" else ()
+    raise unknown(field, name, (*method_names(), *ALIASES, *more), "methods")
 
 
 @cache

@@ -577,7 +577,7 @@ class Method(BaseModel):
     def _numbers_are_numbers(cls, values: Any) -> Any:
         wrong = truth_for_number(cls, values)
         if wrong:
-            given = str(values[wrong]).lower()
+            given = as_written(values[wrong])
             raise OptionError(wrong, given, "is not allowed: it must be a number")
         return (
             shares_read(cls, choices_read(cls, values)) if isinstance(values, Mapping) else values

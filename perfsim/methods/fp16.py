@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -71,10 +70,6 @@ class Fp16(DdpBuffers):
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return two bytes a value."""
         return float(HALF * gradient.elements)
-
-    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the fusion buffer of Horovod's own threshold, where that runs."""
-        return HOROVOD_BUFFER_BYTES if self.library == "horovod" else 0.0
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of the fusion buffer, where Horovod runs."""

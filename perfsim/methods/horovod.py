@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar
 
 from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, elementwise
-from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import HOROVOD_BUFFER_BYTES
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
@@ -91,10 +89,6 @@ class Horovod(UpdateAfterWait, DenseBuckets):
         copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]
-
-    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the fusion buffer of Horovod's own threshold."""
-        return HOROVOD_BUFFER_BYTES
 
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of the fusion buffer."""

@@ -130,4 +130,4 @@ class ConfigKeys:
 
 def _said(value: object) -> str:
     """Return a wrong value as JSON spells it."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else shown(value)
+    return "null" if value is None else shown(value)

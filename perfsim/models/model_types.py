@@ -43,8 +43,18 @@ def _llama_like(
     )
 
 
+def _bias(config: ConfigKeys, which: Bias, key: str, absent: bool = False) -> Bias:
+    """Return which products have biases: those, if the key says so (``absent`` without it)."""
+    return which if config.switch(key, absent) else "none"
+
+
 def _attention_bias(config: ConfigKeys) -> Bias:
-    return "attention" if config.switch("attention_bias", False) else "none"
+    return _bias(config, "attention", "attention_bias")
+
+
+def _window(config: ConfigKeys, absent: int | None = None) -> int:
+    """Return the reach of attention that has a window; 0 for all tokens, as where it is null."""
+    return config.count("sliding_window", absent, 0, least=0)
 
 
 def _biases(config: ConfigKeys) -> Bias:
@@ -74,7 +84,7 @@ def _smollm3(config: ConfigKeys) -> Architecture:
 
 
 def _ernie(config: ConfigKeys) -> Architecture:
-    bias: Bias = "all" if config.switch("use_bias", False) else "none"
+    bias = _bias(config, "all", "use_bias")
     return _llama_like(config, kv=2, head=128, positions=131072, tied=True, bias=bias)
 
 
@@ -98,17 +108,16 @@ def _seed(config: ConfigKeys) -> Architecture:
 
 def _stablelm(config: ConfigKeys) -> Architecture:
     config.only("qk_layernorm", False)
-    bias: Bias = "qkv" if config.switch("use_qkv_bias", False) else "none"
+    bias = _bias(config, "qkv", "use_qkv_bias")
     norms = 1 if config.switch("use_parallel_residual", False) else 2
     made = _llama_like(config, kv=32, positions=4096, bias=bias)
     return made._replace(norm="layer", norms=norms)
 
 
 def _starcoder2(config: ConfigKeys) -> Architecture:
-    bias: Bias = "all" if config.switch("use_bias", True) else "none"
+    bias = _bias(config, "all", "use_bias", True)
     made = _llama_like(config, kv=2, positions=4096, tied=True, bias=bias)
-    window = config.count("sliding_window", None, 0, least=0)
-    return made._replace(norm="layer", gated=False, window=window)
+    return made._replace(norm="layer", gated=False, window=_window(config))
 
 
 def _phi(config: ConfigKeys) -> Architecture:
@@ -135,22 +144,25 @@ def _falcon(config: ConfigKeys) -> Architecture:
         vocab=config.count("vocab_size"),
         seq=config.tokens("max_position_embeddings", 2048),
         norms=1 if beside and one else 2,
-        bias="all" if config.switch("bias", False) else "none",
+        bias=_bias(config, "all", "bias"),
         tied=config.switch("tie_word_embeddings", True),
     )
+
+
+def _command(config: ConfigKeys) -> Architecture:
+    """Return Command R: attention and the rest of a block work beside each other."""
+    made = _llama_like(config, positions=8192, tied=True, bias=_attention_bias(config))
+    return made._replace(norm="layer-without-bias", norms=1)
 
 
 def _cohere(config: ConfigKeys) -> Architecture:
     """Return Command R: each head's queries and keys have weights of their own to normalise by."""
     normed = config.switch("use_qk_norm", False)
-    made = _llama_like(config, positions=8192, tied=True, bias=_attention_bias(config))
-    made = made._replace(norm="layer-without-bias", norms=1)
-    return made._replace(qk_norm=normed, qk_norm_all=normed)
+    return _command(config)._replace(qk_norm=normed, qk_norm_all=normed)
 
 
 def _cohere2(config: ConfigKeys) -> Architecture:
-    made = _llama_like(config, positions=8192, tied=True, bias=_attention_bias(config))
-    made = made._replace(norm="layer-without-bias", norms=1)
+    made = _command(config)
     return _windowed(config, made, _all_but_each(config, made, 4))
 
 
@@ -189,8 +201,7 @@ def _hunyuan(config: ConfigKeys) -> Architecture:
 
 
 def _mistral(config: ConfigKeys) -> Architecture:
-    window = config.count("sliding_window", 4096, 0, least=0)
-    return _llama_like(config, kv=8, positions=131072)._replace(window=window)
+    return _llama_like(config, kv=8, positions=131072)._replace(window=_window(config, 4096))
 
 
 def _ministral(config: ConfigKeys) -> Architecture:
@@ -199,8 +210,8 @@ def _ministral(config: ConfigKeys) -> Architecture:
 
 
 def _ministral3(config: ConfigKeys) -> Architecture:
-    window = config.count("sliding_window", None, 0, least=0)
-    return _llama_like(config, kv=8, head=128, positions=262144)._replace(window=window)
+    made = _llama_like(config, kv=8, head=128, positions=262144)
+    return made._replace(window=_window(config))
 
 
 def _local_experts(
@@ -225,8 +236,7 @@ def _local_experts(
 
 def _mixtral(config: ConfigKeys) -> Architecture:
     made = _llama_like(config, kv=8, positions=131072)
-    window = config.count("sliding_window", None, 0, least=0)
-    return _local_experts(config, made._replace(window=window), 8, 2)
+    return _local_experts(config, made._replace(window=_window(config)), 8, 2)
 
 
 def _granitemoe(config: ConfigKeys) -> Architecture:
@@ -280,7 +290,7 @@ def _windowed(
     The work depends on how many there are, not on which. ``absent`` is the window where the key is
     absent.
     """
-    window = config.count("sliding_window", absent, 0, least=0)
+    window = _window(config, absent)
     kinds = config.words("layer_types")
     if kinds:
         known = ("full_attention", "sliding_attention")
@@ -303,7 +313,7 @@ def _windowed(
 
 
 def _qwen2_moe(config: ConfigKeys) -> Architecture:
-    bias: Bias = "qkv" if config.switch("qkv_bias", True) else "none"
+    bias = _bias(config, "qkv", "qkv_bias", True)
     made = _qwen_experts(
         config, _llama_like(config, kv=16, positions=32768, bias=bias), 60, 4, 1408
     )
@@ -359,7 +369,7 @@ def _gemma3(config: ConfigKeys) -> Architecture:
 
 
 def _glm(config: ConfigKeys) -> Architecture:
-    bias: Bias = "qkv" if config.switch("attention_bias", True) else "none"
+    bias = _bias(config, "qkv", "attention_bias", True)
     return _llama_like(config, kv=2, head=128, positions=131072, bias=bias)
 
 
@@ -368,7 +378,7 @@ def _glm4(config: ConfigKeys) -> Architecture:
 
 
 def _glm4_moe(config: ConfigKeys) -> Architecture:
-    bias: Bias = "qkv" if config.switch("attention_bias", False) else "none"
+    bias = _bias(config, "qkv", "attention_bias")
     made = _llama_like(config, kv=8, positions=131072, bias=bias)
     made = made._replace(qk_norm=config.switch("use_qk_norm", False))
     return _routed(config, made, experts=128, topk=8, width=1408, shared=1, dense=1)
@@ -381,8 +391,7 @@ def _dots1(config: ConfigKeys) -> Architecture:
 
 
 def _phi3(config: ConfigKeys) -> Architecture:
-    window = config.count("sliding_window", None, 0, least=0)
-    return _llama_like(config, positions=4096)._replace(window=window)
+    return _llama_like(config, positions=4096)._replace(window=_window(config))
 
 
 def _routed(
@@ -556,7 +565,7 @@ def _opt(config: ConfigKeys) -> Architecture:
         positions=positions + _OPT_SHIFT,
         spare=_OPT_SHIFT,
         seq=min(positions, MAX_TOKENS),
-        bias="all" if config.switch("enable_bias", True) else "none",
+        bias=_bias(config, "all", "enable_bias", True),
         relu=config.text("activation_function", "relu") == "relu",
         tied=config.switch("tie_word_embeddings", True),
     )

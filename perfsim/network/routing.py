@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from perfsim.collectives.hops import exchange_pairs
 from perfsim.errors import RequestError
 
 __all__ = [
@@ -259,19 +260,13 @@ def _exchange_rounds(
     neighbours (empty for a power of two), the step of each round, and, of each rank that takes
     part, the hop of the one that folds into it (if any) and those of its rounds.
     """
-    home = [node for node, gpus in enumerate(placement) for _ in range(gpus)]
-    surplus = len(home) - (1 << (len(home).bit_length() - 1))
-    fold_hops = [(home[2 * i], home[2 * i + 1]) for i in range(surplus)]
-    folds = [Counter(fold_hops)] if surplus else []
-    if surplus:
-        home = [home[2 * i + 1] for i in range(surplus)] + home[2 * surplus :]
-    ranks = range(len(home))
-    steps = [Counter((home[r], home[r ^ far]) for r in ranks) for far in _distances(len(home))]
+    pairs = exchange_pairs([node for node, gpus in enumerate(placement) for _ in range(gpus)])
+    folds = [Counter(pairs.folds)] if pairs.folds else []
     hops = [
-        (fold_hops[r : r + 1], [(home[r], home[r ^ far]) for far in _distances(len(home))])
-        for r in ranks
+        (pairs.folds[rank : rank + 1], [one[rank] for one in pairs.rounds])
+        for rank in range(len(pairs.home))
     ]
-    return home, folds, steps, hops
+    return pairs.home, folds, [Counter(one) for one in pairs.rounds], hops
 
 
 def _folded_and_back(hops: Iterable[tuple[_Messages, _Messages]]) -> MessageChains:
