@@ -851,8 +851,8 @@ def _one_nic_assumed(
 ) -> bool:
     """Tell whether several GPUs of a node share one NIC that nobody stated.
 
-    Of a link that the user writes as ``rate,latency`` it is said where ``inside``, the node type
-    whose links the nodes have, has several.
+    ``inside`` is the node type that the links inside nodes are taken from. Of a link that the user
+    writes as ``rate,latency`` it is said only where that has several NICs.
     """
     if scenario.nics_per_node is not None or scenario.node is not None or network.known:
         return False
@@ -866,8 +866,9 @@ def _one_nic_assumed(
 def _one_nic_note(network: Network, inside: NodeType | None, cluster: Cluster) -> Note:
     """Return what is said of one NIC that nobody stated.
 
-    Where ``inside``, the node type whose links the nodes have, has several, communication may be
-    predicted several times too slow. A rate that the user writes may be that of all of them.
+    ``inside`` is the node type that the links inside nodes are taken from. Where it has several
+    NICs, communication may be predicted several times too slow. A rate that the user writes may be
+    that of all of them.
     """
     text = f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none)"
     if inside is None or inside.driven_nics == 1:

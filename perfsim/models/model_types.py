@@ -44,7 +44,7 @@ def _llama_like(
 
 
 def _bias(config: ConfigKeys, which: Bias, key: str, absent: bool = False) -> Bias:
-    """Return which products have biases: those, if the key says so (``absent`` without it)."""
+    """Return ``which`` if the key says that there are biases; ``absent`` holds without the key."""
     return which if config.switch(key, absent) else "none"
 
 
@@ -53,7 +53,7 @@ def _attention_bias(config: ConfigKeys) -> Bias:
 
 
 def _window(config: ConfigKeys, absent: int | None = None) -> int:
-    """Return the reach of attention that has a window; 0 for all tokens, as where it is null."""
+    """Return the window of attention; 0 for all tokens, as where the key is null."""
     return config.count("sliding_window", absent, 0, least=0)
 
 
