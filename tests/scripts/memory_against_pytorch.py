@@ -1,0 +1,172 @@
+"""Hold activations against what PyTorch keeps for the backward pass of transformers' models.
+
+``python tests/scripts/memory_against_pytorch.py [--types A,B]`` prints a line a ``model_type``, in
+bf16 (16-bit parameters) and fp32: the bytes that perfsim counts for the eager software of today
+over those that PyTorch's saved-tensor hooks see in one forward pass of `BATCH` x `TOKENS` tokens on
+the CPU, for the network without its output layer. It needs ``pip install torch
+'transformers>=5.24,<6'``. `memory_against_pytorch.txt` has what it printed last.
+
+Attention and dropout keep on a CPU what they do not keep on a GPU. Both are replaced by operations
+that keep what the kernels for GPUs do: queries, keys, values, the output and a log-sum-exp a row
+(PyTorch, ATen/native/transformers/cuda/attention.cu); a boolean mask. Autocast is not asked, as
+the operations that it runs in fp32 are others on a CPU. A kind that transformers runs with an
+attention of its own (gemma2, gpt_oss) keeps the scores there; perfsim prices one kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from against_transformers import ABSENT, Config, a_config
+
+from perfsim.compute.execution import execution_of
+from perfsim.compute.memory import activation_bytes
+from perfsim.models.config_file import read_config
+from perfsim.models.language import architecture_layers
+from perfsim.models.model_types import MODEL_TYPES
+
+BATCH, TOKENS = 2, 512
+PRECISIONS = ("bf16", "fp32")
+SOFTWARE = "torch2"
+
+_SIZES: Config = {
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), 512),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads"), 8),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers"), 3),
+    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "ffn_hidden_size"), 1536),
+    **dict.fromkeys(("head_dim", "d_kv", "v_head_dim", "qk_nope_head_dim"), 64),
+    **dict.fromkeys(("max_position_embeddings", "n_positions"), 1024),
+    "num_key_value_heads": 2,
+    "num_kv_heads": 2,
+    "kv_lora_rank": 128,
+    "qk_rope_head_dim": 32,
+    "rotary_dim": 32,
+    "moe_intermediate_size": 256,
+    "shared_expert_intermediate_size": 512,
+    "first_k_dense_replace": 1,
+    "mlp_layer_types": ["dense", "sparse", "sparse"],
+    "n_inner": None,
+    "vocab_size": 512,
+    "image_size": 128,
+}
+"""Sizes in the proportions of models that are trained, which the random files do not have."""
+
+
+def proportioned(kind: str) -> Config:
+    """Return a config.json of a kind whose widths stand to each other as in models of today."""
+    config = a_config(kind, random.Random(f"0 {kind}"))
+    own_heads = "kv_lora_rank" in config or config.get("num_kv_heads") == config.get(
+        "num_attention_heads"
+    )
+    config |= {key: value for key, value in _SIZES.items() if key in config}
+    if config.get("q_lora_rank"):
+        config["q_lora_rank"] = 384
+    if own_heads:
+        config |= {key: 8 for key in ("num_key_value_heads", "num_kv_heads") if key in config}
+    return config
+
+
+def as_on_a_gpu() -> None:
+    """Replace attention and dropout by operations that keep what the kernels for GPUs keep."""
+    import torch
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *tensors: Any) -> Any:
+            queries, _, values, _ = tensors
+            if queries.shape[-1] == values.shape[-1]:
+                output = torch.empty_like(queries)
+            else:
+                batch, heads, tokens, _ = queries.shape
+                output = queries.new_empty(batch, tokens, heads, values.shape[-1]).transpose(1, 2)
+            ctx.save_for_backward(*tensors, output)
+            return output
+
+    class Dropout(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, values: Any, mask: Any) -> Any:
+            ctx.save_for_backward(mask)
+            return values.clone()
+
+    def attention(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> Any:
+        return Attention.apply(queries, keys, values, torch.zeros(queries.shape[:-1]))
+
+    def dropout(values: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        kept = torch.ones(values.shape, dtype=torch.bool)
+        return Dropout.apply(values, kept) if training and p > 0 else values
+
+    torch.nn.functional.scaled_dot_product_attention = attention
+    torch.nn.functional.dropout = dropout
+
+
+def by_pytorch(config: Config, precision: str) -> int:
+    """Return the bytes of all tensors that the backward pass of the body waits for."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    kind = config["model_type"]
+    made = transformers.AutoConfig.for_model(**config)
+    if kind == "mistral4":  # not among the automatic ones
+        model = transformers.models.mistral4.Mistral4ForCausalLM._from_config(made).model
+    else:
+        model = transformers.AutoModel.from_config(made)
+    model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).train()
+    own = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    words = torch.randint(0, 512, (BATCH, TOKENS))
+    given: dict[str, Any] = {"input_ids": words}
+    if kind == "vit":
+        side = config["image_size"]
+        given = {"pixel_values": torch.randn(BATCH, 3, side, side, dtype=model.dtype)}
+    elif kind == "t5":  # the length of targets that perfsim takes (perfsim/models/language.py)
+        given["decoder_input_ids"] = words[:, : TOKENS * 114 // 512]
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(**given)
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+def by_perfsim(config: Config, precision: str) -> float:
+    """Return what perfsim counts for the same layers."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        shape = read_config(path)
+    layers = architecture_layers(shape, None if shape.family == "vit" else TOKENS)
+    execution = execution_of(SOFTWARE)
+    return activation_bytes(layers, BATCH, precision, execution, loss=False).kept
+
+
+def main() -> None:
+    """Print a line a kind: perfsim's bytes over PyTorch's, by precision."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--types", help="only these, separated by commas")
+    given = parser.parse_args()
+    as_on_a_gpu()
+    import torch
+    import transformers
+
+    print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}")
+    print(f"{'model_type':18}" + "".join(f"{precision:>7}" for precision in PRECISIONS))
+    for kind in given.types.split(",") if given.types else MODEL_TYPES:
+        if kind in ABSENT:
+            continue
+        config = proportioned(kind)
+        shares = [by_perfsim(config, one) / by_pytorch(config, one) for one in PRECISIONS]
+        print(f"{kind:18}" + "".join(f"{share:7.3f}" for share in shares), flush=True)
+
+
+if __name__ == "__main__":
+    main()
