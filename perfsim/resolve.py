@@ -363,7 +363,8 @@ def _check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
         raise RequestError(
             "gpu",
             f"{node.name} has {node.gpu}, found {shown(scenario.gpu or device.name)}; leave one of"
-            " the two out.",
+            f" the two out, or join other GPUs by its links: `net` {node.name} and `gpus_per_node`"
+            f" {node.gpus} without `node`.",
             value=scenario.gpu,
         )
     field = "placement" if scenario.placement else "gpus_per_node"

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from perfsim.compute.node_load import INPUTS
-from perfsim.compute.software import ERAS, NEWEST, software_era
+from perfsim.compute.software import ATTENTION_SINCE, ERAS, NEWEST, WITH, software_named
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
@@ -401,6 +401,8 @@ class ScenarioFields:
         ScenarioField(
             "Software era whose kernels and launches are priced, the model's and the method's: "
             + ", ".join(ERAS)
+            + f". A kernel of attention may follow, as in megatron{WITH}flash2: "
+            + ", ".join(ATTENTION_SINCE)
             + ".",
             read_by=("compute", "methods"),
             metavar="ERA",
@@ -455,8 +457,9 @@ class ScenarioFields:
     recompute: Annotated[
         str,
         ScenarioField(
-            "What the backward pass computes again: none; selective (element-wise work and every"
-            " second product); full (the forward pass).",
+            "What the backward pass computes again: none; selective (attention in Megatron-LM's"
+            " software and where its scores are stored; else element-wise work and every second"
+            " product, as torchtitan); full (the forward pass).",
             read_by=("compute",),
             metavar="WORD",
             check=_check_recompute,
@@ -466,7 +469,8 @@ class ScenarioFields:
     optimizer: Annotated[
         str | None,
         ScenarioField(
-            "sgd, momentum, adam, adamw, lamb, adafactor, muon.",
+            "sgd, momentum, adam, adamw, adam-fused, adamw-fused (one kernel, as fused=True of"
+            " PyTorch), lamb, adafactor, muon.",
             read_by=("compute",),
             metavar="NAME",
             default="that of the profile; adamw for models without one",
@@ -935,7 +939,7 @@ def _check_precision(value: str, field: str) -> str:
 
 
 def _check_software(value: str, field: str) -> str:
-    return software_era(value).name
+    return software_named(value)
 
 
 def _check_input(value: str, field: str) -> str:

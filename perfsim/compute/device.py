@@ -805,7 +805,7 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    software_era(software)  # refused where it is unknown
+    software = software_era(software).name
     shared = _table(catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX), catalog, software)
     device = _with_points(name, catalog, software, shared)
     for other in device.reference_names:

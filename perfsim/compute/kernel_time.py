@@ -17,7 +17,7 @@ from perfsim.compute.attention import AttentionRate, attention_rate, usual_kerne
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
-from perfsim.compute.work import LOAD_BYTES, ModelWork, Work, model_work
+from perfsim.compute.work import LOAD_BYTES, LayerWork, ModelWork, Work, model_work
 
 __all__ = [
     "PASSES_BY_OPERATION",
@@ -94,6 +94,7 @@ UPDATE_PASSES = {
     "plain-sgd": 3.0,
     "sgd": 5.0,
     "adam": 7.0,
+    "adam-fused": 7.0,
     "adamw-by-operation": 18.0,
     "lamb": 11.0,
     "adafactor": 5.0,
@@ -109,12 +110,14 @@ PASSES_BY_OPERATION = {
     "plain-sgd": 3.0,
     "sgd": 11.0,
     "adam": 20.0,
+    "adam-fused": 7.0,
     "adamw-by-operation": 18.0,
     "lamb": 28.0,
     "adafactor": 18.0,
     "muon": 11.0,
 }
-"""The same where each operation of an update is a kernel that reads and writes.
+"""The same where each operation of an update is a kernel that reads and writes; ``adam-fused`` is
+one kernel there too (``fused=True`` of torch.optim.AdamW).
 
 SGD adds the decay (3), scales the momentum (2), adds the gradient (3) and updates (3). AdamW decays
 (2), moves the first moment (3), scales and adds to the second (2, 3), takes its root, divides it
@@ -150,15 +153,16 @@ UPDATES = {
     "momentum": "sgd",
     "adam": "adam",
     "adamw": "adam",
+    "adam-fused": "adam-fused",
+    "adamw-fused": "adam-fused",
     "lamb": "lamb",
     "adafactor": "adafactor",
     "muon": "muon",
 }
 """What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
 RECOMPUTE = ("none", "selective", "full")
-"""What a backward pass computes again: nothing; element-wise work and every second product, as
-torchtitan's selective checkpoints of operations do (pytorch/torchtitan
-torchtitan/distributed/activation_checkpoint.py); the whole forward pass."""
+"""What a backward pass computes again: nothing; what the software's selective recomputation does
+(`_again_s`); the whole forward pass."""
 _PRODUCTS_AGAIN = 0.5
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
@@ -315,15 +319,16 @@ def kernel_rates(
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)
         winograd /= device.fp32_accumulation
+    clocks = device.sustained.get(plain, 1.0)
     reached = {
         "product": device.matrix_rate(precision).value
         * constants.product
         * device.sustained.get(precision, 1.0),
-        "batched": large * constants.batched,
+        "batched": large * constants.batched * clocks,
         # What a product takes beside its operations was measured in bf16: no narrower operand makes
         # it shorter.
-        "fixed": large * constants.product * device.sustained.get(plain, 1.0),
-        "attention": large * constants.attention * attention.both,
+        "fixed": large * constants.product * clocks,
+        "attention": large * constants.attention * attention.both * clocks,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
@@ -397,11 +402,13 @@ def work_time(
     """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
     launched = work.operations
+    core = recompute == "selective" and rates.execution.recomputes_attention
     if recompute != "none":
+        again = work.attention if core else work.forward
         passes_s += sum(
-            count * _again_s(one, batch, rates, work, recompute) for one, count in work.forward
+            count * _again_s(one, batch, rates, work, recompute) for one, count in again
         )
-        launched *= 1 + _FORWARD_LAUNCHES
+        launched += _FORWARD_LAUNCHES * (work.attention_operations if core else launched)
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if not update:
@@ -461,8 +468,13 @@ _FORWARD_LAUNCHES = 1 / 3
 
 
 def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
-    """Return what computing a forward kernel again adds to the backward pass [s]."""
-    if recompute == "full":
+    """Return what computing a forward kernel again adds to the backward pass [s].
+
+    Selective recomputation is attention without its projections in Megatron-LM, and wherever scores
+    are stored (Korthikanti et al., arXiv 2205.05198, section 5), element-wise work and every second
+    product in torchtitan (pytorch/torchtitan torchtitan/distributed/activation_checkpoint.py).
+    """
+    if recompute == "full" or rates.execution.recomputes_attention:
         return _seconds(one, batch, rates, work)
     if one.kind == "stream":
         return _seconds(one, batch, rates, work)
@@ -517,12 +529,18 @@ def times_of_layers(
     again = dict.fromkeys(known, 0.0)
     if recompute != "none":
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
+    core = recompute == "selective" and rates.execution.recomputes_attention
     last = work.layers[-1]
+
+    def again_s(layer: LayerWork) -> float:
+        if layer is last or (core and not layer.attention):
+            return 0.0
+        return sum(again.get(one, 0.0) for one in layer.forward)
+
     return [
         (
             sum(known[one] for one in layer.forward),
-            sum(known[one] for one in layer.backward)
-            + (sum(again.get(one, 0.0) for one in layer.forward) if layer is not last else 0.0),
+            sum(known[one] for one in layer.backward) + again_s(layer),
         )
         for layer in work.layers
     ]

@@ -123,10 +123,10 @@ def activation_bytes(
     precision : fp32, tf32, amp-fp16, amp-bf16 (autocast), fp16, bf16 (16-bit parameters), fp8 or
         nvfp4
     execution : how the software runs the network
-    recompute : ``full`` keeps the input of each block only. ``selective`` recomputes the scores
-        of attention where they are stored (Korthikanti et al., arXiv 2205.05198); where attention
-        is one kernel, it keeps the outputs of attention and of every second product of a block
-        (torchtitan's selective checkpointing of operations)
+    recompute : ``full`` keeps the input of each block only. ``selective`` computes attention
+        without its projections again in Megatron-LM and where scores are stored (Korthikanti et
+        al., arXiv 2205.05198); else it keeps the outputs of attention and of every second product
+        of a block (torchtitan's selective checkpointing of operations)
     fused_loss : whether one kernel computes the loss; None for what the software does
     gathered : ranks that keep a part each of what a product reads, and gather it again for the
         backward pass (sequence parallelism)
@@ -167,8 +167,12 @@ def activation_bytes(
                 "recompute", "only networks with attention have blocks to recompute."
             )
         within = [sum(kept[first:end]) for first, end in blocks]
-        if recompute == "selective" and not execution.flash:
-            scores = [_score_bytes(layer, size) for layer in layers if layer.kind == "attention"]
+        if recompute == "selective" and execution.recomputes_attention:
+            scores = [
+                _flash_bytes(layer) if execution.flash else _score_bytes(layer, size)
+                for layer in layers
+                if layer.kind == "attention"
+            ]
             total -= sum(scores)
             working += max(scores)
         else:
@@ -211,8 +215,7 @@ def _layer_bytes(
         values = attended_values(layers, index, whole)
         values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
         kept = values * size.value
-        flash = _STATISTIC * layer.heads * layer.rows
-        kept += flash if execution.flash else _score_bytes(layer, size)
+        kept += _flash_bytes(layer) if execution.flash else _score_bytes(layer, size)
     elif layer.kind in NORMS:
         eager_rms = layer.kind == "rmsnorm" and not size.fused
         kept = layer.outputs * (size.wide + _EAGER_RMS * eager_rms) + _MASK * layer.dropped
@@ -336,8 +339,13 @@ def _checkpoint(
     if some:
         products = [layer for layer in within if layer.kind == "linear"]
         outputs = sum(layer.outputs for layer in products[::2]) + within[at].outputs
-        kept += outputs * size.value + _STATISTIC * within[at].heads * within[at].rows
+        kept += outputs * size.value + _flash_bytes(within[at])
     return kept
+
+
+def _flash_bytes(layer: ModelLayer) -> float:
+    """Return what attention in one kernel keeps for one sample beside what it reads and writes."""
+    return float(_STATISTIC * layer.heads * layer.rows)
 
 
 def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
@@ -391,6 +399,8 @@ OPTIMIZER_STATES: dict[str, _Optimizer] = {
     "momentum": _Optimizer(4.0, 0.0),
     "adam": _Optimizer(8.0, 4.0),
     "adamw": _Optimizer(8.0, 4.0),
+    "adam-fused": _Optimizer(8.0, 0.0),
+    "adamw-fused": _Optimizer(8.0, 0.0),
     "lamb": _Optimizer(8.0, 4.0),
     "adafactor": _Optimizer(0.0, 4.0),
     "muon": _Optimizer(4.0, 4.0),
@@ -403,7 +413,7 @@ of each matrix, which count as none (Shazeer and Stern, arXiv 1804.04235). Eight
 byte a moment and a scale for each 2048 values (Dettmers et al., arXiv 2110.02861, section 2.1); its
 embeddings, which it leaves in fp32, count as the rest. The temporary is that of PyTorch's default,
 which updates all tensors at once and "uses ~ sizeof(params) more peak memory" (torch.optim.Adam,
-``foreach``)."""
+``foreach``); one kernel needs none."""
 
 
 class StateShares(NamedTuple):

@@ -1,8 +1,9 @@
 """Software eras: which framework, of which time, runs the kernels and launches them.
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
-and the method's alike. Measured rows use the era of their source. Points of kernels say the
-software that they were measured with; `eras_of` reads the eras from that text.
+and the method's alike; attention may run by another kernel (``megatron+flash2``). Measured rows use
+the era of their source. Points of kernels say the software that they were measured with; `eras_of`
+reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from perfsim.errors import unknown
+from perfsim.errors import RequestError, unknown
 
 __all__ = [
+    "ATTENTION_SINCE",
     "ERAS",
     "NEWEST",
+    "WITH",
     "SoftwareEra",
     "eras_of",
     "is_newest",
     "nearest_era",
     "neighbour_eras",
     "software_era",
+    "software_named",
 ]
 
 Version = tuple[int, ...]
@@ -87,7 +91,7 @@ NEWEST = "torch2"
 
 
 def software_era(name: str) -> SoftwareEra:
-    """Return an era by its name.
+    """Return an era by its name, without the kernel of attention that may follow it.
 
     Raises
     ------
@@ -96,12 +100,49 @@ def software_era(name: str) -> SoftwareEra:
 
     Examples
     --------
-    >>> software_era("torch2").year
-    2024
+    >>> software_era("torch2").year, software_era("megatron+unfused").name
+    (2024, 'megatron')
     """
-    if name not in ERAS:
-        raise unknown("software", name, ERAS)
-    return ERAS[name]
+    era = name.partition(WITH)[0]
+    if era not in ERAS:
+        raise unknown("software", era, ERAS)
+    return ERAS[era]
+
+
+WITH = "+"
+"""Stands between an era and the kernel that attention runs in it: ``megatron+unfused``."""
+
+ATTENTION_SINCE = {"unfused": 0, "flash2": 2023, "cudnn": 2023}
+"""Kernels of attention that may follow an era, and the year of the first software that can have
+them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); cuDNN's fused
+attention. Without one, attention is what the era has."""
+
+
+def software_named(text: str) -> str:
+    """Return software as it is asked for: an era, and a kernel of attention behind it.
+
+    Raises
+    ------
+    RequestError
+        If there is no such era or kernel, or the era is older than the kernel.
+
+    Examples
+    --------
+    >>> software_named("torch2"), software_named("megatron+flash2")
+    ('torch2', 'megatron+flash2')
+    """
+    era, kernel = software_era(text), text.partition(WITH)[2]
+    if WITH not in text:
+        return era.name
+    if kernel not in ATTENTION_SINCE:
+        raise unknown("software", kernel, ATTENTION_SINCE).or_else(
+            f"an era alone, such as {era.name}"
+        )
+    if era.year < ATTENTION_SINCE[kernel]:
+        since = ATTENTION_SINCE[kernel]
+        why = f"{kernel} is of {since}, {era.name} of {era.year}; leave {WITH}{kernel} out."
+        raise RequestError("software", why, value=text)
+    return f"{era.name}{WITH}{kernel}"
 
 
 _SOFTWARE = re.compile(
@@ -140,7 +181,7 @@ def eras_of(software: str) -> tuple[str, ...]:
 
 def is_newest(software: str) -> bool:
     """Tell whether an era runs the newest framework, in whatever way."""
-    return ERAS[software].year >= ERAS[NEWEST].year
+    return software_era(software).year >= ERAS[NEWEST].year
 
 
 def nearest_era(software: str, measured: Iterable[str]) -> str:
@@ -151,7 +192,7 @@ def nearest_era(software: str, measured: Iterable[str]) -> str:
     >>> nearest_era("torch1.12", ["torch1.1", "torch1.8", "torch2"])
     'torch1.8'
     """
-    year = ERAS[software].year
+    year = software_era(software).year
     order = list(ERAS)
     return min(
         measured,
@@ -167,7 +208,7 @@ def neighbour_eras(software: str) -> list[str]:
     >>> neighbour_eras("torch1.8"), neighbour_eras("torch2"), neighbour_eras("mlperf")
     (['torch1.1', 'torch1.12'], ['torch1.12'], ['torch1.12'])
     """
-    year = ERAS[software].year
+    year = software_era(software).year
     eager = [era for era in ERAS.values() if era.framework == "pytorch"]
     before = [era.name for era in eager if era.year < year]
     after = [era.name for era in eager if era.year > year]

@@ -54,19 +54,24 @@ class Work(NamedTuple):
 
 
 class LayerWork(NamedTuple):
-    """A layer's kernels, forward and backward, and how many operations its host launches."""
+    """A layer's kernels, forward and backward, and how many operations its host launches.
+
+    ``attention`` says whether it is attention without its projections.
+    """
 
     name: str
     forward: tuple[Work, ...]
     backward: tuple[Work, ...]
     operations: float
+    attention: bool = False
 
 
 class ModelWork(NamedTuple):
     """The kernels of a network: by layer with and without parameters, and counted by their work.
 
     ``counted`` has those of both passes, ``forward`` those of the forward pass but for the output
-    layer, which is not computed again. ``matrices`` are
+    layer, which is not computed again, ``attention`` those of them that are attention without its
+    projections, for which the host launches ``attention_operations``. ``matrices`` are
     the weights of two axes and how many there are of each, for optimizers that multiply them.
     ``padded`` says whether samples are padded to their length: sentences of an encoder. Decoders
     train on text that fills every sample.
@@ -82,6 +87,8 @@ class ModelWork(NamedTuple):
     tokens: int | None
     transformer: bool
     padded: bool = False
+    attention: tuple[tuple[Work, int], ...] = ()
+    attention_operations: float = 0.0
 
 
 _MATRIX_AXES = 2
@@ -148,6 +155,8 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     works = tuple(_works(layers, execution))
     forward = Counter(work for layer in works[:-1] for work in layer.forward)
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
+    attention = [layer for layer in works if layer.attention]
+    attended = Counter(work for layer in attention for work in layer.forward)
     matrices = Counter(
         shape
         for layer in layers[:-1]
@@ -166,6 +175,8 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         blocks[0].rows if blocks else None,
         bool(blocks),
         any(not layer.causal for layer in blocks),
+        tuple(attended.items()),
+        sum(layer.operations for layer in attention),
     )
 
 
@@ -198,7 +209,8 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
             operations += _GELU_NEW_OPERATIONS
         if era.autocasts and layer.kind == "linear":
             operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
-        yield LayerWork(layer.name, tuple(forward), tuple(backward), operations * era.op_share)
+        launched = operations * era.op_share
+        yield LayerWork(layer.name, tuple(forward), tuple(backward), launched, attended)
 
 
 _GELU_NEW_OPERATIONS = 17.0

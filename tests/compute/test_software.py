@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,20 @@ import pytest
 
 from perfsim.compute.device import Device, load_device
 from perfsim.compute.kernel import Kernel, elementwise, method_code
-from perfsim.compute.software import ERAS, NEWEST, eras_of, nearest_era, neighbour_eras
+from perfsim.compute.software import (
+    ERAS,
+    NEWEST,
+    eras_of,
+    nearest_era,
+    neighbour_eras,
+    software_era,
+    software_named,
+)
+from perfsim.compute.work import work_of
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods.building.sparsify import exact, in_era, sampled_threshold
+from perfsim.models import build_model
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.what_ships import SHIPPED
@@ -211,3 +222,45 @@ def test_an_unknown_era_gives_the_nearest() -> None:
 def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
     """2 over such a density is more than a float holds."""
     assert sampled_threshold(1000, 1e-310, "torch2").parts[1].elements == 1000
+
+
+# A kernel of attention behind an era
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("megatrn+unfused", "did you mean 'megatron'"),
+        ("megatron+flash4", "did you mean 'flash2'"),
+        ("megatron+", "Allowed: cudnn, flash2, unfused; or an era alone, such as megatron"),
+        ("torch1.8+flash2", "flash2 is of 2023, torch1.8 of 2021; leave +flash2 out"),
+    ],
+)
+def test_a_kernel_that_an_era_cannot_have_is_refused(text: str, why: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(why)):
+        software_named(text)
+
+
+@pytest.mark.parametrize("era", ["megatron", "torch2", "torch2-compiled", "mlperf"])
+def test_attention_of_single_kernels_takes_longer_and_the_rest_as_long(era: str) -> None:
+    """Only attention changes with its kernel; measured kernels of methods are those of the era."""
+    fields = {"model": "gpt3-1.3b", "gpus": 8, "node": "dgx-h100", "software": era}
+    fused, unfused = (
+        predict(make_scenario(fields | {"software": one}), SHIPPED)
+        for one in (era, f"{era}+unfused")
+    )
+    assert unfused.iteration_s > fused.iteration_s
+    assert unfused.breakdown_s["update"] == pytest.approx(fused.breakdown_s["update"])
+    own, other = (work_of(build_model("gpt3-1.3b", 2048), one) for one in (era, f"{era}+unfused"))
+    for layer, beside in zip(own.layers, other.layers, strict=True):
+        assert layer.attention or layer == beside
+    assert software_era(f"{era}+unfused") is ERAS[era]
+
+
+def test_newer_attention_is_faster_on_hopper() -> None:
+    fields = {"model": "llama3-8b", "gpus": 64, "node": "dgx-h100", "method": "fsdp"}
+    seconds = [
+        predict(make_scenario(fields | {"software": f"megatron{kernel}"}), SHIPPED).iteration_s
+        for kernel in ("+unfused", "+flash2", "+cudnn", "")
+    ]
+    assert seconds[0] > seconds[1] > seconds[2] == seconds[3]

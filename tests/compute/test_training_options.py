@@ -23,14 +23,17 @@ from perfsim.compute.kernel_time import (
     kernel_rates,
     layer_times,
     model_time,
+    times_of_layers,
+    work_time,
 )
 from perfsim.compute.profile import Profile, read_profile
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import Training, TransferredProfile, transfer
-from perfsim.compute.work import model_work
+from perfsim.compute.work import model_work, work_of
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.models import defined_models
+from perfsim.models.language import NAMED, architecture_layers
 from perfsim.models.layers import linear
 from perfsim.prediction import Prediction, predict
 from perfsim.quantity import Quantity
@@ -84,14 +87,41 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [("none", 0.0), ("selective", PRODUCT_S / 2 + RELU_S), ("full", PRODUCT_S + RELU_S)],
 )
 def test_recomputation_runs_the_first_layer_again(recompute: str, more_s: float) -> None:
-    rates = kernel_rates(device(), "fp32", "torch1.8", PLAIN)
+    rates = kernel_rates(device(), "fp32", "torch2", PLAIN)
     plain = model_time("two", None, 1, rates)
     found = model_time("two", None, 1, rates, recompute=recompute)
     assert found.passes_s - plain.passes_s == pytest.approx(more_s)
     assert found.update_s == plain.update_s
     # A third of both passes' launches are the forward pass's: two layers of three operations each.
     launches = 6 * (1 if recompute == "none" else 4 / 3)
-    assert found.host_passes_s == pytest.approx(launches * execution_of("torch1.8").op_s)
+    assert found.host_passes_s == pytest.approx(launches * execution_of("torch2").op_s)
+
+
+@pytest.mark.parametrize("era", ["torch1.8", "megatron", "megatron+unfused", "mlperf"])
+def test_attention_alone_runs_again_in_megatron_and_where_scores_are_stored(era: str) -> None:
+    rates = kernel_rates(load_device("a100", SHIPPED), "amp-bf16", era)
+    work = work_of(architecture_layers(NAMED["llama3-8b"], 2048), era)
+    plain, again = (work_time(work, 2, rates, recompute=how) for how in ("none", "selective"))
+    attention = [layer for layer in work.layers if layer.name.endswith(".attn")]
+    assert len(attention) == 32
+    more_s = sum(rates.seconds(one, 2, True) for layer in attention for one in layer.forward)
+    assert again.passes_s - plain.passes_s == pytest.approx(more_s)
+    assert again.host_passes_s <= plain.host_passes_s * 4 / 3
+
+    by_layer = times_of_layers(work, 2, rates, "selective")
+    for layer, (_, before), (_, after) in zip(
+        work.layers, times_of_layers(work, 2, rates), by_layer, strict=True
+    ):
+        assert (after > before) == layer.attention
+
+
+def test_attention_computed_again_is_the_share_that_its_paper_counts() -> None:
+    """Korthikanti et al., arXiv 2205.05198, appendix A: 4 b s^2 h a layer, scores and values."""
+    shape = NAMED["gpt3-1.3b"]
+    for tokens in (1024, 2048):
+        work = work_of(architecture_layers(shape, tokens), "megatron+unfused")
+        again = sum(one.flops * count for one, count in work.attention)
+        assert again == pytest.approx(4.0 * tokens**2 * shape.hidden * shape.layers)
 
 
 EVERY_MODEL = [*defined_models(), "llama3-8b", "gpt3-1.3b", "mixtral-8x7b", "t5-base", "mpt-1b"]
@@ -157,6 +187,7 @@ def test_an_unknown_network_computes_its_forward_pass_again(recompute: str, expe
 def test_every_optimizer_has_its_passes() -> None:
     assert set(UPDATES) == {
         *("sgd", "momentum", "adam", "adamw", "lamb", "adafactor", "muon"),
+        *("adam-fused", "adamw-fused"),
     }
     assert set(UPDATES.values()) <= set(UPDATE_PASSES)
     assert UPDATE_PASSES.keys() == PASSES_BY_OPERATION.keys()
@@ -164,7 +195,7 @@ def test_every_optimizer_has_its_passes() -> None:
 
 
 _FUSED_PASSES = {"sgd": 3, "momentum": 5, "adam": 7, "adamw": 7, "lamb": 11}
-_PASSES_BY_OPERATION = {"sgd": 3, "momentum": 11, "adam": 20, "adamw": 20, "lamb": 28}
+_PASSES_BY_OPERATION = {"sgd": 3, "momentum": 11, "adam": 20, "adamw-fused": 7, "lamb": 28}
 
 
 @pytest.mark.parametrize("model", ["resnet50", "bert-base", "gpt3-350m"])
