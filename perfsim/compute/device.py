@@ -45,6 +45,7 @@ from perfsim.data.toml import (
 from perfsim.errors import (
     DataError,
     RequestError,
+    nearest,
     plain_name,
     shown,
     unknown,
@@ -84,6 +85,7 @@ __all__ = [
     "load_rates",
     "log_between",
     "measured_kernels",
+    "nearest_gpu",
     "read_device",
     "read_device_file",
     "read_kernels",
@@ -769,7 +771,7 @@ def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
 
 def _unknown_gpu(name: str, files: Mapping[str, Path]) -> RequestError:
     """Return the error for a GPU that nobody knows, with the way to describe one."""
-    error = unknown("gpu", name, files, "gpus")
+    error = unknown("gpu", name, files, "gpus", compared=_product(name))
     return error.or_else("describe yours (profiles/devices/README.md).")
 
 
@@ -794,7 +796,7 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 
     Its kernels are those of the era ``software``.
 
-    The name is looked up as given, then in any case and without dashes, then as an alias.
+    The name is looked up as given, then in any case and without dashes, then as `device_named` does.
 
     Raises
     ------
@@ -821,23 +823,101 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 def _stem(name: str, files: Mapping[str, Path]) -> str:
     if name in files:
         return name
-    plain, asked = {plain_name(stem): stem for stem in files}, plain_name(name)
-    if asked not in plain:
-        for stem, path in files.items():
-            if asked not in plain_name(read_text(path)):  # reading is quicker than parsing
-                continue
-            plain |= {plain_name(alias): stem for alias in read_device_file(path)["aliases"]}
-    if asked not in plain:
+    plain = {plain_name(stem): stem for stem in files}
+    if (asked := plain_name(name)) in plain:
+        return plain[asked]
+    asked = _without_makers(name)
+    named = [
+        stem
+        for stem, path in files.items()
+        if _model_number(stem) in asked  # which saves reading most files
+        and asked in _spellings(stem, read_device_file(path))
+    ]
+    if len(named) != 1:
         raise _unknown_gpu(name, files)
-    return plain[asked]
+    return named[0]
 
 
 def device_named(words: str, catalog: Catalog) -> str | None:
-    """Return the GPU whose name or alias these words are, such as A100-SXM4-40GB; None if none."""
+    """Return the GPU that a driver or a data sheet calls so; None if there is none.
+
+    Makers, brands and kinds of memory do not count. The form of the board and the size of its
+    memory may be left out, but must be true where they stand: a V100 of 16 GB is not one of 32.
+
+    Examples
+    --------
+    >>> from perfsim.data.catalog import Catalog
+    >>> words = "NVIDIA H100 80GB HBM3", "A100 80GB PCIe", "NVIDIA GeForce RTX 3090 Ti"
+    >>> [device_named(one, Catalog()) for one in words]
+    ['h100', 'a100-pcie', None]
+    """
     try:
         return _stem(words, catalog.files("devices"))
     except RequestError:
         return None
+
+
+def nearest_gpu(words: str, catalog: Catalog) -> str:
+    """Return the known GPU whose name is most like that of an unknown one; "" if none is."""
+    return nearest(_product(words), catalog.files("devices"))
+
+
+def _product(name: str) -> str:
+    """Return what names a GPU apart from maker, form of the board and memory."""
+    words = re.split(r"[-_\s]+", name.lower())
+    told = [w for w in words if not (_FORM.fullmatch(w) or _MEMORY_SIZE.fullmatch(w))]
+    return _without_makers("-".join(told)) or name
+
+
+def _without_makers(name: str) -> str:
+    """Return a GPU's name as it is compared, without makers, brands and kinds of memory.
+
+    Examples
+    --------
+    >>> _without_makers("NVIDIA H100 80GB HBM3"), _without_makers("AMD Instinct MI300X")
+    ('h10080gb', 'mi300x')
+    """
+    plain = _MEMORY_KIND.sub("", plain_name(name))
+    return _BRAND_AFTER.sub("", _BRAND_BEFORE.sub("", plain))
+
+
+_BRAND_BEFORE = re.compile(r"^(?:nvidia|amd|geforce|tesla|instinct)+")
+_BRAND_AFTER = re.compile(r"(?:tensorcore)?(?:gpu|accelerator)$")
+"""What makers write before and behind a GPU's name, which does not tell it from others."""
+_MEMORY_KIND = re.compile(r"(?:hbm|gddr)\d[ex]?")
+_MEMORY_SIZE = re.compile(r"(\d+)g(?:i?b)?")
+_FORM = re.compile(r"sxm\d?|pcie|oam")
+
+
+def _model_number(stem: str) -> str:
+    """Return the first number in a GPU's name, which all its spellings share; "" for none."""
+    found = re.search(r"\d+", stem)
+    return found[0] if found else ""
+
+
+def _spellings(stem: str, device: DeviceFile) -> set[str]:
+    """Return what a GPU's name and aliases become by `_without_makers`, however they are written.
+
+    Form and memory of the board may follow the name in any order. A name that states them is none
+    without them: h100-pcie is not h100.
+    """
+    boards = {"", *_FORM.findall(device["board"].lower())}
+    boards |= {board.rstrip("0123456789") for board in boards}
+    memories = {""} | {
+        f"{device['memory_bytes'] / unit:.0f}" for unit in (1e9, 2**30) if not device["memory_bytes"] % unit
+    }
+    spelled = set()
+    for name in (stem, *device["aliases"]):
+        words = re.split(r"[-_\s]+", name)
+        forms = {word for word in words if _FORM.fullmatch(word)}
+        sizes = {found[1] for word in words if (found := _MEMORY_SIZE.fullmatch(word))}
+        product = _product(name)
+        spelled.add(_without_makers(name))
+        for form in forms or boards:
+            for size in sizes or memories:
+                for written in (f"{size}{unit}" for unit in ("g", "gb", "gib")) if size else ("",):
+                    spelled |= {product + form + written, product + written + form}
+    return spelled
 
 
 def _with_points(name: str, catalog: Catalog, software: str, common: KernelTable) -> Device:
