@@ -830,8 +830,8 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
     named = [
         stem
         for stem, path in files.items()
-        if _model_number(stem) in asked  # which saves reading most files
-        and asked in _spellings(stem, read_device_file(path))
+        if (_model_number(stem) in asked or asked in plain_name(read_text(path)))
+        and asked in _spellings(stem, read_device_file(path))  # parsing is slower than reading
     ]
     if len(named) != 1:
         raise _unknown_gpu(name, files)
@@ -890,7 +890,7 @@ _FORM = re.compile(r"sxm\d?|pcie|oam")
 
 
 def _model_number(stem: str) -> str:
-    """Return the first number in a GPU's name, which all its spellings share; "" for none."""
+    """Return the first number in a GPU's name, "" for none; most of its spellings have it too."""
     found = re.search(r"\d+", stem)
     return found[0] if found else ""
 
