@@ -12,6 +12,7 @@ loaded.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -796,7 +797,8 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 
     Its kernels are those of the era ``software``.
 
-    The name is looked up as given, then in any case and without dashes, then as `device_named` does.
+    The name is looked up as given, then in any case and without dashes, then as `device_named`
+    does.
 
     Raises
     ------
@@ -827,15 +829,16 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
     if (asked := plain_name(name)) in plain:
         return plain[asked]
     asked = _without_makers(name)
-    named = [
-        stem
-        for stem, path in files.items()
-        if (_model_number(stem) in asked or asked in plain_name(read_text(path)))
-        and asked in _spellings(stem, read_device_file(path))  # parsing is slower than reading
-    ]
-    if len(named) != 1:
-        raise _unknown_gpu(name, files)
-    return named[0]
+    spelled = {
+        stem: _spellings(stem, read_device_file(path))
+        for stem, path in files.items()  # parsing is slower than reading
+        if asked and (_model_number(stem) in asked or asked in plain_name(read_text(path)))
+    }
+    for words in (asked, _MEMORY_KIND.sub("", asked)):
+        named = [stem for stem, spellings in spelled.items() if words in spellings]
+        if len(named) == 1:
+            return named[0]
+    raise _unknown_gpu(name, files)
 
 
 def device_named(words: str, catalog: Catalog) -> str | None:
@@ -843,6 +846,7 @@ def device_named(words: str, catalog: Catalog) -> str | None:
 
     Makers, brands and kinds of memory do not count. The form of the board and the size of its
     memory may be left out, but must be true where they stand: a V100 of 16 GB is not one of 32.
+    What an alias states is always true.
 
     Examples
     --------
@@ -865,20 +869,20 @@ def nearest_gpu(words: str, catalog: Catalog) -> str:
 def _product(name: str) -> str:
     """Return what names a GPU apart from maker, form of the board and memory."""
     words = re.split(r"[-_\s]+", name.lower())
-    told = [w for w in words if not (_FORM.fullmatch(w) or _MEMORY_SIZE.fullmatch(w))]
+    kinds = (_FORM, _MEMORY_SIZE, _MEMORY_KIND)
+    told = [word for word in words if not any(kind.fullmatch(word) for kind in kinds)]
     return _without_makers("-".join(told)) or name
 
 
 def _without_makers(name: str) -> str:
-    """Return a GPU's name as it is compared, without makers, brands and kinds of memory.
+    """Return a GPU's name as it is compared, without the words of makers and brands.
 
     Examples
     --------
-    >>> _without_makers("NVIDIA H100 80GB HBM3"), _without_makers("AMD Instinct MI300X")
-    ('h10080gb', 'mi300x')
+    >>> _without_makers("NVIDIA A100-SXM4-80GB"), _without_makers("AMD Instinct MI300X")
+    ('a100sxm480gb', 'mi300x')
     """
-    plain = _MEMORY_KIND.sub("", plain_name(name))
-    return _BRAND_AFTER.sub("", _BRAND_BEFORE.sub("", plain))
+    return _BRAND_AFTER.sub("", _BRAND_BEFORE.sub("", plain_name(name)))
 
 
 _BRAND_BEFORE = re.compile(r"^(?:nvidia|amd|geforce|tesla|instinct)+")
@@ -903,20 +907,20 @@ def _spellings(stem: str, device: DeviceFile) -> set[str]:
     """
     boards = {"", *_FORM.findall(device["board"].lower())}
     boards |= {board.rstrip("0123456789") for board in boards}
-    memories = {""} | {
-        f"{device['memory_bytes'] / unit:.0f}" for unit in (1e9, 2**30) if not device["memory_bytes"] % unit
-    }
+    memory = device["memory_bytes"]
+    memories = {"", *(f"{memory / unit:.0f}" for unit in (1e9, 2**30) if memory % unit == 0)}
     spelled = set()
     for name in (stem, *device["aliases"]):
         words = re.split(r"[-_\s]+", name)
         forms = {word for word in words if _FORM.fullmatch(word)}
         sizes = {found[1] for word in words if (found := _MEMORY_SIZE.fullmatch(word))}
-        product = _product(name)
         spelled.add(_without_makers(name))
-        for form in forms or boards:
-            for size in sizes or memories:
-                for written in (f"{size}{unit}" for unit in ("g", "gb", "gib")) if size else ("",):
-                    spelled |= {product + form + written, product + written + form}
+        if _MEMORY_KIND.search(name):
+            continue  # it is another GPU with another kind: the H100 with HBM2e has PCIe
+        product = _product(name)
+        for form, size in itertools.product(forms or boards, sizes or memories):
+            for unit in ("g", "gb", "gib") if size else ("",):
+                spelled |= {product + form + size + unit, product + size + unit + form}
     return spelled
 
 

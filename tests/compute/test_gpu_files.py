@@ -167,6 +167,7 @@ def test_no_two_gpus_share_a_name() -> None:
         ("h100-sxm5-80gb", "h100"),
         ("NVIDIA H100 Tensor Core GPU", "h100"),
         ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 80GB HBM2e", "h100-pcie"),
         ("NVIDIA H100 NVL", "h100-nvl"),
         ("NVIDIA H200", "h200"),
         ("B200-SXM-180GB", "b200"),
