@@ -176,12 +176,13 @@ def _gpus(torch_there: bool) -> Part:
         return Part(purpose, "", f"{why}; measuring on the CPU works (--device cpu)")
     from perfsim.calibrate.measure.device import device_name
 
-    known = Catalog().files("devices")
+    catalog = Catalog()
+    known = catalog.files("devices")
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     words = []
     for name, count in counts.items():
-        own = device_name(name, known)
+        own = device_name(name, catalog)
         as_known = f"{own} here" if own in known else f"no device file: it would be {own}"
         words.append(f"{count} x {name} ({as_known})")
     return Part(purpose, ", ".join(words), "")

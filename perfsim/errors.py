@@ -350,15 +350,18 @@ def plain_name(name: str) -> str:
     return re.sub(r"[-_\s]|(?<!\d)\.|\.(?!\d)", "", name.lower())
 
 
-def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
+def unknown(
+    field: str, name: str, choices: Iterable[str], listing: str = "", *, compared: str = ""
+) -> RequestError:
     """Build the error for a name that does not exist, with the nearest match and what is allowed.
 
     Parameters
     ----------
     listing : the kind of ``perfsim list`` that shows all names, or ""
+    compared : what of the name is compared with the choices, "" for all of it
     """
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    why, match = _refusal(f"no {_quoted(name)}", name, choices, where)
+    why, match = _refusal(f"no {_quoted(name)}", compared or name, choices, where)
     return UnknownNameError(field, why, value=name, nearest=match)
 
 

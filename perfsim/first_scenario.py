@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from perfsim.compute.device import device_named
 from perfsim.compute.profile import PROFILE_SCHEMA, own_profile
 from perfsim.data.files import (
     check_writable,
@@ -27,7 +28,7 @@ from perfsim.data.files import (
     write_bytes,
 )
 from perfsim.errors import DataError, RequestError, shown, spelled
-from perfsim.machine import Found, gpu_named
+from perfsim.machine import Found
 from perfsim.methods import AUTO_METHOD
 from perfsim.models import MODELS, NAMED
 from perfsim.network.node_type import load_node_type
@@ -355,8 +356,7 @@ def _import_logs(
     draft.fields["net"] = Found(str(made.network), f"fitted to {words}")
     most = max(made.fit.curves, key=lambda curve: curve.ranks)
     draft.defaults.setdefault("gpus", Found(most.ranks, f"the ranks of {words}"))
-    gpu = gpu_named(most.gpu, draft.catalog) if most.gpu else ""
-    if gpu in draft.catalog.files("devices"):
+    if gpu := device_named(most.gpu, draft.catalog):
         draft.defaults["gpu"] = Found(gpu, f"{most.gpu}, as {words} says")
 
 

@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perfsim.calibrate.measure.launch import LAUNCHERS
-from perfsim.compute.device import device_named
+from perfsim.compute.device import device_named, nearest_gpu
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import printable
 from perfsim.errors import nearest
 from perfsim.network.node_type import NodeType, load_node_type
 
-__all__ = ["DMI_FOLDER", "Found", "Machine", "gpu_named", "look_around"]
+__all__ = ["DMI_FOLDER", "Found", "Machine", "look_around"]
 
 DMI_FOLDER = Path("/sys/class/dmi/id")
 """Where Linux shows what the firmware says of the machine."""
@@ -145,7 +145,7 @@ def _job(environment: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS"):
         match = _COUNT.fullmatch(environment.get(name, "").strip())
         words = match[1] if match else None
-        gpu = device_named(words.removeprefix("nvidia_"), catalog) if words else None
+        gpu = device_named(words, catalog) if words else None
         if gpu:
             yield "gpu", Found(gpu, name)
 
@@ -174,20 +174,6 @@ def _driver_names(machine: Machine) -> list[str]:
     return [printable(line).strip()[:_MAX_CHARACTERS] for line in told.stdout.split("\n") if line]
 
 
-def gpu_named(words: str, catalog: Catalog) -> str:
-    """Return perfsim's name of the GPU that a driver calls so, whether it has a file or not.
-
-    Examples
-    --------
-    >>> [gpu_named(f"NVIDIA {one}", Catalog()) for one in ("A100-SXM4-40GB", "A100 80GB PCIe")]
-    ['a100-40gb', 'a100-pcie']
-    """
-    from perfsim.calibrate.measure.device import device_name
-
-    name = device_named(words.removeprefix("NVIDIA "), catalog)
-    return name or device_name(words, catalog.files("devices"))
-
-
 def _gpu(names: list[str], catalog: Catalog, machine: Machine) -> str:
     """Return perfsim's name of the GPU, "" where it has none or there are several."""
     kinds = list(dict.fromkeys(names))
@@ -196,11 +182,9 @@ def _gpu(names: list[str], catalog: Catalog, machine: Machine) -> str:
     if len(kinds) > 1:
         machine.remarks.append(f"this machine has GPUs of several kinds: {', '.join(kinds)}.")
         return ""
-    known = catalog.files("devices")
-    name = gpu_named(kinds[0], catalog)
-    if name in known:
+    if name := device_named(kinds[0], catalog):
         return name
-    alike = nearest(name, known)
+    alike = nearest_gpu(kinds[0], catalog)
     hint = f"; the nearest that has is {alike}" if alike else ""
     machine.remarks.append(f"{kinds[0]} has no file in perfsim{hint} (`perfsim list gpus`).")
     return ""

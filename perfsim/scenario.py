@@ -29,7 +29,7 @@ from typing import (
 
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.software import ATTENTION_SINCE, ERAS, NEWEST, WITH, software_named
-from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
+from perfsim.errors import RequestError, own_name, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -98,7 +98,9 @@ class ScenarioField(NamedTuple):
     min, max : the limits of a number
     nonempty : True where an empty text is refused
     read : makes the field's value of what was given, before its type is checked
-    check : returns the value, or refuses it, after its type was checked
+    words : returns the words that it may be, one of which is taken in any case and with or
+        without dashes
+    check : returns the value, or refuses it, after its type and its words were checked
     vary : an example of a range of it, where a number means nothing without a unit
     lists : True where one value has commas itself, so that semicolons separate several
     mixed : False where it cannot be asked of GPUs of several types
@@ -118,6 +120,7 @@ class ScenarioField(NamedTuple):
     max: float | None = None
     nonempty: bool = False
     read: Callable[[Any, str], Any] | None = None
+    words: Callable[[], Collection[str]] | None = None
     check: Callable[[Any, str], Any] | None = None
     vary: str = ""
     lists: bool = False
@@ -139,7 +142,7 @@ class ScenarioField(NamedTuple):
         return bool in (self.kind, *get_args(self.kind))
 
     def __get_pydantic_core_schema__(self, kind: Any, handler: Any) -> Any:
-        """Return how pydantic checks a value: `read`, then type and limits, then `check`."""
+        """Return how pydantic checks: `read`, then type and limits, then `words` and `check`."""
         import pydantic
         from pydantic_core import core_schema
 
@@ -155,8 +158,10 @@ class ScenarioField(NamedTuple):
         if self.read is not None:
             read = partial(_with_field, self.read, field)
             schema = core_schema.no_info_before_validator_function(read, schema)
-        if self.check is not None:
-            check = partial(_unless_none, self.check, field)
+        for of_value in (partial(_one_of, self.words) if self.words else None, self.check):
+            if of_value is None:
+                continue
+            check = partial(_unless_none, of_value, field)
             schema = core_schema.no_info_after_validator_function(check, schema)
         return schema
 
@@ -167,6 +172,14 @@ def _with_field(read: Callable[[Any, str], Any], field: str, value: Any) -> Any:
 
 def _unless_none(check: Callable[[Any, str], Any], field: str, value: Any) -> Any:
     return None if value is None else check(value, field)
+
+
+def _one_of(words: Callable[[], Collection[str]], value: str, field: str) -> str:
+    """Return the one of some words that a value is, in any case, with or without dashes."""
+    allowed = words()
+    if (word := own_name(value, allowed)) not in allowed:
+        raise unknown(field, value, allowed)
+    return word
 
 
 @dataclass_transform(kw_only_default=True)
@@ -420,7 +433,7 @@ class ScenarioFields:
             read_by=("resolve",),
             metavar="WORD",
             default="tokens for models over text, else storage",
-            check=_check_input,
+            words=lambda: INPUTS,
             vary=",".join(INPUTS),
         ),
     ] = None
@@ -462,7 +475,7 @@ class ScenarioFields:
             " product, as torchtitan); full (the forward pass).",
             read_by=("compute",),
             metavar="WORD",
-            check=_check_recompute,
+            words=_recompute_words,
             vary="none,selective,full",
         ),
     ] = "none"
@@ -474,7 +487,7 @@ class ScenarioFields:
             read_by=("compute",),
             metavar="NAME",
             default="that of the profile; adamw for models without one",
-            check=_check_optimizer,
+            words=_optimizer_words,
             vary="sgd,adamw",
         ),
     ] = None
@@ -484,7 +497,7 @@ class ScenarioFields:
             "Type in which whole gradients are sent: fp32, bf16, fp16.",
             read_by=("compute",),
             metavar="TYPE",
-            check=_check_reduce_dtype,
+            words=_reduce_dtype_words,
             vary="fp32,bf16",
         ),
     ] = "fp32"
@@ -517,7 +530,7 @@ class ScenarioFields:
         _dividing(
             "Order of micro-batches in a pipeline: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv.",
             metavar="NAME",
-            check=_check_schedule,
+            words=_schedule_words,
             vary="1f1b,interleaved",
         ),
     ] = "1f1b"
@@ -578,7 +591,7 @@ class ScenarioFields:
         _dividing(
             "What takes tokens to experts on other ranks: alltoall, deepep (one copy a node).",
             metavar="NAME",
-            check=_check_dispatcher,
+            words=_dispatcher_words,
             vary="alltoall,deepep",
         ),
     ] = "alltoall"
@@ -616,7 +629,7 @@ class ScenarioFields:
             metavar="POLICY",
             default="the method's own, or size",
             complete="fusions",
-            nonempty=True,
+            words=_fusion_words,
         ),
     ] = None
     fusion_options: Annotated[
@@ -648,6 +661,7 @@ class ScenarioFields:
             " collectives`).",
             read_by=("schedule",),
             metavar="NAME",
+            words=_algorithm_words,
             column=False,
         ),
     ] = "auto"
@@ -657,6 +671,7 @@ class ScenarioFields:
             "NCCL's protocol, as NCCL_PROTO fixes it: auto, ll, ll128, simple.",
             read_by=("schedule",),
             metavar="WORD",
+            words=_protocol_words,
             column=False,
         ),
     ] = "auto"
@@ -667,6 +682,7 @@ class ScenarioFields:
             read_by=("network",),
             metavar="NAME",
             default="the one that the network was measured with",
+            words=_library_words,
             column=False,
         ),
     ] = None
@@ -889,40 +905,34 @@ def _write_types(value: str, field: str) -> str:
     return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
 
-def _one_of(words: Collection[str], value: str, field: str) -> str:
-    if value not in words:
-        raise unknown(field, value, words)
-    return value
-
-
-def _check_recompute(value: str, field: str) -> str:
+def _recompute_words() -> Collection[str]:
     from perfsim.compute.kernel_time import RECOMPUTE
 
-    return _one_of(RECOMPUTE, value, field)
+    return RECOMPUTE
 
 
-def _check_optimizer(value: str, field: str) -> str:
+def _optimizer_words() -> Collection[str]:
     from perfsim.compute.kernel_time import UPDATES
 
-    return _one_of(UPDATES, value, field)
+    return UPDATES
 
 
-def _check_reduce_dtype(value: str, field: str) -> str:
+def _reduce_dtype_words() -> Collection[str]:
     from perfsim.compute.transfer import REDUCE_BYTES
 
-    return _one_of(REDUCE_BYTES, value, field)
+    return REDUCE_BYTES
 
 
-def _check_schedule(value: str, field: str) -> str:
+def _schedule_words() -> Collection[str]:
     from perfsim.models.split import SCHEDULES
 
-    return _one_of(SCHEDULES, value, field)
+    return SCHEDULES
 
 
-def _check_dispatcher(value: str, field: str) -> str:
+def _dispatcher_words() -> Collection[str]:
     from perfsim.models.split import DISPATCHERS
 
-    return _one_of(DISPATCHERS, value, field)
+    return DISPATCHERS
 
 
 def _check_layout(value: str, field: str) -> str:
@@ -942,8 +952,28 @@ def _check_software(value: str, field: str) -> str:
     return software_named(value)
 
 
-def _check_input(value: str, field: str) -> str:
-    return _one_of(INPUTS, value, field)
+def _algorithm_words() -> Collection[str]:
+    from perfsim.collectives import algorithms
+
+    return ("auto", *dict.fromkeys(name for names in algorithms().values() for name in names))
+
+
+def _protocol_words() -> Collection[str]:
+    from perfsim.libraries.nccl import PROTOCOLS
+
+    return ("auto", *PROTOCOLS)
+
+
+def _library_words() -> Collection[str]:
+    from perfsim.libraries import libraries
+
+    return libraries()
+
+
+def _fusion_words() -> Collection[str]:
+    from perfsim.fusion import policy_names
+
+    return policy_names()
 
 
 def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:

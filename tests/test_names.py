@@ -14,7 +14,7 @@ from perfsim.methods import method_names
 from perfsim.models import MODELS, NAMED
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.scenario import make_scenario
+from perfsim.scenario import SCENARIO_FIELDS, make_scenario
 from perfsim.session import Session
 from support.what_ships import SHIPPED
 
@@ -34,6 +34,10 @@ ASKED = {"model": "resnet50", "gpus": 16, "net": "1gbe", "gpu": "v100", "method"
         ("gpu", "A100_40GB", "a100-40gb"),
         ("gpu", "RTX 4090", "rtx4090"),
         ("gpu", "A100-SXM4-80GB", "a100"),
+        ("gpu", "NVIDIA H100 80GB HBM3", "h100"),
+        ("precision", "AMP-FP16", "amp-fp16"),
+        ("library", "Gloo", "gloo"),
+        ("fusion", "MG-WFBP", "mgwfbp"),
         ("method", "SPD-KFAC", "spd_kfac"),
     ],
 )
@@ -47,6 +51,43 @@ def test_however_a_name_is_written_the_answer_is_that_of_the_name(
     )
     assert found.to_dict() == usual.to_dict()
     assert getattr(found.scenario, field, name) == name
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "word"),
+    [
+        ("precision", "BF16", "amp-bf16"),
+        ("precision", "amp fp16", "amp-fp16"),
+        ("software", "Torch 1.8", "torch1.8"),
+        ("library", "NCCL", "nccl"),
+        ("algorithm", "Halving-Doubling", "halving_doubling"),
+        ("protocol", "LL128", "ll128"),
+        ("fusion", "MG-WFBP", "mgwfbp"),
+        ("optimizer", "AdamW", "adamw"),
+        ("recompute", "Full", "full"),
+        ("reduce_dtype", "BF16", "bf16"),
+        ("schedule", "ZB-H1", "zb-h1"),
+        ("dispatcher", "DeepEP", "deepep"),
+        ("input", "Storage", "storage"),
+    ],
+)
+def test_a_word_of_choice_is_taken_in_any_case(field: str, written: str, word: str) -> None:
+    assert getattr(make_scenario(ASKED | {field: written}), field) == word
+    with pytest.raises(RequestError) as caught:
+        make_scenario(ASKED | {field: f"{written}x"})
+    assert (caught.value.field, caught.value.value) == (field, f"{written}x")
+    assert f"no '{written}x'" in str(caught.value)
+
+
+def test_every_field_whose_help_lists_words_takes_them_by_one_rule() -> None:
+    """Those of one word; `metavar` WORD, NAME, ERA and POLICY say that a field is one."""
+    of_words = {
+        name
+        for name, field in SCENARIO_FIELDS.items()
+        if field.metavar in ("WORD", "NAME", "ERA", "POLICY") and field.complete != "models"
+    }
+    by_files = {"model", "gpu", "net", "intra_net", "node", "precision"}
+    assert {name for name in of_words - by_files if SCENARIO_FIELDS[name].words is None} == set()
 
 
 def test_no_two_names_that_ship_are_told_apart_by_case_or_dashes_alone() -> None:

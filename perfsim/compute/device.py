@@ -12,6 +12,7 @@ loaded.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,6 +46,7 @@ from perfsim.data.toml import (
 from perfsim.errors import (
     DataError,
     RequestError,
+    nearest,
     plain_name,
     shown,
     unknown,
@@ -84,6 +86,7 @@ __all__ = [
     "load_rates",
     "log_between",
     "measured_kernels",
+    "nearest_gpu",
     "read_device",
     "read_device_file",
     "read_kernels",
@@ -769,7 +772,7 @@ def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
 
 def _unknown_gpu(name: str, files: Mapping[str, Path]) -> RequestError:
     """Return the error for a GPU that nobody knows, with the way to describe one."""
-    error = unknown("gpu", name, files, "gpus")
+    error = unknown("gpu", name, files, "gpus", compared=_product(name))
     return error.or_else("describe yours (profiles/devices/README.md).")
 
 
@@ -794,7 +797,8 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 
     Its kernels are those of the era ``software``.
 
-    The name is looked up as given, then in any case and without dashes, then as an alias.
+    The name is looked up as given, then in any case and without dashes, then as `device_named`
+    does.
 
     Raises
     ------
@@ -821,23 +825,103 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
 def _stem(name: str, files: Mapping[str, Path]) -> str:
     if name in files:
         return name
-    plain, asked = {plain_name(stem): stem for stem in files}, plain_name(name)
-    if asked not in plain:
-        for stem, path in files.items():
-            if asked not in plain_name(read_text(path)):  # reading is quicker than parsing
-                continue
-            plain |= {plain_name(alias): stem for alias in read_device_file(path)["aliases"]}
-    if asked not in plain:
-        raise _unknown_gpu(name, files)
-    return plain[asked]
+    plain = {plain_name(stem): stem for stem in files}
+    if (asked := plain_name(name)) in plain:
+        return plain[asked]
+    asked = _without_makers(name)
+    spelled = {
+        stem: _spellings(stem, read_device_file(path))
+        for stem, path in files.items()  # parsing is slower than reading
+        if asked and (_model_number(stem) in asked or asked in plain_name(read_text(path)))
+    }
+    for words in (asked, _MEMORY_KIND.sub("", asked)):
+        named = [stem for stem, spellings in spelled.items() if words in spellings]
+        if len(named) == 1:
+            return named[0]
+    raise _unknown_gpu(name, files)
 
 
 def device_named(words: str, catalog: Catalog) -> str | None:
-    """Return the GPU whose name or alias these words are, such as A100-SXM4-40GB; None if none."""
+    """Return the GPU that a driver or a data sheet calls so; None if there is none.
+
+    Makers, brands and kinds of memory do not count. The form of the board and the size of its
+    memory may be left out, but must be true where they stand: a V100 of 16 GB is not one of 32.
+    What an alias states is always true.
+
+    Examples
+    --------
+    >>> from perfsim.data.catalog import Catalog
+    >>> words = "NVIDIA H100 80GB HBM3", "A100 80GB PCIe", "NVIDIA GeForce RTX 3090 Ti"
+    >>> [device_named(one, Catalog()) for one in words]
+    ['h100', 'a100-pcie', None]
+    """
     try:
         return _stem(words, catalog.files("devices"))
     except RequestError:
         return None
+
+
+def nearest_gpu(words: str, catalog: Catalog) -> str:
+    """Return the known GPU whose name is most like that of an unknown one; "" if none is."""
+    return nearest(_product(words), catalog.files("devices"))
+
+
+def _product(name: str) -> str:
+    """Return what names a GPU apart from maker, form of the board and memory."""
+    words = re.split(r"[-_\s]+", name.lower())
+    kinds = (_FORM, _MEMORY_SIZE, _MEMORY_KIND)
+    told = [word for word in words if not any(kind.fullmatch(word) for kind in kinds)]
+    return _without_makers("-".join(told)) or name
+
+
+def _without_makers(name: str) -> str:
+    """Return a GPU's name as it is compared, without the words of makers and brands.
+
+    Examples
+    --------
+    >>> _without_makers("NVIDIA A100-SXM4-80GB"), _without_makers("AMD Instinct MI300X")
+    ('a100sxm480gb', 'mi300x')
+    """
+    return _BRAND_AFTER.sub("", _BRAND_BEFORE.sub("", plain_name(name)))
+
+
+_BRAND_BEFORE = re.compile(r"^(?:nvidia|amd|geforce|tesla|instinct)+")
+_BRAND_AFTER = re.compile(r"(?:tensorcore)?(?:gpu|accelerator)$")
+"""What makers write before and behind a GPU's name, which does not tell it from others."""
+_MEMORY_KIND = re.compile(r"(?:hbm|gddr)\d[ex]?")
+_MEMORY_SIZE = re.compile(r"(\d+)g(?:i?b)?")
+_FORM = re.compile(r"sxm\d?|pcie|oam")
+
+
+def _model_number(stem: str) -> str:
+    """Return the first number in a GPU's name, "" for none; most of its spellings have it too."""
+    found = re.search(r"\d+", stem)
+    return found[0] if found else ""
+
+
+def _spellings(stem: str, device: DeviceFile) -> set[str]:
+    """Return what a GPU's name and aliases become by `_without_makers`, however they are written.
+
+    Form and memory of the board may follow the name in any order. A name that states them is none
+    without them: h100-pcie is not h100.
+    """
+    boards = {"", *_FORM.findall(device["board"].lower())}
+    boards |= {board.rstrip("0123456789") for board in boards}
+    memory = device["memory_bytes"]
+    memories = {"", *(f"{memory / unit:.0f}" for unit in (1e9, 2**30) if memory % unit == 0)}
+    spelled = set()
+    for name in (stem, *device["aliases"]):
+        words = re.split(r"[-_\s]+", name)
+        forms = {word for word in words if _FORM.fullmatch(word)}
+        sizes = {found[1] for word in words if (found := _MEMORY_SIZE.fullmatch(word))}
+        spelled.add(_without_makers(name))
+        if _MEMORY_KIND.search(name):
+            continue  # it is another GPU with another kind: the H100 with HBM2e has PCIe
+        product = _product(name)
+        for form, size in itertools.product(forms or boards, sizes or memories):
+            for unit in ("g", "gb", "gib") if size else ("",):
+                spelled |= {product + form + size + unit, product + size + unit + form}
+    return spelled
 
 
 def _with_points(name: str, catalog: Catalog, software: str, common: KernelTable) -> Device:

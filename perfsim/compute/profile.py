@@ -18,7 +18,7 @@ from typing import NamedTuple, cast, get_args
 from perfsim.data.catalog import Catalog, is_own
 from perfsim.data.files import is_there, missing_file, note
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
-from perfsim.errors import DataError, RequestError, newer, shown, unknown
+from perfsim.errors import DataError, RequestError, newer, own_name, shown, unknown
 from perfsim.models import is_defined, model_elements, takes_tokens
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
@@ -65,7 +65,7 @@ def precision_bytes(precision: str) -> float:
 
 
 def precision_named(word: str, field: str = "precision") -> str:
-    """Return a precision by its name or by today's word for it.
+    """Return a precision by its name or by today's word for it, in any case.
 
     Raises
     ------
@@ -74,12 +74,14 @@ def precision_named(word: str, field: str = "precision") -> str:
 
     Examples
     --------
-    >>> precision_named("bf16"), precision_named("fp8")
-    ('amp-bf16', 'fp8')
+    >>> precision_named("bf16"), precision_named("AMP-BF16"), precision_named("FP8")
+    ('amp-bf16', 'amp-bf16', 'fp8')
     """
-    precision = _TODAYS_WORDS.get(word, word)
+    words = (*PRECISIONS, *_TODAYS_WORDS)
+    own = own_name(word, words)
+    precision = _TODAYS_WORDS.get(own, own)
     if precision not in PRECISIONS:
-        raise unknown(field, word, (*PRECISIONS, *_TODAYS_WORDS))
+        raise unknown(field, word, words)
     return precision
 
 

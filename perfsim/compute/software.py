@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import RequestError, own_name, unknown
 
 __all__ = [
     "ATTENTION_SINCE",
@@ -119,7 +119,7 @@ attention. Without one, attention is what the era has."""
 
 
 def software_named(text: str) -> str:
-    """Return software as it is asked for: an era, and a kernel of attention behind it.
+    """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
     Raises
     ------
@@ -128,10 +128,11 @@ def software_named(text: str) -> str:
 
     Examples
     --------
-    >>> software_named("torch2"), software_named("megatron+flash2")
+    >>> software_named("Torch2"), software_named("megatron+flash2")
     ('torch2', 'megatron+flash2')
     """
-    era, kernel = software_era(text), text.partition(WITH)[2]
+    named, _, kernel = text.partition(WITH)
+    era, kernel = software_era(own_name(named, ERAS)), own_name(kernel, ATTENTION_SINCE)
     if WITH not in text:
         return era.name
     if kernel not in ATTENTION_SINCE:

@@ -18,13 +18,15 @@ from support.what_ships import SHIPPED
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
 
 AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10g", "rtx3090")
-NEWER = ("h100", "h100-pcie", "h100-nvl", "h200", "b200", "b300", "gb200", "rtxpro6000")
-ADA_AND_OLDER = ("l4", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
-AMD = ("mi100", "mi210", "mi250", "mi250x", "mi300x", "mi325x")
+WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5090")
+HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h800", "h20", "gh200", "gh200-144gb")
+NEWER = ("b200", "b300", "gb200", "rtxpro6000")
+ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
+AMD = ("mi100", "mi210", "mi250", "mi250x", "mi300x", "mi325x", "mi350x", "mi355x")
 FLAGSHIPS = ("v100", "a100", "h100", "h200", "b200")
 """From old to new; H100 and H200 have the same chip."""
-NO_POWER = {"b300"}
-"""GPUs whose power sources disagree about."""
+NO_POWER = {"b300", "gh200", "gh200-144gb"}
+"""GPUs whose power sources disagree about, or state with the processor beside them."""
 
 
 def rates(gpu: Device) -> dict[str, float]:
@@ -32,7 +34,7 @@ def rates(gpu: Device) -> dict[str, float]:
 
 
 def test_every_gpu_that_was_asked_for_ships() -> None:
-    assert {*AMPERE, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
+    assert {*AMPERE, *WORKSTATION, *HOPPER, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -84,6 +86,10 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("a10g", "tf32", 35),
         ("mi100", "fp32", 46.1),  # matrix cores, as rocBLAS uses
         ("mi300x", "amp-bf16", 1307.4),
+        ("mi355x", "amp-bf16", 2516.6),
+        ("h20", "amp-bf16", 148),
+        ("a6000", "amp-bf16", 154.8),
+        ("rtx5090", "amp-fp16", 209.5),
     ],
 )
 def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
@@ -101,6 +107,7 @@ def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
     ("name", "sheet_gb_per_s"),
     [
         *(("a100", 2039), ("a100-40gb", 1555), ("h100", 3350), ("h200", 4800), ("b200", 8000)),
+        *(("h20", 4000), ("mi355x", 8000), ("a6000", 768), ("rtx6000ada", 960), ("rtx5090", 1792)),
         *(("l4", 300), ("l40s", 864), ("rtx4090", 1008), ("mi300x", 5300), ("v100", 900)),
     ],
 )
@@ -124,7 +131,7 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
         assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
         # GeForce boards of Ampere and Ada pass no messages to each other directly.
-        no_peers = "no peer-to-peer" in gpu.link or name == "rtx3090"
+        no_peers = name in ("rtx3090", "rtx4090")
         assert gpu.intra_net == f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
     of_own_node = inside.node_type is not None and inside.node_type.gpu == name
     stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node
@@ -135,7 +142,7 @@ def test_a_gpu_of_a_fabric_that_a_shipped_node_type_has_names_it() -> None:
     """What its file says of a link that stands in is true only where no node type has its own."""
     nodes = [read_node_type(path) for path in SHIPPED.files("nodes").values()]
     shipped = {node.gpu for node in nodes if node.inside.link == "xgmi"}
-    assert shipped >= {"mi250x", "mi300x", "mi325x"}
+    assert shipped >= {"mi250x", "mi300x", "mi325x", "mi355x"}
     for name, gpu in GPUS.items():
         joined = next((node for node in nodes if node.name == gpu.intra_net), None)
         if name in shipped:
@@ -155,16 +162,79 @@ def test_no_two_gpus_share_a_name() -> None:
     [
         ("A100-SXM4-40GB", "a100-40gb"),
         ("A100 80GB", "a100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie"),
         ("H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("h100-sxm5-80gb", "h100"),
+        ("NVIDIA H100 Tensor Core GPU", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 80GB HBM2e", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H200", "h200"),
+        ("B200-SXM-180GB", "b200"),
+        ("NVIDIA B300 SXM6 AC", "b300"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L40", "l40"),
+        ("Tesla T4", "t4"),
         ("GeForce RTX 2080 Ti", "rtx2080ti"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
+        ("Quadro RTX 6000", "rtx6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
+        ("NVIDIA RTX A6000", "a6000"),
         ("Tesla V100-SXM3-32GB", "v100"),
-        ("GH200 120GB", None),
+        ("Tesla V100-SXM2-16GB", "v100-16gb"),
+        ("Tesla V100-PCIE-16GB", "v100-pcie-16gb"),
+        ("Tesla P100-PCIE-16GB", "p100"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("AMD Instinct MI355X 288GB HBM3e", "mi355x"),
+        ("GH200 120GB", "gh200"),  # Grace's memory, as the driver says it
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA GH200 144G HBM3e", "gh200-144gb"),
+        ("nvidia_a100-sxm4-80gb", "a100"),
+        ("V100SXM2", "v100"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),  # a seventh of one
+        ("NVIDIA A100X", None),
+        ("NVIDIA A800-SXM4-80GB", None),  # less NVLink
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA H800 PCIe", None),
+        ("NVIDIA H20-3e", None),  # more memory
+        ("NVIDIA H200 NVL", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", None),
+        ("Tesla P100-PCIE-12GB", None),
+        ("A100-PCIE-96GB", None),
+        ("NVIDIA", None),
         ("CPU buffers", None),
         ("H200 or B200 class (not stated)", None),
     ],
 )
-def test_the_words_of_measured_networks_name_a_gpu(words: str, name: str | None) -> None:
+def test_the_words_of_drivers_and_data_sheets_name_a_gpu(words: str, name: str | None) -> None:
     assert device_named(words, SHIPPED) == name
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_each_gpu_is_found_by_its_own_words(name: str) -> None:
+    """Its name and aliases find it, also behind a maker's name and without dashes."""
+    gpu = GPUS[name]
+    for spelled in (name, *gpu.aliases):
+        maker = "AMD Instinct" if gpu.architecture.startswith("CDNA") else "NVIDIA"
+        for words in (f"{maker} {spelled.upper()}", spelled.replace("-", " ")):
+            assert device_named(words, SHIPPED) == name, words
+
+
+def test_a_refused_gpu_has_a_nearest_match_by_what_is_not_its_maker() -> None:
+    for words, near in (
+        ("NVIDIA A100-SXM-64GB", "a100"),
+        ("NVIDIA GeForce RTX 4090 Ti", "rtx4090"),
+        ("Tesla V100-SXM2-8GB", "v100"),
+        ("AMD Instinct MI300A", "mi300x"),
+    ):
+        with pytest.raises(RequestError, match="did you mean") as caught:
+            load_device(words, SHIPPED)
+        assert caught.value.nearest == near
 
 
 def test_a_gpu_without_fp8_refuses_it() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
+from perfsim.compute.device import device_named
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
@@ -28,9 +29,7 @@ _SCHEDULE = Path("/proc/thread-self/schedstat")
 _TASKS = Path("/proc/self/task")
 
 MAKER_WORDS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
-"""Words of a driver's name for a GPU that do not tell which GPU it is."""
-OTHER_BOARD_WORDS = frozenset({"ti", "super", "pcie", "nvl", "max", "mobile", "laptop"})
-"""Words after a GPU's name that make it another board, with other rates."""
+"""Words of a driver's name for a GPU that are left out of the name of one without a file."""
 _BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
 
 
@@ -59,28 +58,21 @@ def torch_device(command: str, device: str | None) -> tuple[Any, str]:
     return torch, device
 
 
-def device_name(driver_name: str, known: Iterable[str]) -> str:
+def device_name(driver_name: str, catalog: Catalog) -> str:
     """Return perfsim's name of a device, from the name that its driver gives it.
 
-    Makers' names do not count. The longest known name that the rest begins with is taken, unless
-    a word after it makes the device another board.
+    A GPU without a file is called as its driver does, without the maker's words.
 
     Examples
     --------
-    >>> gpus = ["v100", "v100-pcie", "rtx3090", "a100"]
-    >>> [device_name(word, gpus) for word in ("Tesla V100-PCIE-16GB", "NVIDIA A100-SXM4-80GB")]
-    ['v100-pcie', 'a100']
-    >>> device_name("NVIDIA GeForce RTX 3090 Ti", gpus)
-    'rtx-3090-ti'
+    >>> words = "Tesla V100-PCIE-32GB", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090 Ti"
+    >>> [device_name(one, Catalog()) for one in words]
+    ['v100-pcie', 'a100', 'rtx-3090-ti']
     """
+    if name := device_named(driver_name, catalog):
+        return name
     words = [word for word in _BETWEEN_WORDS.split(driver_name.lower()) if word]
-    words = [word for word in words if word not in MAKER_WORDS]
-    names = {name.replace("-", ""): name for name in known}
-    for count in range(len(words), 0, -1):
-        name = names.get("".join(words[:count]))
-        if name and not OTHER_BOARD_WORDS & set(words[count:]):
-            return name
-    return "-".join(words)[:64] or "device"
+    return "-".join(word for word in words if word not in MAKER_WORDS)[:64] or "device"
 
 
 def waited_for_core_s(schedule: Path = _SCHEDULE) -> float | None:

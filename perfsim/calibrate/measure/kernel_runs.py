@@ -170,7 +170,7 @@ def calibrate_kernels(request: KernelRequest, report_progress: ReportProgress) -
     catalog = Catalog(request.out if (request.out / "devices").is_dir() else None)
     name = request.gpu
     if name is None:
-        name = device_name(device.driver_name, catalog.files("devices"))
+        name = device_name(device.driver_name, catalog)
     if not _DEVICE_NAME.fullmatch(name) or name == "any":
         why = f"{name!r} is no name; lower-case letters, digits and '-'."
         raise RequestError("gpu", why, value=name)

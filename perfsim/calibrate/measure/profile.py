@@ -153,7 +153,7 @@ def calibrate_compute(
     if device == "cuda":
         torch.cuda.set_device(ranks.local_rank % torch.cuda.device_count())
     driver_name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    gpu = device_name(driver_name, Catalog().files("devices")) if gpu is None else gpu
+    gpu = device_name(driver_name, Catalog()) if gpu is None else gpu
     name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", named_parts(model)[1])
     check_profile_name("name", name)
     check_profile_name("gpu", gpu)

@@ -147,7 +147,7 @@ def _check_request(words: dict[str, str | None], counts: dict[str, int | None]) 
 
 def _gpu_of_trace(trace: TrainingTrace) -> str:
     """Return perfsim's name of the GPU that a trace names."""
-    gpu = device_name(trace.device, Catalog().files("devices")) if trace.device else ""
+    gpu = device_name(trace.device, Catalog()) if trace.device else ""
     if not is_profile_name(gpu):
         raise RequestError("gpu", "the trace does not name its GPU; give its name.")
     return gpu
