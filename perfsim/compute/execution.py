@@ -20,7 +20,7 @@ class Passes(NamedTuple):
     scale, mask and softmax of unfused attention, ``bias`` the bias of a convolution, ``rmsnorm`` a
     normalisation by the root mean square, ``rotary`` the turning of queries and keys by position,
     ``feedforward`` the activation behind a dense layer, ``gelu_new`` the same where Python writes
-    it as operations.
+    it as operations, ``dropped_scores`` a dropout of attention's scores.
     """
 
     norm: tuple[float, float]
@@ -34,6 +34,7 @@ class Passes(NamedTuple):
     rotary: tuple[float, float] = (2, 2)
     feedforward: tuple[float, float] = (2, 3)
     gelu_new: tuple[float, float] = (18, 28)
+    dropped_scores: tuple[float, float] = (2.8, 6.1)
 
 
 _EAGER = Passes((3, 5), (3.8, 7.2), (2, 3), (3, 2), (2.8, 6.1), (6.5, 6), (2, 1), (16, 25), (8, 8))
@@ -46,7 +47,11 @@ mean, multiply, cast back, weigh read and write 32 bytes a value, 50 backward; m
 join, multiply and add 16 each way. So is its gelu_new, 0.5 x (1 + tanh(c (x + 0.044715 x^3))):
 eight operations forward, of which two read two values, and eleven backward (NewGELUActivation)."""
 
-_FUSED = Passes((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (3, 4), (0, 1), feedforward=(0, 1))
+_FUSED = Passes(
+    *((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (3, 4), (0, 1)),
+    feedforward=(0, 1),
+    dropped_scores=(0, 1),
+)
 """Normalisation, activation and addition in one kernel, as cuDNN's fused batch normalisation (NHWC)
 and XLA write them: each value is read once more for the statistics."""
 
@@ -54,6 +59,12 @@ and XLA write them: each value is read once more for the statistics."""
 _OWN_KERNELS = _FUSED._replace(feedforward=(2, 3))
 """As fused, but for the activation behind a dense layer: a kernel of its own, as inductor writes
 it, Megatron's fused bias and GELU, and SwiGLU."""
+
+
+_OWN_SCORES = {"scores": (2, 3), "dropped_scores": _EAGER.dropped_scores}
+"""Scores in Megatron-LM before FlashAttention: scale, mask and softmax in one kernel that reads and
+writes, backward reads its output and the gradient and writes; dropout in PyTorch's own
+(megatron/fused_kernels/scaled_upper_triang_masked_softmax.h, model/transformer.py of 2021)."""
 
 
 _TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FUSED.add)
@@ -121,10 +132,13 @@ class Execution(NamedTuple):
     def pads(self) -> bool:
         """Whether the sides of products are padded to what tensor cores load at once.
 
-        Vendors pad vocabularies. A compiler does not: 50,304 columns for 50,257 made compiled GPT-2
-        124M 13.7 % faster on an A100 (rasbt/LLMs-from-scratch, ch05/10_llm-training-speed).
+        Vendors pad vocabularies, and inductor its products where that pays (PyTorch 2,
+        torch/_inductor/fx_passes/pad_mm.py). Sources disagree: 50,304 columns for 50,257 made
+        compiled GPT-2 13.7 % faster on an A100 (rasbt/LLMs-from-scratch,
+        ch05/10_llm-training-speed), as if nothing were padded; on an H100 it is 22 % slower than
+        with padding and 19 % faster than without (tests/scripts/end_to_end/one_gpu.txt).
         """
-        return self.tuned
+        return self.tuned or self.compiled
 
     @property
     def adds_in_products(self) -> bool:
@@ -134,7 +148,7 @@ class Execution(NamedTuple):
     @property
     def fused(self) -> bool:
         """Whether element-wise work of transformers runs in fused kernels."""
-        return self.passes in (_FUSED, _OWN_KERNELS)
+        return self.passes.layernorm == _FUSED.layernorm
 
 
 EXECUTIONS: dict[str, Execution] = {
@@ -221,5 +235,7 @@ def execution_of(era: str) -> Execution:
     if not kernel:
         return known
     if kernel == "unfused":
-        return known._replace(flash=False)
+        by_hand = known.tuned and known.fused
+        passes = known.passes._replace(**_OWN_SCORES) if by_hand else known.passes
+        return known._replace(flash=False, passes=passes)
     return known._replace(flash=True, attention=kernel)

@@ -270,11 +270,18 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         (layer.rotated, era.passes.rotary),
         (_PERMUTED * layer.permuted, (1.0, 1.0)),
         (0.0 if era.captured else layer.unfused, (1.0, 1.0)),
-        (0.0 if layer.kind == "attention" and era.flash else layer.dropped, era.passes.dropout),
+        _dropout(layer, era),
     )
     for values, passes in beside:
         works = _with(works, _streams(values, passes))
     return works
+
+
+def _dropout(layer: ModelLayer, era: Execution) -> tuple[float, tuple[float, float]]:
+    """Return the values that a layer's dropout passes over, and how often."""
+    if layer.kind != "attention":
+        return layer.dropped, era.passes.dropout
+    return 0.0 if era.flash else layer.dropped, era.passes.dropped_scores
 
 
 _PERMUTED = 0.666 / 0.506

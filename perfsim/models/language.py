@@ -43,7 +43,8 @@ class Architecture(NamedTuple):
     projects keys with values, and queries; ``rope`` is the width of a head that carries the
     position there, ``value`` that of a head's values (0: ``head``, as that of its keys).
     ``gelu_new`` says that the activation is Hugging Face's gelu_new, which Python writes as
-    operations, ``relu`` that it is a ReLU. ``qk_norm`` normalises the queries and keys of each
+    operations, ``relu`` that it is a ReLU, ``dropout`` that a decoder drops scores of attention and
+    what it adds to the stream. ``qk_norm`` normalises the queries and keys of each
     head, with ``qk_norm_all`` those of all heads together.
     """
 
@@ -86,6 +87,7 @@ class Architecture(NamedTuple):
     value: int = 0
     qk_norm_all: bool = False
     relu: bool = False
+    dropout: bool = False
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -121,7 +123,8 @@ def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple
 def _norm(
     name: str, shape: Architecture, rows: int, width: int = 0, added: bool = False
 ) -> ModelLayer:
-    made = layernorm(name, width or shape.hidden, rows, added=added)
+    dropped = added and shape.dropout
+    made = layernorm(name, width or shape.hidden, rows, added=added, dropped=dropped)
     if shape.norm == "layer":
         return made
     kind = "rmsnorm" if shape.norm == "rms" else made.kind
@@ -198,7 +201,14 @@ def _attention(
         yield _norm_of_heads(f"{name}.q_norm", shape, shape.heads, tokens)
         yield _norm_of_heads(f"{name}.k_norm", shape, shape.kv, tokens)
     reached = min(tokens, shape.window) if _slides(shape, index) else tokens
-    made = attention(f"{name}.attn", query, tokens, heads=shape.heads, causal=causal)
+    made = attention(
+        f"{name}.attn",
+        query,
+        tokens,
+        heads=shape.heads,
+        causal=causal,
+        dropped=shape.dropout,
+    )
     # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
     # counts the whole square and half of it is done, so many of the t are asked.
     share = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
