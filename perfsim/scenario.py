@@ -951,7 +951,7 @@ def _algorithm_words() -> Collection[str]:
 
 
 def _protocol_words() -> Collection[str]:
-    from perfsim.libraries.nccl import PROTOCOLS
+    from perfsim.libraries.nccl_versions import PROTOCOLS
 
     return ("auto", *PROTOCOLS)
 

@@ -51,11 +51,12 @@ def own_gpus(folder: Path, **extra: str) -> Session:
         ({"model": "vit-b16"}, "rtx3090", "that of the only profile of vit-b16"),
         ({"model": "bert-large"}, "v100-pcie", "that of the only profile of bert-large"),
         (
-            {"model": "resnet101", "net": "alps-gh200-slingshot11"},
+            {"model": "resnet101", "net": "10gbe"},
             "v100",
             "that of the only profile of resnet101",
         ),
-        ({"net": "alps-gh200-slingshot11"}, "v100", "an assumption"),
+        ({"net": "alps-gh200-slingshot11"}, "gh200", "that of alps-gh200-slingshot11"),
+        ({"net": "10gbe"}, "v100", "an assumption"),
     ],
 )
 def test_a_gpu_comes_from_the_network_or_the_only_profile(

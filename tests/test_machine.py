@@ -187,7 +187,7 @@ def test_a_dgx_of_two_memories_is_none_without_its_gpu(tmp_path: Path) -> None:
         ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
         ("NVIDIA A100 80GB PCIe", "a100-pcie"),
         ("NVIDIA H100 80GB HBM3", "h100"),
-        ("Tesla V100-SXM2-16GB", "v100"),
+        ("Tesla V100-SXM2-16GB", "v100-16gb"),
         ("NVIDIA GeForce RTX 3090", "rtx3090"),
     ],
 )
