@@ -405,6 +405,8 @@ def computation(
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
+    if device.measured_as:
+        device = device_in_era(device.measured_as, device.software, catalog)
     fields = values_read_by("compute", scenario, without="gpu")
     asked = "computation", device.name, autocast, *fields
     return catalog.once(asked, lambda: _computed(scenario, device, catalog, autocast))

@@ -213,7 +213,10 @@ def test_a_node_file_of_ones_own(tmp_path: Path) -> None:
     [
         ({"gpus_per_node": 16}, "gpus_per_node: dgx-h100 has 8 GPUs a node, found 16."),
         ({"placement": (16, 48)}, "placement: dgx-h100 has 8 GPUs a node, found 48."),
-        ({"gpu": "a100"}, "gpu: dgx-h100 has h100, found 'a100'; leave one of the two out, or join"),
+        (
+            {"gpu": "a100"},
+            "gpu: dgx-h100 has h100, found 'a100'; leave one of the two out, or join",
+        ),
         ({"gpu": "h100:32,a100:32"}, "gpu: dgx-h100 has h100, found 'h100:32,a100:32'"),
         ({"net": "p5"}, "net: p5 is a node type itself"),
         ({"net": "alps-gh200-slingshot11"}, "net: alps-gh200-slingshot11 has nodes of 4 GPUs"),

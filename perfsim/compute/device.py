@@ -476,6 +476,7 @@ _check_device = table_check(
         "multiprocessors": check_of(Annotated[float, plain_number(_MULTIPROCESSORS)]),
         "fp32_accumulation": check_of(Annotated[float, plain_number(_ACCUMULATION)]),
         "succeeds": _text,
+        "measured_as": _text,
         "pcie": _pcie,
         "link": _text,
         "intra_net": _text,
@@ -490,6 +491,7 @@ _check_device = table_check(
     },
     optional=(
         *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
+        "measured_as",
         *("architecture", "board", "pcie", "link", "intra_net", "intra_net_why", "references"),
     ),
 )
@@ -512,6 +514,7 @@ class DeviceFile(TypedDict):
     multiprocessors: float
     fp32_accumulation: float
     succeeds: str
+    measured_as: str
     architecture: str
     board: str
     pcie: int | None
@@ -548,6 +551,7 @@ def read_device_file(path: Path) -> DeviceFile:
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
         fp32_accumulation=table.get("fp32_accumulation", 1.0),
         succeeds=table.get("succeeds", ""),
+        measured_as=table.get("measured_as", ""),
         architecture=table.get("architecture", ""),
         board=table.get("board", ""),
         pcie=table.get("pcie"),
@@ -571,6 +575,7 @@ class Device:
     that tensor cores keep where products of fp16 are summed in fp32: a half on GeForce. ``points``
     holds one curve a width for each kernel name. ``references`` are GPUs whose points may be
     scaled to this one. ``succeeds`` is the board of its line before it, which is no faster.
+    ``measured_as`` is the same board with other memory, whose measurements are this one's too.
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
     the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
@@ -596,6 +601,7 @@ class Device:
     peaks: Mapping[str, float] = field(default_factory=dict)
     sustained: Mapping[str, float] = field(default_factory=dict)
     succeeds: str = ""
+    measured_as: str = ""
     architecture: str = ""
     board: str = ""
     pcie: int | None = None
@@ -805,16 +811,18 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
     RequestError
         If no device has that name or alias.
     DataError
-        If one of its files is damaged, or names a reference that is no GPU.
+        If one of its files is damaged, or names a GPU that does not exist.
     """
     files = catalog.files("devices")
     name = _stem(name, files)
     software = software_era(software).name
     shared = _table(catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX), catalog, software)
     device = _with_points(name, catalog, software, shared)
-    for other in device.reference_names:
+    others = [("references", other) for other in device.reference_names]
+    others += [("measured_as", device.measured_as)] if device.measured_as else []
+    for key, other in others:
         if other not in files:
-            error = unknown("references", other, files, "gpus")
+            error = unknown(key, other, files, "gpus")
             raise DataError(f"{error.field}: {error.why}", path=files[name])
     references = [
         _with_points(other, catalog, software, _NO_KERNELS) for other in device.reference_names
@@ -925,12 +933,14 @@ def _spellings(stem: str, device: DeviceFile) -> set[str]:
 
 
 def _with_points(name: str, catalog: Catalog, software: str, common: KernelTable) -> Device:
-    own = _table(catalog.beside("devices", name, KERNELS_SUFFIX), catalog, software)
+    device = load_rates(name, catalog)
+    measured = device.measured_as or name
+    own = _table(catalog.beside("devices", measured, KERNELS_SUFFIX), catalog, software)
     common_eras = {
         kernel: era for kernel, era in common.other_eras.items() if kernel not in own.points
     }
     return replace(
-        load_rates(name, catalog),
+        device,
         points={**common.points, **own.points},
         software=software,
         other_eras={**common_eras, **own.other_eras},

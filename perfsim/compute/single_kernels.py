@@ -421,7 +421,8 @@ def kernel_times(gpu: str, catalog: Catalog) -> KernelTimes:
     'data sheet'
     """
     device = load_device(gpu, catalog)
-    return KernelTimes(device, _products(device.name, catalog), _products(ANY_GPU, catalog))
+    measured = device.measured_as or device.name
+    return KernelTimes(device, _products(measured, catalog), _products(ANY_GPU, catalog))
 
 
 def _products(name: str, catalog: Catalog) -> Mapping[str, ProductRatios]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.profile import PRECISIONS
-from perfsim.errors import RequestError
+from perfsim.data.catalog import Catalog
+from perfsim.errors import DataError, RequestError
 from perfsim.inventory import describe_thing, list_rows
 from perfsim.network.node_network import load_any_network
 from perfsim.network.node_type import read_node_type
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from support.what_ships import SHIPPED
 
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
@@ -213,6 +217,31 @@ def test_no_two_gpus_share_a_name() -> None:
 )
 def test_the_words_of_drivers_and_data_sheets_name_a_gpu(words: str, name: str | None) -> None:
     assert device_named(words, SHIPPED) == name
+
+
+@pytest.mark.parametrize("name", [name for name, gpu in GPUS.items() if gpu.measured_as])
+def test_a_board_with_other_memory_computes_as_the_one_that_was_measured(name: str) -> None:
+    asked = {"model": "resnet50", "gpus": 8, "net": "10gbe", "method": "dgc", "batch": 256}
+    small, large = (
+        predict(make_scenario(asked | {"gpu": gpu}), SHIPPED)
+        for gpu in (name, GPUS[name].measured_as)
+    )
+    assert small.iteration_s == large.iteration_s
+    assert small.breakdown_s == large.breakdown_s
+    warned = [
+        any("does not fit into memory" in note for note in one.notes) for one in (small, large)
+    ]
+    assert warned == [True, False]
+    assert small.to_dict()["scenario"]["gpu"] == name
+
+
+def test_a_board_measured_as_one_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    shipped = SHIPPED.files("devices")["v100-16gb"].read_text()
+    text = shipped.replace('measured_as = "v100"', 'measured_as = "v101"')
+    (tmp_path / "devices" / "v100-16gb.toml").write_text(text)
+    with pytest.raises(DataError, match="measured_as: no 'v101'; did you mean 'v100'"):
+        load_device("v100-16gb", Catalog(tmp_path))
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -95,7 +95,10 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         ("transformer:layers=2,hidden=64,vocab=100", "transformer: needs heads too"),
         (f"{SMALL},layers=3", "layers stands there twice"),
         (f"{SMALL},qk_norm=yes,qknorm=no", "qknorm stands there twice"),
-        (f"{SMALL},hiden=3", "has no 'hiden'; did you mean 'hidden'? Allowed are 41 names, such as "),
+        (
+            f"{SMALL},hiden=3",
+            "has no 'hiden'; did you mean 'hidden'? Allowed are 41 names, such as ",
+        ),
         (f"{SMALL},ffn", "'ffn' is not NAME=NUMBER, such as layers=32"),
         (f"{SMALL},ffn=", "'ffn=' is not NAME=NUMBER"),
         (f"{SMALL},ffn=0", "ffn='0' is not a whole number from 1 to 1000000000"),
