@@ -955,7 +955,7 @@ def _check_software(value: str, field: str) -> str:
 def _algorithm_words() -> Collection[str]:
     from perfsim.collectives import algorithms
 
-    return ("auto", *dict.fromkeys(name for names in algorithms().values() for name in names))
+    return ("auto", *algorithms()["all_reduce"])
 
 
 def _protocol_words() -> Collection[str]:

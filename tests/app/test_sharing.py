@@ -97,7 +97,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "a choice that looks like a number": {"method": "kaisa", "options": {"release": "0.3"}},
     "a text that looks like a number": {"method": "adpsgd", "options": {"schedule": "8"}},
     "an option of the fusion policy": {
-        "fusion": "horovod",
+        "fusion": "size",
         "fusion_options": {"cycle_time": "5"},
     },
     "lists": {"net": "1gbe", "placement": [3, 5], "straggler": ["1:1.5", "1:2"]},

@@ -238,7 +238,7 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
         ({"net": "10gbe,10Gbps"}, "^net: no '10Gbps'; did you mean '10gbe'"),
         ({"net": "10gbe,nvlink"}, "^net: no 'nvlink' between nodes"),
         ({"gpu": "v100,foo"}, "^gpu: no 'foo'"),
-        ({"algorithm": "ring,foo"}, "^algorithm: all_reduce has no 'foo'"),
+        ({"algorithm": "ring,foo"}, "^algorithm: no 'foo'"),
         ({"batch": "32,x"}, "^batch: 'x' is not allowed"),
         ({"batch": "0..10000:1"}, "^batch: '0' is not allowed"),
         ({"bucket": "1MiB,zz"}, "^bucket: 'zz' is not a size"),
