@@ -230,6 +230,9 @@ DIVIDED = [
             "method=distributed_optimizer schedule=zb-h1",
             "method=distributed_optimizer schedule=zbv",
             "method=zero options.stage=1 recompute=full",
+            "method=distributed_optimizer recompute=selective software=megatron",
+            "method=distributed_optimizer recompute=selective software=megatron+unfused",
+            "method=distributed_optimizer software=megatron+flash2 optimizer=adamw-fused",
             "method=fsdp recompute=full",
             "method=powersgd",
             "method=distributed_optimizer cp=2",
@@ -245,6 +248,7 @@ DIVIDED = [
         f"{_SMALL} {rest}"
         for rest in (
             "method=fsdp tp=8",
+            "method=fsdp recompute=selective software=torch2-compiled optimizer=adamw-fused",
             "method=fsdp cp=4 seq=32768 recompute=full",
             "method=zero options.stage=3 recompute=full",
             "method=hybrid_zero recompute=full",
