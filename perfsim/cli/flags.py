@@ -176,8 +176,10 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
             flags[field] = f"{flag} {field}"
         elif flag == "--set":
             option = (value if equals else after).partition("=")[0].strip()
-            group = "fusion_options" if option.startswith("fusion.") else "options"
-            flags[f"{group}.{option.removeprefix('fusion.')}"] = f"{flag} {option}"
+            of_fusion = option.startswith(("fusion.", "fusion_options."))
+            key = option.partition(".")[2] if of_fusion else option.removeprefix("options.")
+            group = "fusion_options" if of_fusion else "options"
+            flags[f"{group}.{key}"] = f"{flag} {option}"
         elif arguments[0] == "plan" and flag.startswith("--") and name in PLURALS:
             field = PLURALS[name]
             if not any(one.partition("=")[0] == flag_of(field, {}) for one in arguments):

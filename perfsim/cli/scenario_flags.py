@@ -276,6 +276,8 @@ def _plain(value: Any) -> str:
 def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split ``name=value`` settings into the method's and, by ``fusion.``, the fusion policy's.
 
+    They may also be named as a scenario file does: ``options.density``, ``fusion_options.count``.
+
     Raises
     ------
     RequestError
@@ -283,7 +285,7 @@ def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]
 
     Examples
     --------
-    >>> split_settings(["density=0.01", "fusion.cycle_time=2ms"])
+    >>> split_settings(["options.density=0.01", "fusion.cycle_time=2ms"])
     ({'density': '0.01'}, {'cycle_time': '2ms'})
     """
     method: dict[str, str] = {}
@@ -294,8 +296,9 @@ def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]
             raise RequestError(
                 "options", f"{shown(pair)} is not name=value, such as density=0.01.", value=pair
             )
-        group = fusion if name.startswith("fusion.") else method
-        name = name.removeprefix("fusion.")
+        of_fusion = name.startswith(("fusion.", "fusion_options."))
+        group = fusion if of_fusion else method
+        name = name.partition(".")[2] if of_fusion else name.removeprefix("options.")
         if name in group:
             raise RequestError("options", f"{shown(name)} is given twice.", value=pair)
         group[name] = value

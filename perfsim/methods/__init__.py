@@ -19,6 +19,7 @@ from perfsim.errors import (
     unknown,
     unknown_option,
 )
+from perfsim.fusion import load_policy, policy_names
 from perfsim.methods.base import Method, OptionError
 
 __all__ = [
@@ -139,6 +140,9 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
+_FUSION = "`fusion_options.{0}`, as it is the fusion policy's."
+
+
 def load_method(name: str, options: Mapping[str, Any]) -> Method:
     """Return a method with its options checked.
 
@@ -157,7 +161,9 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
         return _with_defaults(cls)
     for option in options:
         if option not in cls.model_fields:
-            raise unknown_option(f"method {name!r}", option, cls.model_fields, field="options")
+            error = unknown_option(f"method {name!r}", option, cls.model_fields, field="options")
+            of_fusion = any(option in load_policy(one).options for one in policy_names())
+            raise error.or_else(_FUSION.format(option)) if of_fusion else error
     try:
         return cls(**options)
     except ValidationError as error:

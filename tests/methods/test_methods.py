@@ -214,6 +214,7 @@ def test_topk_keeps_at_least_one() -> None:
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
         ("topk", {"kernel": "fast"}, ["options.kernel", "'auto', 'old', 'sort' or 'new'"]),
+        ("horovod", {"cycle_time": "3ms"}, ["no 'cycle_time'", "or fusion_options.cycle_time"]),
         ("dcg", {}, ["method", "'dcg'", "did you mean 'dgc'"]),
     ],
 )
