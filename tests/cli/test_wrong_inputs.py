@@ -72,7 +72,7 @@ REFUSED = [
     ("predict --model gpt2 --gpus 8 --net 10gbps", "did you mean '10gbe'?"),
     ("predict --model gpt2 --gpus 8 --net 10Gbit/s", "write rate,latency such as '10Gbit/s,50us'"),
     ("predict --model gpt2 --gpus 8 --node dgx-h1000", "did you mean 'dgx-h100'?"),
-    ("predict --model gpt2 --gpus 8 --node p4d --gpu h100", "leave one of the two out."),
+    ("predict --model gpt2 --gpus 8 --node p4d --gpu h100", "leave one of the two out, or join"),
     ("predict --model gpt2 --gpus 8 --gpu h1000", "did you mean 'h100'?"),
     ("predict --model gpt2 --gpus 8 --nic 400", "a bare number has no unit"),
     ("predict --model gpt2 --gpus 8 --precision bf18", "did you mean 'bf16'?"),

@@ -241,18 +241,18 @@ BY_HAND: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "net": "jean-zay-a100",
             **dict(gpu="a100", gpus=384, gpus_per_node=8, precision="amp-bf16", seq=2048),
             **dict(tp=8, pp=12, schedule="1f1b", sequence_parallel=False, stage_layers=None),
-            **dict(batch=4, accumulate=128, recompute="full", software="torch1.12"),
+            **dict(batch=4, accumulate=128, recompute="full", software="megatron+unfused"),
             **dict(method="zero", reduce_dtype="fp32"),
         },
     ),
     "bigscience V100": (
         GPT_ON_V100,
         {
-            "model": f"transformer:layers=48,hidden=8192,heads=32,{GPT}",
+            "model": f"transformer:layers=48,hidden=8192,heads=32,{GPT},dropout=yes",
             "net": "jean-zay-v100",
             **dict(gpu="v100", gpus=64, gpus_per_node=4, precision="amp-fp16", seq=1024),
             **dict(tp=4, pp=8, sequence_parallel=False, batch=4, accumulate=128),
-            **dict(recompute="full", software="torch1.8", method="zero"),
+            **dict(recompute="full", software="megatron+unfused", method="zero"),
         },
     ),
     "405B in racks": (

@@ -21,7 +21,8 @@ from perfsim.data.catalog import Catalog
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H100 PCIe", "h100-pcie"),
         ("Tesla V100-SXM2-16GB", "v100-16gb"),
-        ("NVIDIA A800-SXM4-80GB", "a800-sxm4-80gb"),  # no such file: another NVLink than the A100
+        ("NVIDIA A800-SXM4-80GB", "a800"),
+        ("NVIDIA A100X", "a100x"),  # no such file: a board with a NIC of its own
         ("Tesla V100-PCIE-32GB", "v100-pcie"),
         ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"),
         ("NVIDIA GeForce RTX 3090 Ti", "rtx-3090-ti"),
