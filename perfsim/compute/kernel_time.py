@@ -319,7 +319,9 @@ def kernel_rates(
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)
         winograd /= device.fp32_accumulation
-    clocks = device.sustained.get(plain, 1.0)
+    clocks = device.sustained.get(
+        plain, 1.0
+    )  # of all kernels that tensor cores run one after another
     reached = {
         "product": device.matrix_rate(precision).value
         * constants.product
