@@ -576,17 +576,21 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         _check_node(scenario, node, device)
         network, intra_network, derived = _of_nodes(scenario, node, device, catalog)
         intra_notes = _node_notes(node, network, device)
+    inside = intra_network.node_type if intra_network else None
+    sized = network
+    if network.gpus_per_node is None and inside is not None and inside.gpu:
+        sized = network._replace(gpus_per_node=inside.gpus)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
     if len(types) > 1 and each is None and scenario.placement is None:
         from perfsim.compute.gpu_types import gpus_per_node
 
-        each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
-    placement, each = _placement(scenario, each, network)
+        each = gpus_per_node(types, sized.gpus_per_node or DEFAULT_GPUS_PER_NODE)
+    placement, each = _placement(scenario, each, sized)
     cluster = make_cluster(
         scenario.gpus,
         each,
         placement,
-        network,
+        sized,
         intra_network,
         scenario.library,
         scenario.oversubscription,
@@ -594,12 +598,12 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         background=scenario.background,
         derived=derived,
     )
-    inside = intra_network.node_type if intra_network else None
     if inside is not None and derived is None and cluster.nodes == 1:
         cluster = replace(cluster, derived=_derived(inside, device, catalog))
     cluster = _at_sites(scenario, cluster)
     notes += _site_notes(scenario, cluster)
-    notes += _placement_notes(scenario, network, node.name if node else network.name, cluster)
+    stated_by = inside.name if inside is not None and sized is not network else network.name
+    notes += _placement_notes(scenario, sized, node.name if node else stated_by, cluster)
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += _nics_notes(scenario, node, network)
     if _one_nic_assumed(scenario, network, inside, cluster):

@@ -243,7 +243,7 @@ class ScenarioFields:
             "GPUs of a node; must divide `gpus`.",
             read_by=("network",),
             metavar="N",
-            default="what node type or network states, or 4",
+            default="what node type, network or the links inside a node state, or 4",
             min=1,
         ),
     ] = None

@@ -40,6 +40,34 @@ def own_gpus(folder: Path, **extra: str) -> Session:
     return Session(folder)
 
 
+# The GPUs of a node
+
+
+@pytest.mark.parametrize(
+    ("fields", "placement"),
+    [
+        ({"gpu": "h100", "gpus": 8}, (8,)),
+        ({"gpu": "h100", "gpus": 16, "net": "ib400"}, (8, 8)),
+        ({"gpu": "h100", "gpus": 12}, (6, 6)),  # the largest divisor up to 8
+        ({"gpu": "gb200", "gpus": 144}, (72, 72)),
+        ({"gpu": "v100", "gpus": 8, "intra_net": "dgx-2"}, (8,)),
+        ({"gpu": "h100", "gpus": 8, "net": "hkbu-2080ti-10gbe"}, (4, 4)),  # the network states 4
+        ({"gpu": "h100", "gpus": 8, "gpus_per_node": 2}, (2, 2, 2, 2)),
+        ({"gpu": "a100", "gpus": 8}, (4, 4)),  # links of no node type
+        ({"gpu": "rtx4090", "gpus": 8}, (4, 4)),  # a typical server, for any GPU
+    ],
+)
+def test_nodes_have_as_many_gpus_as_the_node_type_inside_states(
+    fields: dict[str, Any], placement: tuple[int, ...]
+) -> None:
+    one = setup(**fields)
+    assert one.cluster.placement == placement
+    said = "8 GPUs a node (as dgx-h100 states); set `gpus_per_node` to change it."
+    assert (said in one.notes) == (
+        fields in ({"gpu": "h100", "gpus": 8}, {"gpu": "h100", "gpus": 16, "net": "ib400"})
+    )
+
+
 # The GPU
 
 
