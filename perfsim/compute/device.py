@@ -575,7 +575,7 @@ class Device:
     that tensor cores keep where products of fp16 are summed in fp32: a half on GeForce. ``points``
     holds one curve a width for each kernel name. ``references`` are GPUs whose points may be
     scaled to this one. ``succeeds`` is the board of its line before it, which is no faster.
-    ``measured_as`` is the same board with other memory, whose measurements are this one's too.
+    ``measured_as`` is the same board with other memory or links: its measurements hold here too.
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
     the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and

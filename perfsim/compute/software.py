@@ -137,7 +137,7 @@ def software_named(text: str) -> str:
         return era.name
     if kernel not in ATTENTION_SINCE:
         raise unknown("software", kernel, ATTENTION_SINCE).or_else(
-            f"an era alone, such as {era.name}"
+            f"an era alone, such as {era.name}."
         )
     if era.year < ATTENTION_SINCE[kernel]:
         since = ATTENTION_SINCE[kernel]
