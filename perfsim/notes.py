@@ -196,6 +196,11 @@ def _noticed_notes(setup: Setup) -> list[str]:
     ]
 
 
+_MPI_RATE = 1.34e9
+"""The highest rate of all-reduces by Open MPI that was measured [B/s]: 32 RTX 2080 Ti, 100 Gbit/s
+InfiniBand, buffers on GPUs (profiles/networks/hkbu-2080ti-ib100-mpi.toml)."""
+
+
 def _network_notes(setup: Setup) -> list[str]:
     """Return the notes of the links in use, and whether the one inside a node is slower."""
     cluster, in_use = setup.cluster, _networks_in_use(setup)
@@ -214,6 +219,16 @@ def _network_notes(setup: Setup) -> list[str]:
             f"The numbers of {' and '.join(files)} are for NCCL's own choice of protocol; those of"
             f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
             " measurement fixed it."
+        )
+    if cluster.library == "mpi" != cluster.fitted_on and inter and inter.rate.value > _MPI_RATE:
+        notes.append(
+            warning(
+                f"Open MPI reached {format_rate(_MPI_RATE)} at most on the clusters that were"
+                " measured (hkbu-2080ti-ib100-mpi), 0.48 to 1 GB/s where buffers lie in the host's"
+                f" memory; {format_rate(inter.rate.value)} between nodes is taken as stated.",
+                f"Open MPI was seen at {format_rate(_MPI_RATE)} at most,"
+                f" {format_rate(inter.rate.value)} is taken as stated",
+            )
         )
     nics = cluster.nics_in_use
     if inter and intra and intra.rate.value < nics * over_nics(inter, nics).rate.value:

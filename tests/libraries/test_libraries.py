@@ -337,6 +337,24 @@ def test_open_mpi_is_priced_where_it_was_measured_and_refused_elsewhere() -> Non
 
 
 @pytest.mark.parametrize(
+    ("net", "library", "warned"),
+    [
+        ("21Gbit/s,30us", "mpi", True),
+        ("10Gbit/s,30us", "mpi", False),  # 1.25 GB/s: what was measured
+        ("21Gbit/s,30us", "nccl", False),
+        ("hkbu-2080ti-ib100-mpi", "mpi", False),
+    ],
+)
+def test_a_stated_rate_that_open_mpi_was_never_seen_at_is_a_warning(
+    net: str, library: str, warned: bool
+) -> None:
+    asked = {"model": "resnet50", "gpus": 16, "net": net, "library": library, "gpus_per_node": 1}
+    notes = predict(make_scenario(asked), SHIPPED).notes
+    said = "Open MPI reached 1.34 GB/s at most on the clusters that were measured"
+    assert any(note.startswith(said) for note in notes) == warned
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"library": "nccll"}, "library: no 'nccll'; did you mean 'nccl'?"),
