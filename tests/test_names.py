@@ -87,7 +87,7 @@ def test_every_field_whose_help_lists_words_takes_them_by_one_rule() -> None:
         if field.metavar in ("WORD", "NAME", "ERA", "POLICY") and field.complete != "models"
     }
     by_files = {"model", "gpu", "net", "intra_net", "node", "precision"}
-    by_files.add("software")  # an era, and a kernel of attention behind it: `software_named`
+    by_files |= {"software"}  # an era, and a kernel of attention behind it: `software_named`
     assert {name for name in of_words - by_files if SCENARIO_FIELDS[name].words is None} == set()
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "VerboseFlag",
     "flag_of",
     "flags_of",
+    "setting_of",
     "several_flags",
 ]
 
@@ -152,6 +153,20 @@ PLURALS = {"counts": "gpus", "gpu_types": "gpu", "nets": "net", "methods": "meth
 """Each flag of ``plan`` that takes several values of a field, and the field."""
 
 
+def setting_of(name: str) -> tuple[str, str]:
+    """Return the field that holds what ``--set`` names, and its name there.
+
+    Examples
+    --------
+    >>> setting_of("density"), setting_of("options.density"), setting_of("fusion.cycle_time")
+    (('options', 'density'), ('options', 'density'), ('fusion_options', 'cycle_time'))
+    """
+    group, point, option = name.partition(".")
+    if point and group in ("fusion", "fusion_options"):
+        return "fusion_options", option
+    return "options", name.removeprefix("options.")
+
+
 def several_flags(arguments: Sequence[str]) -> dict[str, str]:
     """Return how fields are written that no flag of their own gives, by the command line's words.
 
@@ -176,10 +191,7 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
             flags[field] = f"{flag} {field}"
         elif flag == "--set":
             option = (value if equals else after).partition("=")[0].strip()
-            of_fusion = option.startswith(("fusion.", "fusion_options."))
-            key = option.partition(".")[2] if of_fusion else option.removeprefix("options.")
-            group = "fusion_options" if of_fusion else "options"
-            flags[f"{group}.{key}"] = f"{flag} {option}"
+            flags[".".join(setting_of(option))] = f"{flag} {option}"
         elif arguments[0] == "plan" and flag.startswith("--") and name in PLURALS:
             field = PLURALS[name]
             if not any(one.partition("=")[0] == flag_of(field, {}) for one in arguments):

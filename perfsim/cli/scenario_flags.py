@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from perfsim.cli.completion import COMPLETIONS
-from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
+from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of, setting_of
 from perfsim.cli.origin import note_file_fields
 from perfsim.data.files import as_written
 from perfsim.errors import RequestError, shown, spelled, spelling
@@ -296,9 +296,8 @@ def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]
             raise RequestError(
                 "options", f"{shown(pair)} is not name=value, such as density=0.01.", value=pair
             )
-        of_fusion = name.startswith(("fusion.", "fusion_options."))
-        group = fusion if of_fusion else method
-        name = name.partition(".")[2] if of_fusion else name.removeprefix("options.")
+        field, name = setting_of(name)
+        group = fusion if field == "fusion_options" else method
         if name in group:
             raise RequestError("options", f"{shown(name)} is given twice.", value=pair)
         group[name] = value

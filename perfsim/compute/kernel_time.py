@@ -110,7 +110,7 @@ PASSES_BY_OPERATION = {
     "plain-sgd": 3.0,
     "sgd": 11.0,
     "adam": 20.0,
-    "adam-fused": 7.0,
+    "adam-fused": UPDATE_PASSES["adam-fused"],
     "adamw-by-operation": 18.0,
     "lamb": 28.0,
     "adafactor": 18.0,
@@ -162,7 +162,7 @@ UPDATES = {
 """What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
 RECOMPUTE = ("none", "selective", "full")
 """What a backward pass computes again: nothing; what the software's selective recomputation does
-(`_again_s`); the whole forward pass."""
+(`_attention_alone`); the whole forward pass."""
 _PRODUCTS_AGAIN = 0.5
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
@@ -319,9 +319,7 @@ def kernel_rates(
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)
         winograd /= device.fp32_accumulation
-    clocks = device.sustained.get(
-        plain, 1.0
-    )  # of all kernels that tensor cores run one after another
+    clocks = device.sustained.get(plain, 1.0)  # of all that tensor cores run, for seconds on end
     reached = {
         "product": device.matrix_rate(precision).value
         * constants.product
@@ -404,13 +402,13 @@ def work_time(
     """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
     launched = work.operations
-    core = recompute == "selective" and rates.execution.recomputes_attention
     if recompute != "none":
-        again = work.attention if core else work.forward
+        alone = _attention_alone(rates, recompute)
+        again = work.attention if alone else work.forward
         passes_s += sum(
             count * _again_s(one, batch, rates, work, recompute) for one, count in again
         )
-        launched += _FORWARD_LAUNCHES * (work.attention_operations if core else launched)
+        launched += _FORWARD_LAUNCHES * (work.attention_operations if alone else launched)
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if not update:
@@ -469,14 +467,19 @@ _FORWARD_LAUNCHES = 1 / 3
 """The forward pass's share of launches: a backward pass has about twice as many."""
 
 
-def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
-    """Return what computing a forward kernel again adds to the backward pass [s].
+def _attention_alone(rates: KernelRates, recompute: str) -> bool:
+    """Tell whether the backward pass computes attention without its projections again, no more.
 
-    Selective recomputation is attention without its projections in Megatron-LM, and wherever scores
-    are stored (Korthikanti et al., arXiv 2205.05198, section 5), element-wise work and every second
-    product in torchtitan (pytorch/torchtitan torchtitan/distributed/activation_checkpoint.py).
+    Selective recomputation does in Megatron-LM, and wherever scores are stored (Korthikanti et al.,
+    arXiv 2205.05198, section 5). In torchtitan it is element-wise work and every second product
+    (pytorch/torchtitan torchtitan/distributed/activation_checkpoint.py).
     """
-    if recompute == "full" or rates.execution.recomputes_attention:
+    return recompute == "selective" and rates.execution.recomputes_attention
+
+
+def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
+    """Return what computing a forward kernel again adds to the backward pass [s]."""
+    if recompute == "full" or _attention_alone(rates, recompute):
         return _seconds(one, batch, rates, work)
     if one.kind == "stream":
         return _seconds(one, batch, rates, work)
@@ -531,11 +534,11 @@ def times_of_layers(
     again = dict.fromkeys(known, 0.0)
     if recompute != "none":
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
-    core = recompute == "selective" and rates.execution.recomputes_attention
+    alone = _attention_alone(rates, recompute)
     last = work.layers[-1]
 
     def again_s(layer: LayerWork) -> float:
-        if layer is last or (core and not layer.attention):
+        if layer is last or (alone and not layer.attention):
             return 0.0
         return sum(again.get(one, 0.0) for one in layer.forward)
 

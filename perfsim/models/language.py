@@ -250,7 +250,8 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
     made = linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
     yield replace(made, split="column", parts=shape.heads)
     values = shape.heads * value
-    made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True)
+    drops = shape.dropout
+    made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True, dropped=drops)
     # Scores are products as wide as keys, what they weigh is as wide as values.
     yield replace(made, flops=made.flops * (shape.head + value + shape.rope) / (2 * value))
     yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False, split="row")
@@ -391,7 +392,7 @@ def _cross_attention(
     for part, of in (("q_proj", rows), ("k_proj", tokens), ("v_proj", tokens)):
         made = linear(f"{name}.{part}", shape.hidden, wide, of, bias=False)
         yield replace(made, split="column", parts=heads)
-    made = attention(f"{name}.attn", wide, rows, heads=heads)
+    made = attention(f"{name}.attn", wide, rows, heads=heads, dropped=shape.dropout)
     yield replace(made, flops=made.flops * tokens / rows)
     yield linear(f"{name}.o_proj", wide, shape.hidden, rows, bias=False, split="row")
 

@@ -59,17 +59,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "bias": get_args(Bias),
 }
 _SWITCHES = (
-    *(
-        "gated",
-        "tied",
-        "qk_norm",
-        "qk_norm_all",
-        "head_bias",
-        "shared_gate",
-        "gelu_new",
-        "relu",
-        "dropout",
-    ),
+    *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "gelu_new", "relu"),
+    "dropout",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
@@ -148,13 +139,7 @@ def _text(shape: Architecture) -> str:
 
 
 _LATER = (
-    "groups",
-    "topk_groups",
-    "gelu_new",
-    "full_every",
-    "value",
-    "qk_norm_all",
-    "relu",
+    *("groups", "topk_groups", "gelu_new", "full_every", "value", "qk_norm_all", "relu"),
     "dropout",
 )
 """Numbers that came after files that name models so: left out where they are 0, or no."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from perfsim.errors import DataError
 from perfsim.models.config_file import read_config
 from perfsim.models.language import architecture_layers
+from perfsim.models.layers import ModelLayer
 from perfsim.models.model_types import MODEL_TYPES
 
 Config = dict[str, Any]
@@ -258,14 +259,18 @@ def by_transformers(config: Config) -> Counted:
     return Counted(count, float(counter.get_total_flops()))
 
 
-def by_perfsim(config: Config) -> Counted:
-    """Return what perfsim gives the model."""
+def layers_of(config: Config, tokens: int) -> tuple[ModelLayer, ...]:
+    """Return the layers that perfsim makes of a config.json; an image has no tokens to state."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(config), encoding="utf-8")
         shape = read_config(path)
-    tokens = None if shape.family == "vit" else TOKENS
-    layers = architecture_layers(shape, tokens)
+    return architecture_layers(shape, None if shape.family == "vit" else tokens)
+
+
+def by_perfsim(config: Config) -> Counted:
+    """Return what perfsim gives the model."""
+    layers = layers_of(config, TOKENS)
     return Counted(sum(layer.elements for layer in layers), sum(layer.flops for layer in layers))
 
 

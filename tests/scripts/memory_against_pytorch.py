@@ -16,18 +16,13 @@ attention of its own (gemma2, gpt_oss) keeps the scores there; perfsim prices on
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from against_transformers import ABSENT, Config, a_config
+from against_transformers import ABSENT, Config, a_config, layers_of
 
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import activation_bytes
-from perfsim.models.config_file import read_config
-from perfsim.models.language import architecture_layers
 from perfsim.models.model_types import MODEL_TYPES
 
 BATCH, TOKENS = 2, 512
@@ -140,11 +135,7 @@ def by_pytorch(config: Config, precision: str) -> int:
 
 def by_perfsim(config: Config, precision: str) -> float:
     """Return what perfsim counts for the same layers."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "config.json"
-        path.write_text(json.dumps(config), encoding="utf-8")
-        shape = read_config(path)
-    layers = architecture_layers(shape, None if shape.family == "vit" else TOKENS)
+    layers = layers_of(config, TOKENS)
     execution = execution_of(SOFTWARE)
     return activation_bytes(layers, BATCH, precision, execution, loss=False).kept
 
