@@ -1,0 +1,73 @@
+"""Predict the runs that were never seen again, beside what was predicted before they were.
+
+``python tests/scripts/unseen_runs.py`` prints a line a source of `unseen_runs.csv`: the runs; how
+far the frozen predictions were off, in the median and in the mean; how many measured times lay
+inside the frozen 90 % interval; how far those of today are off by the same command, and by the
+command that states the software as perfsim can today (``stated``). `unseen_runs.txt` has what it
+printed last. profiles/measurements/README.md says how the runs were found, and counts those whose
+sources' licences were not seen, which do not ship.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+from statistics import fmean, median
+
+from perfsim.cli.main import code
+from perfsim.data.tables import read_table
+
+RUNS = Path(__file__).with_suffix(".csv")
+COLUMNS = (
+    *("id", "source", "licence", "gpu", "gpus", "measured_ms", "frozen_ms"),
+    *("frozen_low_ms", "frozen_high_ms", "command", "stated"),
+)
+
+
+def predicted_ms(command: str) -> float:
+    """Return the iteration that a command predicts [ms]."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        left = code([*shlex.split(command)[1:], "--json"])
+    if left:
+        raise SystemExit(f"{command} ended with {left}")
+    return 1e3 * float(json.loads(printed.getvalue())["iteration_s"])
+
+
+def errors_text(errors: list[float]) -> str:
+    """Return how far predictions are off: the median of the sizes, and the mean with its sign."""
+    if not errors:
+        return f"{'-':>18}"
+    return f"{median(map(abs, errors)):8.1%} ({fmean(errors):+6.1%})"
+
+
+def main() -> None:
+    """Print a line a source, and one of all."""
+    rows = [row for _, row in read_table(RUNS, "perfsim/unseen-runs/1", COLUMNS)]
+    of: dict[str, list[tuple[float, float, bool, float | None]]] = {}
+    for row in rows:
+        measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
+        inside = float(row["frozen_low_ms"]) <= measured <= float(row["frozen_high_ms"])
+        today = predicted_ms(row["command"]) / measured - 1
+        stated = predicted_ms(row["stated"]) / measured - 1 if row["stated"] else None
+        found = re.match(r"https://github.com/([^/]+/[^/]+)", row["source"])
+        source = found[1] if found else row["source"].split(" ")[0]
+        one = frozen / measured - 1, today, inside, stated
+        of.setdefault(source, []).append(one)
+        of.setdefault("all", []).append(one)
+    print(f"{'source':42}{'runs':>5}  {'frozen':>17} {'inside':>7}  {'today':>17}  {'stated':>17}")
+    for source, runs in sorted(of.items(), key=lambda item: item[0] == "all"):
+        frozen_text, today_text = (errors_text([run[at] for run in runs]) for at in (0, 1))
+        stated_text = errors_text([run[3] for run in runs if run[3] is not None])
+        inside_count = sum(run[2] for run in runs)
+        print(
+            f"{source:42}{len(runs):5}  {frozen_text} {inside_count:7}  {today_text}  {stated_text}"
+        )
+
+
+if __name__ == "__main__":
+    main()
