@@ -161,8 +161,8 @@ def test_an_era_whose_kernels_nobody_measured_holds_its_neighbours(
         assert low <= there_s * (1 + 1e-9) and there_s <= high * (1 + 1e-9)
 
 
-PINNED = ERA_ASKED | {"single_gpu": "107ms"}
-"""The model's own time is given, so that eras differ by the method's kernels alone."""
+PINNED = ERA_ASKED | {"model": "resnet101", "single_gpu": "203ms"}
+"""Measured on PyTorch, and its own time is given: eras differ by the method's kernels alone."""
 
 
 def test_only_kernels_that_the_era_measured_have_no_era_in_doubt() -> None:
@@ -182,7 +182,7 @@ def test_a_top_k_that_is_named_has_no_era_in_doubt() -> None:
     for kernel in ("old", "sort", "new"):
         assert "era" not in predict(make_scenario(asked | {"options": {"kernel": kernel}})).moves
     named_s = iteration_s(**asked, options={"kernel": "sort"})
-    assert named_s == slower_s
+    assert named_s == pytest.approx(slower_s)
 
 
 def test_kernels_of_an_older_era_run_on_every_type_of_gpu() -> None:

@@ -378,15 +378,11 @@ class TransferInputs(NamedTuple):
         return self._own_optimizer_s(gpu) * self.update_ratio(era)
 
     def update_ratio(self, era: str) -> float:
-        """Return how many times as long the update takes in an era as the profile's own does.
-
-        One that was derived is taken for that of any era.
-        """
+        """Return how many times as long the update takes in an era as the profile's own does."""
         own = self.profile.optimizer
         asked = UPDATES[self.training.optimizer] if self.training.optimizer else own
-        measured = self.profile.kinds.get("optimizer_ms") == "measured"
         width = 1.0 if self.training.master_weights else 2.0 / _FP32_BYTES
-        before = _update_passes(own, self.home_era if measured else era)
+        before = _update_passes(own, self.home_era)
         return width * _update_passes(asked, era) / before
 
     def _own_optimizer_s(self, gpu: str) -> float:

@@ -32,7 +32,10 @@ from layer_shapes import (
     start_ms,
 )
 from perfsim.compute.device import load_rates
+from perfsim.compute.execution import execution_of
+from perfsim.compute.kernel_time import update_passes
 from perfsim.compute.profile import (
+    OPTIMIZER_LAUNCHES,
     POSITIONS_COLUMNS,
     POSITIONS_SCHEMA,
     POSITIONS_SUFFIX,
@@ -58,12 +61,6 @@ __all__ = [
 ]
 
 RECIPES = Path(__file__).parent / "profile_recipes.csv"
-_OPTIMIZER_PASSES = {"sgd": 5, "adam": 7, "adamw-by-operation": 18}
-"""fp32 passes over the parameters: reads weight, gradient and state, writes weight and state.
-
-"adamw-by-operation" is huggingface/transformers' AdamW of 2020 (src/transformers/optimization.py),
-one operation after the other: both moments scaled (2 each) and added to (3 each), root (2),
-epsilon (2), weights (4)."""
 _TEXT_COLUMNS = ("kind", "framework", "software", "date", "licence", "source", "notes")
 _RECIPE_COLUMNS = (
     "model",
@@ -141,7 +138,7 @@ def read_recipes(path: Path | None = None) -> list[ProfileRecipe]:
     for row in read_collected(path, _RECIPE_COLUMNS):
         if row["covers"] not in ("iteration", "forward_backward"):
             raise DataError(f"{row['covers']!r} is not known", path=path, column="covers")
-        if row["optimizer"] not in _OPTIMIZER_PASSES:
+        if row["optimizer"] not in OPTIMIZER_LAUNCHES:
             raise DataError(f"{row['optimizer']!r} is not known", path=path, column="optimizer")
         figure, forward, backward = (
             float(row[column]) if row[column] else None
@@ -271,6 +268,11 @@ def _from_weights(
     return _PassTimes(_scaled(ahead, totals[0], recipe.even_share), _ready(model, backward))
 
 
+def _update_passes(recipe: ProfileRecipe) -> float:
+    """Return the update's fp32 passes over the parameters, as the recipe's software runs it."""
+    return update_passes(execution_of(recipe.software))[recipe.optimizer]
+
+
 def model_times(
     recipe: ProfileRecipe,
     data: Path,
@@ -287,8 +289,7 @@ def model_times(
     model = layer_groups(recipe.model)
     if recipe.gpu not in bandwidths:
         raise DataError(f"no memory bandwidth is known for {recipe.gpu!r} ({recipe.name})")
-    passes = _OPTIMIZER_PASSES[recipe.optimizer]
-    moved_bytes = passes * 4.0 * sum(group.elements for group in model)
+    moved_bytes = _update_passes(recipe) * 4.0 * sum(group.elements for group in model)
     optimizer = moved_bytes / bandwidths[recipe.gpu] * 1e3
     whole = recipe.covers == "iteration"
     both = recipe.figure_ms
@@ -386,7 +387,7 @@ def _notes(recipe: ProfileRecipe, times: ModelTimes) -> str:
     if times.kinds["iteration_ms"] == "derived":
         parts.append("iteration_ms is the sum of forward, backward and optimizer")
     parts.append(
-        f"optimizer_ms is {_OPTIMIZER_PASSES[recipe.optimizer]} fp32 passes over the parameters"
+        f"optimizer_ms is {_update_passes(recipe):g} fp32 passes over the parameters"
         f" ({recipe.optimizer}) at the GPU's memory bandwidth"
     )
     text = "; ".join(part for part in parts if part) + "."

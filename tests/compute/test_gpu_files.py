@@ -134,8 +134,8 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
         assert (node.inside.link if node else inside.transport).startswith("nvlink")
         assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
-        # GeForce boards of Ampere and Ada pass no messages to each other directly.
-        no_peers = name in ("rtx3090", "rtx4090")
+        # GeForce boards since Ampere pass no messages to each other directly.
+        no_peers = name in ("rtx3090", "rtx4090", "rtx5090")
         assert gpu.intra_net == f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
     of_own_node = inside.node_type is not None and inside.node_type.gpu == name
     stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node

@@ -222,17 +222,17 @@ def test_tuned_software_has_no_host_to_wait_for() -> None:
     gradients = tuple(Gradient(f"w{number}", (8,), 0.05, 0) for number in range(200))
     own = replace(profile(batch=64), gradients=gradients)
     result = transfer(own, load_device("v100", SHIPPED), 1, "fp32", {}, "mlperf")
-    assert math.isclose(milliseconds(result), 90 / 64 + 10)
+    assert math.isclose(milliseconds(result), 90 / 64 + 10 * 5 / 11)  # its update is one kernel
     assert result.profile.host_share == 0.0
 
 
-@pytest.mark.parametrize(("kind", "update_ms"), [("derived", 10), ("measured", 10 * 5 / 11)])
-def test_a_measured_update_is_that_of_its_software(kind: Kind, update_ms: float) -> None:
+@pytest.mark.parametrize("kind", ["derived", "measured"])
+def test_an_update_is_that_of_the_profiles_software(kind: Kind) -> None:
     # Fused, an update passes five times over the parameters instead of eleven.
     own = profile()
     own = replace(own, kinds=own.kinds | {"optimizer_ms": kind})
     result = transfer(own, load_device("v100", SHIPPED), 32, "fp32", {}, "megatron")
-    assert result.profile.optimizer_s * 1e3 == pytest.approx(update_ms)
+    assert result.profile.optimizer_s * 1e3 == pytest.approx(10 * 5 / 11)
 
 
 def test_what_a_frameworks_own_kernels_take_says_nothing_of_tuned_ones() -> None:
