@@ -1,11 +1,11 @@
 """Predict the runs that were never seen again, beside what was predicted before they were.
 
 ``python tests/scripts/unseen_runs.py`` prints a line a source of `unseen_runs.csv`: the runs; how
-far the frozen predictions were off, in the median and in the mean; how many measured times lay
-inside the frozen 90 % interval; how far those of today are off by the same command, and by the
-command that states the software as perfsim can today (``stated``). `unseen_runs.txt` has what it
-printed last. profiles/measurements/README.md says how the runs were found, and counts those whose
-sources' licences were not seen, which do not ship.
+far the frozen predictions (of the commit in ``code``) were off, in the median and in the mean; how
+many measured times lay inside the frozen 90 % interval; how far those of today are off by the same
+command, and by the command that states the software as perfsim can today (``stated``).
+`unseen_runs.txt` has what it printed last. profiles/measurements/README.md says how the runs were
+found, and counts those whose sources' licences were not seen, which do not ship.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perfsim.data.tables import read_table
 
 RUNS = Path(__file__).with_suffix(".csv")
 COLUMNS = (
-    *("id", "source", "licence", "gpu", "gpus", "measured_ms", "frozen_ms"),
+    *("id", "source", "licence", "gpu", "gpus", "measured_ms", "code", "frozen_ms"),
     *("frozen_low_ms", "frozen_high_ms", "command", "stated"),
 )
 
@@ -47,7 +47,7 @@ def errors_text(errors: list[float]) -> str:
 
 def main() -> None:
     """Print a line a source, and one of all."""
-    rows = [row for _, row in read_table(RUNS, "perfsim/unseen-runs/1", COLUMNS)]
+    rows = [row for _, row in read_table(RUNS, "perfsim/unseen-runs/2", COLUMNS)]
     of: dict[str, list[tuple[float, float, bool, float | None]]] = {}
     for row in rows:
         measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
