@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,7 @@ _TELLING = 3
 """Letters from which on the beginning of a name tells it from others. No source: chosen."""
 
 
+@lru_cache(maxsize=4096)  # a name is held against the same lists again and again
 def plain_name(name: str) -> str:
     """Return a name as it is compared with others; a point between digits stays."""
     return re.sub(r"[-_\s]|(?<!\d)\.|\.(?!\d)", "", name.lower())

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, exp, inf, isfinite, log, sqrt
 from numbers import Real
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.compute.profile import model_named
 from perfsim.data.catalog import Catalog
@@ -121,8 +120,7 @@ MAX_BARE_FACTOR = 10.0
 """A factor above this is written with an x: a bare 90 is meant as epochs."""
 
 
-@dataclass(frozen=True)
-class EpochsFactor:
+class EpochsFactor(NamedTuple):
     """Epochs that a method needs for S-SGD's quality, as a multiple of S-SGD's.
 
     Parameters
@@ -175,7 +173,7 @@ class EpochsFactor:
             low, high = min(low, middle / spread), max(high, middle * spread)
         if middle < 1.0 and (self.runs < _FEW_RUNS or high >= 1.0):
             middle, high = 1.0, max(high, 1.0)
-        return replace(self, middle=middle, low=low, high=high)
+        return self._replace(middle=middle, low=low, high=high)
 
     @property
     def words(self) -> str:

@@ -326,7 +326,7 @@ def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
     return any(not _owners_in(path, catalog).isdisjoint(owners) for path in paths if path)
 
 
-def _owners_in(path: Path, catalog: Catalog) -> set[str]:
+def _owners_in(path: Path, catalog: Catalog) -> frozenset[str]:
     """Return the owners of all repositories that a file of kernels names."""
     return catalog.once(("owners of kernels", path), lambda: owners_of(read_text(path)))
 

@@ -134,7 +134,7 @@ Kernels: TypeAlias = tuple[Kernel, ...] | KernelLoop
 
 def count_kernels(kernels: Kernels) -> dict[Kernel, int]:
     """Return how many times each kernel runs, in the order in which they first do."""
-    if not isinstance(kernels, KernelLoop):
+    if isinstance(kernels, tuple):
         return Counter(kernels)
     found: dict[Kernel, int] = {}
     for some, times in kernels.runs:
@@ -162,7 +162,7 @@ def moved(values: float, moved_bytes: float, launches: int = 1) -> Kernel:
     >>> moved(1000, 2500.0) == elementwise(1000, 0.625)
     True
     """
-    return Kernel("elementwise", round(values), moved_bytes, launches=launches)
+    return Kernel("elementwise", round(values), moved_bytes, 0.0, launches)
 
 
 def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Kernel:
@@ -176,9 +176,9 @@ def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Ker
     return Kernel(
         name,
         elements,
-        sum(part.moved_bytes for part in parts),
-        sum(part.flops for part in parts),
-        sum(part.launches for part in parts),
+        sum([part.moved_bytes for part in parts]),
+        sum([part.flops for part in parts]),
+        sum([part.launches for part in parts]),
         width,
         parts,
     )

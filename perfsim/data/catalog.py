@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from filecmp import cmp
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -178,7 +179,8 @@ def owner_of(source: str) -> str:
     return source.partition("/")[0].lower()
 
 
-def owners_of(source: str) -> set[str]:
+@lru_cache(maxsize=256)  # the rows of a file name few sources, which each session reads again
+def owners_of(source: str) -> frozenset[str]:
     """Return the owners of all repositories that a source names, in small letters.
 
     Words before a slash that are no owners are among them.
@@ -188,7 +190,7 @@ def owners_of(source: str) -> set[str]:
     >>> sorted(owners_of("A. Person 2022 (authors of Some-Lab/code), also other/code @1"))
     ['other', 'some-lab']
     """
-    return set(_OWNERS.findall(source.lower()))
+    return frozenset(_OWNERS.findall(source.lower()))
 
 
 class Catalog:

@@ -1,7 +1,5 @@
 """ACP-SGD: low-rank factors P and Q in alternate iterations, one all-reduce a bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """ADPSGD: parameters averaged at intervals that grow as training goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 

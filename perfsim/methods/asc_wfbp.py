@@ -1,7 +1,5 @@
 """ASC-WFBP: merged gradients, two all-reduces at once on one link."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

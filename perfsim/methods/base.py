@@ -6,7 +6,8 @@ their interfaces only. `MethodContext` holds all that it may know of its trainin
 ``perfsim/methods`` defines a method completely; the file's name is the method's name.
 """
 
-# No postponed annotations: pydantic would evaluate those of Method anew for each of its subclasses.
+# No postponed annotations, here as in the methods' files: pydantic would evaluate each of them, and
+# those of Method anew for each of its subclasses.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

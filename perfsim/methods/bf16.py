@@ -1,7 +1,5 @@
 """Dense gradients all-reduced in bf16 by PyTorch's hook."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.compute.kernel import HALF

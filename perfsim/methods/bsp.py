@@ -1,7 +1,5 @@
 """Bulk-synchronous SGD: one all-reduce of the whole gradient after the backward pass."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

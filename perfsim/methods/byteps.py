@@ -1,7 +1,5 @@
 """BytePS: sums inside the nodes, then pushes to and pulls from sharded summation servers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar, Literal

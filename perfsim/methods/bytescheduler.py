@@ -1,7 +1,5 @@
 """ByteScheduler: tensors in parts, first layers first, across the end of the iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """COCCL: all-reduces whose messages are compressed inside the library."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

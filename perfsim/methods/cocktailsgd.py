@@ -1,7 +1,5 @@
 """CocktailSGD: model differences by random sampling, Top-k and quantisation, in two phases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar, NamedTuple

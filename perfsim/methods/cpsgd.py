@@ -1,9 +1,7 @@
 """CPSGD: parameters averaged once in a constant number of iterations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -83,7 +81,7 @@ class Cpsgd(Method):
     )
 
     @model_validator(mode="after")
-    def _gradients_are_compressed(self) -> Cpsgd:
+    def _gradients_are_compressed(self) -> Self:
         if self.compress != "none" and self.exchange == "parameters":
             raise OptionError("compress", self.compress, "is for gradients: set exchange=gradients")
         return self

@@ -1,7 +1,5 @@
 """D-KFAC: factors all-reduced, every rank inverts all of them."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint

@@ -1,9 +1,7 @@
 """DaSGD: local SGD whose averages are merged some iterations after they began."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -60,7 +58,7 @@ class Dasgd(Method):
     )
 
     @model_validator(mode="after")
-    def _one_at_a_time(self) -> Dasgd:
+    def _one_at_a_time(self) -> Self:
         if self.late > self.interval:
             raise OptionError(
                 "late",

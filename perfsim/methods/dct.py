@@ -1,7 +1,5 @@
 """DCT: gradients above a threshold that is found anew only once in a thousand iterations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """DeAR: reduce-scatter in the backward pass, all-gather in the next forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """DeMo: the largest frequencies of the momentum, all-gathered in place of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """Deep Gradient Compression: sampled threshold, momentum correction, all-gather."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

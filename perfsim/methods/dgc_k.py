@@ -1,7 +1,5 @@
 """DGC_k: DGC's sampled threshold as its rivals run it, on a sample from a random permutation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """DiLoCo: workers train by themselves and exchange pseudo-gradients at long intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 

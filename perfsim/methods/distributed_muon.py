@@ -1,7 +1,5 @@
 """Distributed Muon: hidden matrices dealt out to ranks, which orthogonalise and gather them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Megatron-LM's data parallelism: fp32 gradients scattered once a step, parameters gathered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 

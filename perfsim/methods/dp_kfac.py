@@ -1,7 +1,5 @@
 """DP-KFAC: each layer's factors on one rank, from its own samples; it sends new gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """D-PSGD: every rank averages its model with its neighbours' in every iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

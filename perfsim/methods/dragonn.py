@@ -1,7 +1,5 @@
 """DRAGONN: indices of large values written through a hash instead of a prefix sum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """EF-SignSGD: signs scaled by their mean magnitude, with error feedback."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

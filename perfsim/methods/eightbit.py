@@ -1,7 +1,5 @@
 """8-bit gradients: a tree of exponents and fractions, or 256 steps between least and largest."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Dense gradients all-reduced in half precision."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """FP8-LM: weight gradients of linear layers all-reduced in fp8, with a scale a tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

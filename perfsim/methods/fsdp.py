@@ -1,7 +1,5 @@
 """FSDP: parameters sharded too; each unit is gathered before its forward and backward passes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

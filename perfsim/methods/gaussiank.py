@@ -1,7 +1,5 @@
 """GaussianK-SGD: the Top-k threshold estimated from mean and standard deviation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar

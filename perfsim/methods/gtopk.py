@@ -1,7 +1,5 @@
 """gTop-k: the exact Top-k of all ranks' Top-k, found along a tree and broadcast."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

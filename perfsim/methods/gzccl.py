@@ -1,7 +1,5 @@
 """gZCCL: error-bounded lossy compression inside the all-reduce of a GPU-aware MPI."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

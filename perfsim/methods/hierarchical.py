@@ -1,7 +1,5 @@
 """Hierarchical all-reduce: reduce-scatter in the node, all-reduce between nodes, all-gather."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Horovod: each cycle fuses the ready gradients into buffers and all-reduces them."""
 
-from __future__ import annotations
-
 from math import ceil
 from typing import ClassVar
 

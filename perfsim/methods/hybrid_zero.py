@@ -1,7 +1,5 @@
 """InternEvo's hybrid ZeRO-1: gradients all-reduced over all, whole tensors broadcast by owners."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heapreplace

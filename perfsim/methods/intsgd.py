@@ -1,7 +1,5 @@
 """IntSGD: gradients rounded to integers with one scale, summed by an all-reduce of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

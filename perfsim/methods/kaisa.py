@@ -1,7 +1,5 @@
 """KAISA: some of the ranks hold a layer's eigenvectors and send the preconditioned gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """LB-SGD: the last batch's gradient is reduced while the next one is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Local SGD: models averaged every few iterations, tensor by tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """LoCo: ZeRO++ whose 4-bit gradients are corrected by the errors of earlier ones."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.compute.kernel import HALF, Kernel, moved

@@ -1,7 +1,5 @@
 """MG-WFBP: wait-free backpropagation with gradients merged by the cost of a message."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.methods.building.dense_buckets import DenseBuckets

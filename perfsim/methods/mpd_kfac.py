@@ -1,7 +1,5 @@
 """MPD-KFAC: factors all-reduced, each inverted on one rank, inverses broadcast."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.compute.kernel import Kernel, elementwise

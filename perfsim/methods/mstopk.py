@@ -1,7 +1,5 @@
 """MSTop-k: an approximate Top-k by many sampled thresholds, exchanged in two layers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, ClassVar, Literal

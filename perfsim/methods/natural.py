@@ -1,7 +1,5 @@
 """Natural compression: each value is drawn to one of the two powers of two around it."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

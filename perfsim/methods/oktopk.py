@@ -1,7 +1,5 @@
 """Ok-Topk: thresholds hold for many iterations; values are reduced by regions, then gathered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, lcm
 from typing import ClassVar

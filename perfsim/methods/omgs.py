@@ -1,7 +1,5 @@
 """OMGS-SGD: exact Top-k of tensors, merged so that selection and gathers overlap best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

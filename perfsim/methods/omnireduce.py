@@ -1,7 +1,5 @@
 """OmniReduce: an all-reduce through aggregators that leaves out blocks of zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar, Literal

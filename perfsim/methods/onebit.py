@@ -1,7 +1,5 @@
 """OneBit: signs, one mean of the negative values and one of the others, with error feedback."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """1-bit Adam: momentum sent as signs and one scale, after a stage of dense Adam."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """1-bit LAMB: all momentum sent as signs and one scale, and LAMB's coefficients from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """P3: small slices to and from sharded parameter servers, those of the first layers first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

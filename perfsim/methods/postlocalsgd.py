@@ -1,7 +1,5 @@
 """Post-local SGD: dense gradients at first, then local SGD over nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Power-SGD: low-rank factors by one power iteration, two all-reduces in sequence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
 from typing import Any, ClassVar, Literal, Self

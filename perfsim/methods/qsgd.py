@@ -1,7 +1,5 @@
 """QSGD: stochastic quantisation to a few bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, ClassVar, Literal

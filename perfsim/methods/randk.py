@@ -1,7 +1,5 @@
 """Random-k sparsification with a shared seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Global Rand-k with max-norm quantisation: few values, the same on all ranks, as integers."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """RedSync: Top-k by a threshold between mean and maximum, searched or lowered in steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """SDP4Bit: Megatron-LM's distributed optimizer with 4-bit weight differences and gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain

@@ -1,7 +1,5 @@
 """SGP: stochastic gradient push; in each iteration a node sends its model to one peer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """SIDCo: takes the Top-k threshold from a fitted distribution, in stages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Sign-SGD: one bit a value, with majority vote."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.compute.kernel import FLOAT

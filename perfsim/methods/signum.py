@@ -1,7 +1,5 @@
 """SigNUM: the sign of the momentum, with majority vote."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ Launches are the operations of templar's code, counted while it ran on PyTorch 2
 counted from what each of them reads and writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -43,7 +41,7 @@ class _Work:
     kept_passes: float
     launches: int
 
-    def __add__(self, other: _Work) -> _Work:
+    def __add__(self, other: "_Work") -> "_Work":
         """Return both parts."""
         return _Work(
             self.passes + other.passes,
@@ -51,7 +49,7 @@ class _Work:
             self.launches + other.launches,
         )
 
-    def times(self, count: int) -> _Work:
+    def times(self, count: int) -> "_Work":
         """Return the part run ``count`` times."""
         return _Work(count * self.passes, count * self.kept_passes, count * self.launches)
 

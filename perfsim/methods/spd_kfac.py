@@ -1,7 +1,5 @@
 """SPD-KFAC: both passes build and send factors; ranks share large inverses, repeat small ones."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field, field_validator

@@ -1,7 +1,5 @@
 """Synchronous SGD: dense gradients, averaged by one all-reduce a bucket."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.methods.building.ddp_buffers import DdpBuffers

@@ -1,11 +1,9 @@
 """Streaming DiLoCo: fragments of the model exchanged in turn, beside the next inner steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -123,7 +121,7 @@ class StreamingDiloco(OuterSteps):
     )
 
     @model_validator(mode="after")
-    def _one_fragment_at_a_time(self) -> StreamingDiloco:
+    def _one_fragment_at_a_time(self) -> Self:
         if self.interval % self.fragments:
             why = f"must divide interval={self.interval}, so that each has its turn"
             raise OptionError("fragments", self.fragments, why)

@@ -1,7 +1,5 @@
 """TernGrad: each value is drawn to -1, 0 or 1 times the largest magnitude."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

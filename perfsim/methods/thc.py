@@ -1,7 +1,5 @@
 """THC: four-bit table indices that servers look up and add without decompressing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar, Literal

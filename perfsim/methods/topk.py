@@ -1,7 +1,5 @@
 """Exact Top-k sparsification with error feedback and all-gathers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 

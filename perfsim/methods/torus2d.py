@@ -1,7 +1,5 @@
 """2D-torus all-reduce: the GPUs form a grid, reduced along its rows and down its columns."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

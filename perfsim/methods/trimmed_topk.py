@@ -1,7 +1,5 @@
 """Trimmed Top-k: RedSync with its ratio lowered in steps."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Wait-free backpropagation: one all-reduce a tensor, during the backward pass."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.methods.building.dense_buckets import DenseBuckets

@@ -1,7 +1,5 @@
 """ZeRO as DeepSpeed runs it: optimizer, gradients and parameters sharded, by stage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

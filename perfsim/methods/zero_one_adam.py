@@ -1,7 +1,5 @@
 """0/1 Adam: gradients in one bit, then local steps with accumulated updates in one bit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """ZeRO++: ZeRO-3 with quantised gathers, a second copy in nodes, and gradients of 4 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import ClassVar

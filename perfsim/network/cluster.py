@@ -562,9 +562,12 @@ class Cluster:
         """Return the time of one collective and what a rank sends, without their provenance."""
         routes = self.compared_routes(collective, algorithm, protocol)
         if routes:
-            each_s = [route.seconds(size_bytes) for route in routes]
-            fastest = min(range(len(routes)), key=each_s.__getitem__)
-            return Timing(each_s[fastest], routes[fastest].sent_bytes(size_bytes))
+            fastest, seconds = routes[0], routes[0].seconds(size_bytes)
+            for route in routes[1:]:
+                other_s = route.seconds(size_bytes)
+                if other_s < seconds:
+                    fastest, seconds = route, other_s
+            return Timing(seconds, fastest.sent_bytes(size_bytes))
         known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
         if isinstance(known, Route):
             return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))

@@ -12,7 +12,6 @@ nodes can run and takes the fastest, as NCCL's tuner means to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import hypot, inf, log2
 from typing import NamedTuple
@@ -266,8 +265,7 @@ _HOP_GROWTH = {**_NIC_SHARE, "tcpx": "tcp"}
 """Wires whose hops grow alike."""
 
 
-@dataclass(frozen=True)
-class NodeLaw:
+class NodeLaw(NamedTuple):
     """The law with its numbers.
 
     Parameters

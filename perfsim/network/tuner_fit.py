@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -162,8 +161,7 @@ def _tuner(
     )
 
 
-@dataclass(frozen=True)
-class TunedChoice:
+class TunedChoice(NamedTuple):
     """NCCL's tuner on one cluster.
 
     Parameters

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
@@ -91,8 +91,7 @@ Side = Literal["faster", "slower", "not told apart"]
 """How a method compares with S-SGD, by what predictions can say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """One method's place in a comparison.
 
     Parameters
@@ -404,7 +403,7 @@ class Comparison(Displayed):
         `to_pandas` has them as a table.
         """
         columns = table_columns()
-        standings = {one.method: asdict(one) for one in self.standings()}
+        standings = {one.method: one._asdict() for one in self.standings()}
         return [
             {
                 **standings[one.scenario.method],
@@ -456,7 +455,7 @@ class Comparison(Displayed):
             "same_learning": self.ranking.same_learning,
             "own": self.own,
             "baseline": {"method": _BASELINE, "iteration_s": self.baseline.iteration_s},
-            "standings": [asdict(one) for one in self.standings()],
+            "standings": [one._asdict() for one in self.standings()],
             "sort": self.sort,
             "rows": [one.to_dict(provenance=False) for one in self.rows],
             "left_out": self.ranking.refused,

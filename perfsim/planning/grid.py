@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from math import isfinite, prod
 from typing import Any, get_args
 
@@ -125,13 +126,15 @@ class SweepGrid:
         """Count the rows."""
         return prod(len(axis.values) for axis in self.axes)
 
+    @cached_property
+    def _steps(self) -> list[tuple[int, int]]:
+        """For each axis: the rows from one of its values to the next, and how many it has."""
+        counts = [len(axis.values) for axis in self.axes]
+        return [(prod(counts[at + 1 :]), count) for at, count in enumerate(counts)]
+
     def indices(self, row: int) -> tuple[int, ...]:
         """Return the index of each axis's value in a row."""
-        indices = []
-        for axis in reversed(self.axes):
-            row, index = divmod(row, len(axis.values))
-            indices.append(index)
-        return tuple(reversed(indices))
+        return tuple([row // step % count for step, count in self._steps])
 
     def values(self, row: int) -> tuple[GridValue, ...]:
         """Return the values of the axes in a row."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.errors import PerfsimError
@@ -74,12 +75,13 @@ class SharedSetups:
         """
         self._latest = None
 
-        def key(row: int) -> list[int]:
+        def tasks(row: int) -> list[int]:
             indices = self.grid.indices(row)
             return [indices[at] for at in self._tasks]
 
-        for _, some in groupby(sorted(rows, key=key), key):
-            yield list(some)
+        keyed = sorted([(tasks(row), row) for row in rows])
+        for _, some in groupby(keyed, itemgetter(0)):
+            yield [row for _, row in some]
 
     def of(self, row: int) -> Setup:
         """Return the setup of one row.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfsim.conditions.words import condition_words
 from perfsim.methods import method_class
@@ -96,8 +96,7 @@ def print_ranking(ranking: Ranking, *, verbose: bool = False) -> None:
     print(f"\nThe prediction of {ranking.winner}:\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """One method of a table: its prediction and what a ranking knows of it."""
 
     prediction: Prediction
@@ -132,8 +131,7 @@ class _Row:
         return f"{100 * spent_s / self.prediction.iteration_s:.0f}%"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(NamedTuple):
     """One column of the table: its head, its cells, and what it means.
 
     The columns with the highest ``drop_order`` are left out first where all are too wide, 0 never.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perfsim.compute.device import Device
-from perfsim.compute.kernel import Kernel, KernelLoop, count_kernels
+from perfsim.compute.kernel import Kernel, count_kernels
 from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
@@ -191,7 +191,7 @@ def task_work(stage: Send | Compute) -> TaskWork:
 
 def likeness(stage: JobStage) -> Hashable:
     """Return what stages that do the same have in common; kernels that repeat count once."""
-    if isinstance(stage, Compute) and isinstance(stage.kernels, KernelLoop):
+    if isinstance(stage, Compute) and not isinstance(stage.kernels, tuple):
         return stage.kernels.runs, stage[1:]
     return stage
 

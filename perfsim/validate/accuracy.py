@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.data.tables import cell_number, read_table
 
@@ -65,8 +65,7 @@ def score(errors: Iterable[float]) -> Score:
     return Score(len(values), round(median(values), 12), round(p90, 12), max(values))
 
 
-@dataclass(frozen=True, slots=True)
-class MethodAccuracy:
+class MethodAccuracy(NamedTuple):
     """Recorded errors of one method: rows tested, and their absolute errors as fractions."""
 
     method: str

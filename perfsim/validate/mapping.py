@@ -143,7 +143,7 @@ class MappingRule:
     @cached_property
     def _tests(self) -> list[tuple[str, Callable[[str], object]]]:
         """What each column's text must pass; a rule meets hundreds of cases."""
-        return [(column, re.compile(translate(text)).match) for column, text in self.when.items()]
+        return [(column, _test_of(text)) for column, text in self.when.items()]
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
@@ -161,6 +161,12 @@ class MappingRule:
             match = pattern.search(getattr(case, column), 0, MAX_CELL_CHARACTERS)
             if match:
                 fields[name] = match[1]
+
+
+def _test_of(text: str) -> Callable[[str], object]:
+    """Return what tells whether a cell is a text, in which * and ? stand for others."""
+    words_alone = {*"*?["}.isdisjoint(text)
+    return text.__eq__ if words_alone else re.compile(translate(text)).match
 
 
 def read_rules(path: Path) -> list[MappingRule]:

@@ -48,6 +48,13 @@ def test_it_says_what_it_is(name: str) -> None:
     assert all(field.description for field in cls.model_fields.values())
 
 
+@pytest.mark.parametrize("name", method_names())
+def test_its_annotations_are_no_texts(name: str) -> None:
+    """Pydantic would evaluate each text anew, and commands that load all methods start later."""
+    annotations = vars(method_class(name)).get("__annotations__", {})
+    assert not [field for field, kind in annotations.items() if isinstance(kind, str)]
+
+
 OF_BUCKETS = [name for name in method_names() if method_class(name).stages is not Method.stages]
 """Methods that say what they do with one bucket."""
 

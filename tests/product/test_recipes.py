@@ -20,7 +20,7 @@ TEMPLATES = ROOT / "tests" / "templates"
 TEXT = (ROOT / "perfsim" / "README.md").read_text(encoding="utf-8")
 RECIPES = dict(re.findall(r"^### Add an? (.+?)$.*?```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE))
 SAYS = {
-    "method": ("mymethod (bits 8)", "a template: gradients packed into fewer bits", "14 passed"),
+    "method": ("mymethod (bits 8)", "a template: gradients packed into fewer bits", "15 passed"),
     "collective's algorithm": ("all-reduce linear", "passed"),
     "language model": ("parameters: ", "our_model.json, ssgd", "tokens/s"),
     "model_type of config.json": ("parameters: ", "passed"),

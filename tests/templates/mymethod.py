@@ -1,7 +1,5 @@
 """A method to start from: it casts gradients to fewer bits, all-reduces them and casts back."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -7,8 +7,8 @@ message alternate, and the next message starts after them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise, moved
 from perfsim.compute.profile import Gradient
@@ -34,8 +34,7 @@ METADATA_BYTES = 16.0
 hpdps-group/COCCL)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Separate:
+class Separate(NamedTuple):
     """A codec with one kernel to encode and one to decode; a separate kernel adds values up.
 
     Its kernels are named ``<name>_encode`` and ``<name>_decode``; their size is the number of
@@ -91,8 +90,7 @@ class Separate:
         return (coding, *more)
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A quantiser with fused kernels, which read their input once and write their output once.
 
     Values are cut into groups of ``group`` values; the last one is padded. Each group is sent as

@@ -1,7 +1,5 @@
 """Buckets of dense gradients, each averaged by one all-reduce: what the dense methods share."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

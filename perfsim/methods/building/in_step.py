@@ -1,7 +1,5 @@
 """Methods whose code exchanges in the optimizer's step, and so once an iteration."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from perfsim.errors import RequestError

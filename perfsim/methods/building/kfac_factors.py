@@ -12,7 +12,6 @@ of its input maps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
@@ -166,8 +165,7 @@ _INDEX_PASSES = 4
 """Passes to write or read a value's row and column (two int64 are four fp32 values)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """How one public code builds and averages factors, as (passes, launches) of elementwise work.
 
     Parameters

@@ -8,7 +8,7 @@ which the paper used, run one phase after another and wait for the end of each (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.methods.base import (
@@ -78,8 +78,7 @@ def bucketed(
     return jobs
 
 
-@dataclass(frozen=True, slots=True)
-class KfacGrid:
+class KfacGrid(NamedTuple):
     """A grid of ranks, numbered row by row: ``workers`` rows of ``ranks`` / ``workers`` columns.
 
     A column is a worker group, which preconditions a layer. A row is a receiver group, which gets
@@ -154,8 +153,7 @@ class KfacGrid:
         return owners
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """The assignment of layers to ranks: the owner of each layer, and the ranks that are shown.
 
     ``busy`` is the busiest member of each worker group. ``shown`` is the busiest member of the

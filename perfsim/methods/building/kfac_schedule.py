@@ -6,8 +6,6 @@ backward), plus the time of the factors built before it in that pass. D-KFAC, MP
 average the factors over all ranks and then invert them (`AveragedFactors`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import lcm
 from typing import ClassVar, Literal, NamedTuple

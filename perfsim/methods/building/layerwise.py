@@ -7,8 +7,8 @@ A layer waits for its parameters at its start. Whatever needs a bucket's gradien
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint
@@ -16,8 +16,7 @@ from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint
 __all__ = ["LayerStarts", "crossing_jobs", "update_shares"]
 
 
-@dataclass(frozen=True)
-class LayerStarts:
+class LayerStarts(NamedTuple):
     """When each layer starts in a pass [s], from the start of that pass.
 
     Parameters

@@ -1,7 +1,5 @@
 """Majority vote: methods that send one sign per value and take the majority of all ranks' signs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

@@ -16,8 +16,6 @@ makes one tensor of a group of parameters. Lists of all-gathers: PyTorch, torch/
 c10d/ProcessGroupNCCL.cpp, allgather.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import lcm
 from typing import ClassVar, Literal

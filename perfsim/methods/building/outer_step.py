@@ -20,8 +20,6 @@ group of its own for each place in a node). Outer optimizer: PyTorch 2.13 torch/
 _multi_tensor_sgd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal

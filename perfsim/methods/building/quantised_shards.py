@@ -13,8 +13,6 @@ DeepSpeed at edaa7221, deepspeed/runtime/comm/coalesced_collectives.py; hpdps-gr
 25e219d, megatron/quantization_helper.py.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 from perfsim.compute.kernel import FLOAT
@@ -64,7 +62,7 @@ class Levels(NamedTuple):
         """Bytes of both."""
         return self.level_bytes + self.scale_bytes
 
-    def part(self, parts: int, bits: int = 0) -> Levels:
+    def part(self, parts: int, bits: int = 0) -> "Levels":
         """Return one of several equal parts, in as many bits a level unless others are given.
 
         Examples

@@ -1,7 +1,5 @@
 """The update of code bases whose host waits: its launches a tensor, by optimizer or as given."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field
