@@ -24,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from perfsim.__main__ import COLLECTS_AFTER
 from scripts.benchmarks import history
 from scripts.benchmarks.row import Row, least_cpu_s
 
@@ -75,6 +76,7 @@ def measure(parts: Sequence[str], *, record: bool) -> None:
         )
 
     entries.append(entry(loop.what, loop))
+    gc.set_threshold(*COLLECTS_AFTER)  # as every command does
     for part in parts:
         print(f"\n{part}")
         gc.collect()
