@@ -74,7 +74,7 @@ def test_other_families_have_the_sums_of_public_definitions(stated: str, public:
 
 
 def test_a_stated_t5_is_t5() -> None:
-    stated = "family=encoder-decoder,layers=6,hidden=512,heads=8,ffn=2048,vocab=32128,relu=yes"
+    stated = "family=encoder-decoder,layers=6,hidden=512,heads=8,ffn=2048,vocab=32128"
     assert architecture_of(f"transformer:{stated}") == NAMED["t5-small"]
 
 
