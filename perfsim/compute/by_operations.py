@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.models.layers import Activation
+from perfsim.models.layers import Activation, ModelLayer, is_expert
 
-__all__ = ["ACTIVATIONS", "NORMS_IN_FP32", "SCORES", "ByOperations"]
+__all__ = ["ACTIVATIONS", "NORMS_IN_FP32", "SCORES", "ByOperations", "activated_values"]
 
 
 class ByOperations(NamedTuple):
@@ -63,3 +63,9 @@ SCORES: dict[str, ByOperations] = {
 }
 """Scale, mask, cap or sink and softmax of eager attention, for a score (eager_attention_forward of
 modeling_gemma2.py, whose softmax is fp32, and of modeling_gpt_oss.py, whose is not)."""
+
+
+def activated_values(layer: ModelLayer) -> float:
+    """Return the values that a layer's activation works on: of experts' gate and other half one."""
+    both = is_expert(layer) and layer.copies > 0 and layer.activation != "clamped_swiglu"
+    return layer.outputs / 2 if both else layer.outputs

@@ -316,7 +316,7 @@ def kernel_rates(
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
-    whole = "fp32" if half else precision
+    whole = "fp32" if half and "fp32" in device.rates else plain
     attention = attention_rate(
         execution.attention or usual_kernel(device.architecture), device.architecture
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from perfsim.compute.by_operations import ACTIVATIONS
+from perfsim.compute.by_operations import ACTIVATIONS, activated_values
 from perfsim.compute.execution import Execution
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
@@ -331,7 +331,7 @@ def _kept_by_operations(layer: ModelLayer, size: _Bytes) -> float:
     if code is None:
         return 0.0
     each = code.kept * (size.wide if code.fp32 else size.value) + code.masks * _MASK
-    return each * layer.outputs
+    return each * activated_values(layer)
 
 
 def _latent_keys(

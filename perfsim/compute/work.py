@@ -13,7 +13,13 @@ from math import gcd, prod, sqrt
 from typing import Literal, NamedTuple
 
 from perfsim.compute.attention import BACKWARD_WORK
-from perfsim.compute.by_operations import ACTIVATIONS, NORMS_IN_FP32, SCORES, ByOperations
+from perfsim.compute.by_operations import (
+    ACTIVATIONS,
+    NORMS_IN_FP32,
+    SCORES,
+    ByOperations,
+    activated_values,
+)
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
@@ -400,7 +406,8 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
         passes = [era.passes.feedforward, *passes]
     more = _streams(share * layer.outputs, *passes)
     if layer.activated and written is not None:
-        more = _with(more, _by_operations(written, share * layer.outputs, era, fp32=written.fp32))
+        values = share * activated_values(layer)
+        more = _with(more, _by_operations(written, values, era, fp32=written.fp32))
     if layer.fp32 and not (era.fused or era.autocasts):
         work, first, again = (one._replace(wide=True) for one in (work, first, again))
         cast = Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)

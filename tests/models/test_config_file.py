@@ -638,8 +638,12 @@ def test_a_kind_says_how_its_code_is_written(
     assert {name: made[name] for name in stated} == stated
 
 
-LATENT = {"kv_lora_rank": 16, "qk_rope_head_dim": 16, "qk_nope_head_dim": 64, "v_head_dim": 64}
-"""Keys of latent attention, which other kinds pass over."""
+LATENT = {
+    **{"kv_lora_rank": 16, "qk_rope_head_dim": 16, "qk_nope_head_dim": 64, "v_head_dim": 64},
+    **{"moe_intermediate_size": 32, "num_experts_per_tok": 2, "first_k_dense_replace": 1},
+    **{"n_group": 1, "topk_group": 1},
+}
+"""Keys of latent attention and of experts, which other kinds pass over."""
 
 
 def test_a_model_of_more_than_texts_names_the_part_that_perfsim_knows(
