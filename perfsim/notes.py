@@ -123,7 +123,7 @@ def _divided_muon(setup: Setup) -> list[str]:
 
 def _scores_notes(setup: Setup) -> list[str]:
     """Say that attention is no one kernel where its scores are what PyTorch's kernel has not."""
-    software, profile = setup.device.software, setup.profile
+    software, profile = setup.transferred.era, setup.profile
     execution = execution_of(software)
     if not execution.flash or not matches_definition(profile):
         return []
