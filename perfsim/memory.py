@@ -309,7 +309,7 @@ def _stage_method(setup: Setup, split: ModelSplit, stage: int) -> _StageMethod:
         *("method", method, scenario.accumulate == 1, scenario.exchange_each, split.layout.pp),
         *((group.gpus, group.nodes, group.gpus_per_node) for group in groups),
         *(part.content, setup.profile.precision, scenario.reduce_dtype, setup.device.software),
-        setup.limit_bytes,
+        *(scenario.master_weights, setup.limit_bytes),
     )
 
     def asked() -> _StageMethod:
@@ -373,7 +373,13 @@ def _stage_state(
     gradient_bytes = kept.gradient_bytes if half else 4.0
     # Fused optimizers, as codes that divide models have them, need no values of their own.
     state = state_bytes(
-        total, precision, asked, sharding, gradient_bytes=gradient_bytes, foreach=False
+        total,
+        precision,
+        asked,
+        sharding,
+        gradient_bytes=gradient_bytes,
+        foreach=False,
+        master_weights=setup.scenario.master_weights,
     )
     return state._replace(gradients=state.gradients + kept.whole_bytes * total)
 
@@ -487,7 +493,14 @@ def _state(
             sharding = StateShares(*each, unit=units[0], root=root)
     asked = optimizer_of(setup)
     gradient_bytes = kept.gradient_bytes if half else 4.0
-    state = state_bytes(profile.elements, precision, asked, sharding, gradient_bytes=gradient_bytes)
+    state = state_bytes(
+        profile.elements,
+        precision,
+        asked,
+        sharding,
+        gradient_bytes=gradient_bytes,
+        master_weights=setup.scenario.master_weights,
+    )
     whole = kept.whole_bytes * profile.elements
     return state._replace(gradients=state.gradients + whole)
 

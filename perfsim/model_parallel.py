@@ -15,7 +15,7 @@ from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import kernel_rates
 from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
-from perfsim.compute.transfer import REDUCE_BYTES
+from perfsim.compute.transfer import gradient_bytes
 from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.blocks import NORMS
@@ -211,7 +211,7 @@ def model_split(
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout),
-        *(scenario.recompute, transferred.era, adds, scenario.autocast),
+        *(scenario.recompute, transferred.era, adds, scenario.autocast, scenario.master_weights),
         *values_read_by("network", scenario),
     )
 
@@ -305,7 +305,13 @@ def _rank_work(
         return RankWork(
             profile,
             catalog.once(("divided layers", *read), divided),
-            kernel_rates(device, profile.precision, era, autocast=autocast),
+            kernel_rates(
+                device,
+                profile.precision,
+                era,
+                autocast=autocast,
+                master_weights=scenario.master_weights,
+            ),
             scenario.recompute,
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
@@ -316,6 +322,7 @@ def _rank_work(
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.name, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
+        scenario.master_weights,
     )
     return catalog.once(asked, work)
 
@@ -344,7 +351,7 @@ def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
     and write it. Otherwise a kernel of its own reads both and writes the sum.
     """
     made = precision_bytes(precision)
-    kept = REDUCE_BYTES[scenario.reduce_dtype]
+    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
     if execution_of(era).adds_in_products:
         return _WAITS * max(0.0, 2.0 * kept - made)
     return made + 2.0 * kept

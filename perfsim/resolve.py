@@ -380,10 +380,29 @@ def autocasts(scenario: Scenario, method: Method) -> bool:
 
     It is as asked, else as the method's code does. Codes that divide models keep parameters in 16
     bits.
+
+    Raises
+    ------
+    RequestError
+        If a model without parameters in fp32 is asked of autocast, or of a method that keeps these.
     """
+    if not scenario.master_weights:
+        _check_state_in_16_bits(scenario, method)
+        return False
     if scenario.autocast is not None:
         return scenario.autocast
     return not _is_divided(scenario) and method.autocasts()
+
+
+def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
+    """Refuse a model without parameters in fp32 where something else asks for these."""
+    if method.keeps_half:
+        name = method_name(scenario.method)
+        why = f"{name} keeps a copy of the parameters in fp32; `method` ddp and fsdp need none."
+        raise RequestError("master_weights", why, value=False)
+    if scenario.autocast:
+        why = "autocast casts the values of a model in fp32; leave `autocast` or this out."
+        raise RequestError("master_weights", why, value=False)
 
 
 def _is_divided(scenario: Scenario) -> bool:
@@ -425,7 +444,13 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bo
         catalog,
         scenario.software,
         scenario.seq,
-        Training(scenario.optimizer, scenario.recompute, scenario.reduce_dtype, autocast),
+        Training(
+            scenario.optimizer,
+            scenario.recompute,
+            scenario.reduce_dtype,
+            autocast,
+            scenario.master_weights,
+        ),
     )
     if own_profile(scenario.model, catalog) is not None:
         transferred = _named_after(transferred, scenario.model)
@@ -454,6 +479,9 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
 def _check_autocast(scenario: Scenario, profile: Profile) -> None:
     """Refuse to say how mixed precision is reached where there is none."""
     precision = scenario.precision or profile.precision
+    if not scenario.master_weights and precision not in HALF_PRECISIONS:
+        why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
+        raise RequestError("master_weights", why, value=False)
     if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
         return
     why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
@@ -1266,7 +1294,8 @@ class Setup:
     @property
     def keeps_half(self) -> bool:
         """Whether in half precision parameters themselves have 16 bits, with an fp32 copy."""
-        return self.method.keeps_half or self.scenario.autocast is False
+        asked = self.scenario.autocast is False and self.scenario.master_weights
+        return self.method.keeps_half or asked
 
     @property
     def grade(self) -> Grade:

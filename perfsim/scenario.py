@@ -467,6 +467,16 @@ class ScenarioFields:
             column=False,
         ),
     ] = None
+    master_weights: Annotated[
+        bool,
+        ScenarioField(
+            "Whether the optimizer updates parameters in fp32; else parameters, gradients and the"
+            " optimizer's state all have the 16 bits of bf16, as after model.to(torch.bfloat16).",
+            read_by=("compute",),
+            always=False,
+            column=False,
+        ),
+    ] = True
     recompute: Annotated[
         str,
         ScenarioField(

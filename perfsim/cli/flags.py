@@ -168,9 +168,10 @@ def setting_of(name: str) -> tuple[str, str]:
 
 
 def several_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return how fields are written that no flag of their own gives, by the command line's words.
+    """Return how fields are written that their own flag does not give, by the command line's words.
 
-    ``--set`` gives options one by one, ``--vary`` and flags of ``plan`` several values of a field.
+    ``--set`` gives options one by one, ``--vary`` and flags of ``plan`` several values of a field,
+    ``--no-overlap`` says that `overlap` does not hold.
     ``plan`` refuses a field that its own flag gives too; that error names the flag.
 
     Examples
@@ -181,6 +182,8 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
     {'net': '--nets'}
     >>> several_flags(["predict", "--set", "density=1%", "--set=fusion.cycle_time=2ms"])
     {'options.density': '--set density', 'fusion_options.cycle_time': '--set fusion.cycle_time'}
+    >>> several_flags(["predict", "--no-overlap"])
+    {'overlap': '--no-overlap'}
     """
     flags: dict[str, str] = {}
     for argument, after in zip(arguments, (*arguments[1:], ""), strict=True):
@@ -192,6 +195,8 @@ def several_flags(arguments: Sequence[str]) -> dict[str, str]:
         elif flag == "--set":
             option = (value if equals else after).partition("=")[0].strip()
             flags[".".join(setting_of(option))] = f"{flag} {option}"
+        elif flag.startswith("--no-") and name.removeprefix("no_") in SCENARIO_FIELDS:
+            flags[name.removeprefix("no_")] = flag
         elif arguments[0] == "plan" and flag.startswith("--") and name in PLURALS:
             field = PLURALS[name]
             if not any(one.partition("=")[0] == flag_of(field, {}) for one in arguments):

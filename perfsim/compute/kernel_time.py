@@ -84,6 +84,8 @@ input in the forward pass, the gradient of the output in the backward pass:
 NVIDIA/TransformerEngine@d0067d0d pytorch/module/linear.py). In nvfp4 they are read once more before
 it, for their largest value (there, pytorch/csrc/quantizer.cpp, NVFP4Quantizer::quantize_impl).
 Weights are cast once for all micro-batches, which is left out."""
+_FULL_WIDTH = 4.0
+"""Bytes of a value in fp32."""
 _COPY_BYTES = 4.0
 """Bytes that copying a 16-bit value reads and writes."""
 _TILE = 128
@@ -189,6 +191,8 @@ class KernelRates(NamedTuple):
     of one expert takes, ``expert_cast_s`` what its own cast adds. ``channel_bytes_per_s`` is what a
     batch normalisation moves of a channel at most. ``load_values`` are the values of an operand
     that tensor cores load at once; 1 where products are padded or run on other cores.
+    ``kept_bytes`` is the width of the parameters that the optimizer updates, of their gradients and
+    of its state.
     """
 
     flops_per_s: Mapping[str, float]
@@ -207,6 +211,7 @@ class KernelRates(NamedTuple):
     expert_cast_s: float = 0.0
     load_values: int = 1
     channel_bytes_per_s: float = inf
+    kept_bytes: float = 4.0
 
     def one_by_one(self) -> KernelRates:
         """Return the same for a rank's own experts, each of which has its product and its cast.
@@ -283,10 +288,14 @@ class ModelTime(NamedTuple):
         return self.host_passes_s + self.host_update_s
 
     @property
+    def later_passes_s(self) -> float:
+        """The later of GPU and host, for both passes."""
+        return max(self.passes_s, self.host_passes_s)
+
+    @property
     def iteration_s(self) -> float:
         """The later of GPU and host, for both passes and for the update."""
-        passes_s = max(self.passes_s, self.host_passes_s)
-        return passes_s + max(self.update_s, self.host_update_s)
+        return self.later_passes_s + max(self.update_s, self.host_update_s)
 
 
 def kernel_rates(
@@ -296,11 +305,13 @@ def kernel_rates(
     constants: Constants = FITTED,
     *,
     autocast: bool = True,
+    master_weights: bool = True,
 ) -> KernelRates:
     """Return what prices a model's kernels on a GPU at a precision.
 
     ``autocast`` says whether mixed precision casts the values of an fp32 model at each operation
-    where the era does so; else the model has 16 bits itself.
+    where the era does so; else the model has 16 bits itself. ``master_weights`` says whether the
+    optimizer updates parameters in fp32; else all that is kept is as wide as values.
 
     Raises
     ------
@@ -362,6 +373,7 @@ def kernel_rates(
         _OPERAND_CAST_BYTES.get(precision, 0.0),
         load_values=round(LOAD_BYTES / width) if tensor_cores and not execution.pads else 1,
         channel_bytes_per_s=_CHANNEL_BYTES_PER_S if execution.norms_by_channel else inf,
+        kept_bytes=4.0 if master_weights else width,
     )
 
 
@@ -425,7 +437,7 @@ def work_time(
     passes = update_passes(rates.execution)[name]
     if not rates.execution.updates_by_operation:
         passes *= rates.constants.update_passes
-    update_s = 4.0 * passes * work.parameters / rates.bytes_per_s
+    update_s = rates.kept_bytes * passes * work.parameters / rates.bytes_per_s
     if name == "muon":
         update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
@@ -439,13 +451,11 @@ def update_passes(execution: Execution) -> Mapping[str, float]:
 def cast_time(parameters: float, rates: KernelRates) -> float:
     """Return what mixed precision takes to cast weights and their gradients in both passes [s].
 
-    Codes that keep parameters in 16 bits do not need it.
+    Parameters that are kept as wide as they are used are not cast.
     """
-    return _CAST_BYTES * parameters / rates.bytes_per_s if rates.width < _FULL_WIDTH else 0.0
+    return _CAST_BYTES * parameters / rates.bytes_per_s if rates.width < rates.kept_bytes else 0.0
 
 
-_FULL_WIDTH = 4.0
-"""Bytes of a value in fp32."""
 _WORDS = {
     "product": "matrix products",
     "batched": "attention",

@@ -439,10 +439,15 @@ def _logits(head: ModelLayer, size: _Bytes, execution: Execution, fused: bool) -
 
 
 class _Optimizer(NamedTuple):
-    """Bytes that an optimizer keeps a parameter, and whether its step has values of its own."""
+    """Bytes that an optimizer keeps a parameter, and that its step needs for itself.
+
+    ``quantised`` says that the state has its width whatever that of the parameters is; else both
+    are of parameters in fp32.
+    """
 
     state: float
     temporary: float
+    quantised: bool = False
 
 
 OPTIMIZER_STATES: dict[str, _Optimizer] = {
@@ -455,7 +460,7 @@ OPTIMIZER_STATES: dict[str, _Optimizer] = {
     "lamb": _Optimizer(8.0, 4.0),
     "adafactor": _Optimizer(0.0, 4.0),
     "muon": _Optimizer(4.0, 4.0),
-    "adam-8bit": _Optimizer(2.0 + 2 * 4 / 2048, 0.0),
+    "adam-8bit": _Optimizer(2.0 + 2 * 4 / 2048, 0.0, quantised=True),
 }
 """Bytes of fp32 state a parameter, by optimizer.
 
@@ -552,12 +557,14 @@ def state_bytes(
     *,
     gradient_bytes: float = 4.0,
     foreach: bool = True,
+    master_weights: bool = True,
 ) -> State:
     """Return what parameters, gradients and the optimizer take on one GPU.
 
     Parameters are fp32, as are gradients and the optimizer's state: so train fp32, autocast and
     FSDP's mixed precision. ``fp16`` and ``bf16`` without a sharded unit keep 16-bit parameters
-    with fp32 gradients and an fp32 master copy (Megatron-LM's mixed precision).
+    with fp32 gradients and an fp32 master copy (Megatron-LM's mixed precision). Without master
+    weights all of them have 16 bits in half precision.
 
     Parameters
     ----------
@@ -567,6 +574,7 @@ def state_bytes(
     sharding : how the method divides them
     gradient_bytes : of a parameter's gradient; 2 where DeepSpeed trains in 16 bits
     foreach : whether the optimizer updates all tensors at once, as PyTorch 2 does by default
+    master_weights : whether the optimizer updates parameters in fp32
 
     Raises
     ------
@@ -584,18 +592,21 @@ def state_bytes(
     narrow = precision not in ("fp32", "tf32")
     width = 2.0 if narrow else 4.0
     units = sharding.unit > 0
-    master = 4.0 if precision in ("fp16", "bf16") and not units else 0.0
-    kept = 2.0 if master else 4.0
+    bare = narrow and not master_weights
+    master = 4.0 if precision in ("fp16", "bf16") and not units and not bare else 0.0
+    kept = 2.0 if master or bare else 4.0
+    narrowed = 0.5 if bare and not rule.quantised else 1.0
+    gradient_bytes = min(gradient_bytes, 2.0) if bare else gradient_bytes
     copies, messages = 0.0, gradient_bytes * parameters * sharding.buckets
     if units:
         # This unit and the next are gathered, beside what stays gathered: no more than all there
         # is. A unit's gradient is there in 16 bits, and once more in fp32 to be sent.
         copies = width * min(2 * sharding.unit + sharding.root, parameters)
-        messages += (width + 4.0) * sharding.unit
-    elif narrow and not master:
+        messages += (width + (2.0 if bare else 4.0)) * sharding.unit
+    elif narrow and not master and not bare:
         copies = width * parameters
-    state = (rule.state + master) * parameters * sharding.optimizer
-    temporary = rule.temporary * parameters * sharding.optimizer if foreach else 0.0
+    state = (narrowed * rule.state + master) * parameters * sharding.optimizer
+    temporary = narrowed * rule.temporary * parameters * sharding.optimizer if foreach else 0.0
     return State(
         parameters=kept * parameters * sharding.parameters,
         gradients=gradient_bytes * parameters * sharding.gradients,

@@ -100,18 +100,29 @@ class Training(NamedTuple):
     without one), ``recompute`` what the backward pass computes again, of ``RECOMPUTE``,
     ``reduce_dtype`` the type in which gradients are sent. ``autocast`` says whether mixed precision
     casts the values of an fp32 model at each operation, where the software does so.
+    ``master_weights`` says whether the optimizer updates parameters in fp32; else these, their
+    gradients and its state all have the 16 bits of the values in half precision.
     """
 
     optimizer: str | None = None
     recompute: str = "none"
     reduce_dtype: str = "fp32"
     autocast: bool = True
+    master_weights: bool = True
 
 
 USUAL_TRAINING = Training()
 _FP32_BYTES = 4.0
 REDUCE_BYTES = {"fp32": _FP32_BYTES, "bf16": 2.0, "fp16": 2.0}
 """Bytes of a value of gradients, by the type in which they are sent."""
+
+
+def gradient_bytes(reduce_dtype: str, *, master_weights: bool) -> float:
+    """Return the bytes of a value of gradients as sent: no wider than they are kept.
+
+    ``master_weights`` is that of `Training`.
+    """
+    return min(REDUCE_BYTES[reduce_dtype], _FP32_BYTES if master_weights else 2.0)
 
 
 class TransferredProfile(NamedTuple):
@@ -167,7 +178,7 @@ def transfer(
     software : the era of kernels and launches; None for that of what was measured there, else
         the newest
     tokens : tokens a sample, of a model over text; None for the profile's own
-    training : its optimizer, what it computes again, and in what its gradients are sent
+    training : its optimizer, what it computes again, how wide its state is and what it sends
     catalog : has the rates of other GPUs where anchors come by name; None: what ships, read anew
 
     Raises
@@ -182,14 +193,14 @@ def transfer(
     if software is not None:
         software_era(software)
     inputs = _inputs(profile, device, anchors, tokens, training, catalog)
-    plain = inputs._replace(training=training._replace(optimizer=None))
+    plain = inputs._replace(training=_as_measured(training))
     goal = GpuPrecision(device.name, precision)
     era = software or _usual_era(known_iterations(plain, goal))
     casts = _may_cast(inputs, goal, era)
     if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)
         inputs = inputs._replace(training=training)
-        plain = inputs._replace(training=training._replace(optimizer=None))
+        plain = inputs._replace(training=_as_measured(training))
     total, by_kernels = _total(plain, goal, batch, era)
     own_s = _update_s(plain, goal, era, by_kernels)
     most = _MAX_OPTIMIZER_SHARE
@@ -197,15 +208,17 @@ def transfer(
         # Of experts few work for a token, but all are updated.
         most = max(most, by_kernels.update_s / by_kernels.iteration_s)
     update_s = min(own_s, most * total.seconds)
-    if training.optimizer is not None:
+    if plain.training != training:
+        before_s = by_kernels.later_passes_s
         by_kernels = inputs.by_kernels(goal, batch, era)
         asked_s = _update_s(inputs, goal, era, by_kernels)
-        if not math.isclose(asked_s, own_s, rel_tol=1e-9):
-            total = _with_update(total, update_s, asked_s, training.optimizer)
+        passes = by_kernels.later_passes_s / before_s if before_s else 1.0
+        if not math.isclose(asked_s, own_s, rel_tol=1e-9) or passes < 1.0:
+            total = _with_update(total, update_s, asked_s, passes, training)
             update_s = asked_s
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
     found = found._replace(autocast=training.autocast if casts else None)
-    width = REDUCE_BYTES.get(training.reduce_dtype, 4.0)
+    width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
     return found if width == _FP32_BYTES else found._replace(profile=found.profile.sent_in(width))
 
 
@@ -372,7 +385,9 @@ class TransferInputs(NamedTuple):
         own = self.profile.optimizer
         asked = UPDATES[self.training.optimizer] if self.training.optimizer else own
         measured = self.profile.kinds.get("optimizer_ms") == "measured"
-        return _update_passes(asked, era) / _update_passes(own, self.home_era if measured else era)
+        width = 1.0 if self.training.master_weights else 2.0 / _FP32_BYTES
+        before = _update_passes(own, self.home_era if measured else era)
+        return width * _update_passes(asked, era) / before
 
     def _own_optimizer_s(self, gpu: str) -> float:
         if gpu == self.profile.gpu or not self.profile.optimizer_s:
@@ -422,11 +437,13 @@ class TransferInputs(NamedTuple):
     ) -> ModelTime:
         optimizer = training.optimizer and UPDATES[training.optimizer]
         again = training.recompute
-        autocast = training.autocast
-        asked = ("kernels", model, tokens, at, batch, era, update, optimizer, again, autocast)
+        autocast, master = training.autocast, training.master_weights
+        asked = "kernels", model, tokens, at, batch, era, update, optimizer, again, autocast, master
         if not takes_tokens(model):
             tokens = None
-        rates = kernel_rates(self.gpu(at.gpu), at.precision, era, autocast=autocast)
+        rates = kernel_rates(
+            self.gpu(at.gpu), at.precision, era, autocast=autocast, master_weights=master
+        )
         return self.catalog.once(
             asked,
             lambda: model_time(
@@ -920,7 +937,7 @@ def _stretched_to(
     )
     notes = list(iteration.notes)
     host_s, device_s = by_kernels.host_passes_s, by_kernels.passes_s
-    longest_s = max(host_s, device_s)
+    longest_s = by_kernels.later_passes_s
     if longest_s > 0:
         shares = host_s / longest_s, device_s / longest_s
         scaled = replace(scaled, host_share=shares[0], device_share=shares[1])
@@ -954,14 +971,23 @@ class _InTokens(TypedDict):
     positions: Mapping[str, int]
 
 
-def _with_update(total: Estimate, own_s: float, asked_s: float, optimizer: str) -> Estimate:
-    """Return an iteration with the update of another optimizer in place of the profile's own."""
-    note = (
-        f"The update of {optimizer} takes {format_seconds(asked_s)}, the profile's own"
-        f" {format_seconds(own_s)}."
-    )
+def _as_measured(training: Training) -> Training:
+    """Return a training with the profile's own optimizer, which updates parameters in fp32."""
+    return training._replace(optimizer=None, master_weights=True)
+
+
+def _with_update(
+    total: Estimate, own_s: float, asked_s: float, passes: float, training: Training
+) -> Estimate:
+    """Return an iteration with the update that is asked for in place of the profile's own.
+
+    ``passes`` is how many times as long both passes take with it.
+    """
+    update = f"The update of {training.optimizer}" if training.optimizer else "The update"
+    update += "" if training.master_weights else " without master weights"
+    note = f"{update} takes {format_seconds(asked_s)}, the profile's own {format_seconds(own_s)}."
     return total._replace(
-        seconds=total.seconds - own_s + asked_s,
+        seconds=passes * (total.seconds - own_s) + asked_s,
         kind=weakest([total.kind, "derived"]),
         notes=(*total.notes, note),
     )

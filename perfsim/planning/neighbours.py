@@ -83,7 +83,10 @@ _SAME_FIELDS = ("model", "gpu", "batch", "precision", "net", "intra_net", "metho
 _SAME_BYTES = 1e-9
 """Bytes that differ by less than this share are the same."""
 
-_SAME_TRAINING = ("autocast", "accumulate", "recompute", "optimizer", "reduce_dtype")
+_SAME_TRAINING = (
+    *("autocast", "accumulate", "recompute", "optimizer", "reduce_dtype"),
+    "master_weights",
+)
 """The same, of those that nothing fills in."""
 
 _COUNT_COLUMNS = {"gpus": "gpus", "gpus_per_node": "gpus_per_node", "batch": "batch_per_gpu"}

@@ -230,6 +230,7 @@ def batch_words(scenario: ResolvedScenario) -> str:
     words += [f"{asked['accumulate']} micro-batches"] if asked["accumulate"] > 1 else []
     words += [f"recompute {asked['recompute']}"] if asked["recompute"] != "none" else []
     words += [asked["optimizer"]] if asked["optimizer"] else []
+    words += ["no fp32 master weights"] if "master_weights" in asked else []
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)
 

@@ -61,7 +61,7 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         (
             f"{NAMED} --method zero --set stage=3 --accumulate 4 --no-exchange-each",
             2,
-            "--exchange-each: zero of stage 3 keeps no whole gradients",
+            "--no-exchange-each: zero of stage 3 keeps no whole gradients",
         ),
         (
             f"{NAMED} --method distributed_optimizer --accumulate 4 --exchange-each",

@@ -279,6 +279,9 @@ DIVIDED = [
     " method=distributed_optimizer",
     "model=gpt3-1.3b gpus=64 node=dgx-h100 batch=4 accumulate=8 tp=2 pp=4 schedule=zbv",
     "model=t5-large gpus=16 node=dgx-h100 batch=8 tp=8",
+    "model=llama3-8b gpus=16 node=dgx-h100 batch=1 tp=2 method=fsdp master_weights=false",
+    "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 master_weights=false optimizer=adamw-fused",
+    "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 method=zero master_weights=false",
 ]
 """Models divided by every axis, and what is refused."""
 
