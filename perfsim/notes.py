@@ -18,7 +18,7 @@ from perfsim.models import build_model
 from perfsim.models.layers import is_expert
 from perfsim.network.network_file import Network, noticed_by_kind
 from perfsim.network.route import over_nics
-from perfsim.note import warning
+from perfsim.note import assumption, warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
 from perfsim.scenario import Scenario
@@ -93,6 +93,7 @@ def notes_of(
             " messages are under way (overlap_slowdown)."
         )
     notes += _node_notes(setup)
+    notes += _scores_notes(setup)
     asked = setup.scenario
     notes += condition_notes(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
@@ -116,6 +117,27 @@ def _divided_muon(setup: Setup) -> list[str]:
             " gathers that this needs are left out, and the update may take longer;"
             " `method` distributed_muon has such gathers.",
             f"the gathers that Muon needs with {name} are left out; distributed_muon has them",
+        )
+    ]
+
+
+def _scores_notes(setup: Setup) -> list[str]:
+    """Say that attention is no one kernel where its scores are what PyTorch's kernel has not."""
+    software, profile = setup.transferred.era, setup.profile
+    execution = execution_of(software)
+    if not execution.flash or not matches_definition(profile):
+        return []
+    layers = build_model(profile.model, defined_tokens(profile))
+    scores = next((layer.scores for layer in layers if layer.kind == "attention"), None)
+    if not scores or execution.in_one_kernel(scores):
+        return []
+    why = {"softcap": "caps its scores", "sinks": "has sinks beside its scores"}[scores]
+    return [
+        assumption(
+            f"Attention of {profile.model} {why}, which PyTorch's kernel does not: {software} runs"
+            " it by single operations, as transformers does by default; `software`"
+            f" {software}+flash2 is one kernel that does.",
+            "attention by single operations",
         )
     ]
 

@@ -90,6 +90,26 @@ def test_what_is_assumed_of_a_model_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "software", "why"),
+    [
+        ("gemma2-9b", "torch2", "caps its scores"),
+        ("gpt-oss-20b", "torch2", "has sinks beside its scores"),
+        ("gemma2-9b", "torch2+flash2", ""),
+        ("gemma2-9b", "megatron", ""),
+        ("gemma2-9b", "torch1.12", ""),
+        ("gemma3-1b", "torch2", ""),
+    ],
+)
+def test_attention_by_single_operations_is_said(model: str, software: str, why: str) -> None:
+    found = ask(model, software=software, seq=128)
+    said = [note for note in found.notes if note.startswith(f"Attention of {model} ")]
+    assert len(said) == bool(why)
+    if why:
+        assert why in said[0] and "`software` torch2+flash2 is one kernel" in said[0]
+        assert getattr(said[0], "grade", "") == "assumption"
+
+
+@pytest.mark.parametrize(
     ("gpu", "precision"), [("h100", "amp-bf16"), ("v100", "amp-fp16"), ("p100", "fp32")]
 )
 def test_the_usual_precision_is_the_narrowest_that_the_gpu_trains_in(

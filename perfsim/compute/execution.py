@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfsim.compute.software import WITH, software_era
+from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
 
@@ -19,8 +20,8 @@ class Passes(NamedTuple):
     GELU, ``add`` an addition, a concatenation or a pooling, ``dropout`` a dropout, ``scores`` the
     scale, mask and softmax of unfused attention, ``bias`` the bias of a convolution, ``rmsnorm`` a
     normalisation by the root mean square, ``rotary`` the turning of queries and keys by position,
-    ``feedforward`` the activation behind a dense layer, ``gelu_new`` the same where Python writes
-    it as operations, ``dropped_scores`` a dropout of attention's scores.
+    ``feedforward`` the activation behind a dense layer, ``dropped_scores`` a dropout of attention's
+    scores.
     """
 
     norm: tuple[float, float]
@@ -33,7 +34,6 @@ class Passes(NamedTuple):
     rmsnorm: tuple[float, float] = (2, 4)
     rotary: tuple[float, float] = (2, 2)
     feedforward: tuple[float, float] = (2, 3)
-    gelu_new: tuple[float, float] = (18, 28)
     dropped_scores: tuple[float, float] = (2.8, 6.1)
 
 
@@ -44,8 +44,7 @@ layer normalisation 1.9 and 3.6, dropout 1.4 and 3.05, softmax 1.1 and 3.0; fitt
 sitar-lab/NeuSight@6945927d scripts/asplos/label, MIT). RMSNorm and rotary positions are derived
 from the operations of Hugging Face's LlamaRMSNorm and apply_rotary_pos_emb: cast to fp32, square,
 mean, multiply, cast back, weigh read and write 32 bytes a value, 50 backward; multiply, negate,
-join, multiply and add 16 each way. So is its gelu_new, 0.5 x (1 + tanh(c (x + 0.044715 x^3))):
-eight operations forward, of which two read two values, and eleven backward (NewGELUActivation)."""
+join, multiply and add 16 each way."""
 
 _FUSED = Passes(
     *((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (3, 4), (0, 1)),
@@ -89,7 +88,7 @@ class Execution(NamedTuple):
     whether each operation of an update is a kernel, as in eager PyTorch: of a tensor, in PyTorch 2
     of many. ``core_again`` says whether selective recomputation computes attention alone again, as
     Megatron-LM's does (Korthikanti et al., arXiv 2205.05198), and not every second product of a
-    block, as torchtitan's.
+    block, as torchtitan's. ``stated`` says that the kernel of attention was asked for by name.
     """
 
     passes: Passes
@@ -108,6 +107,15 @@ class Execution(NamedTuple):
     updates_by_operation: bool = False
     autocasts: bool = False
     core_again: bool = False
+    stated: bool = False
+
+    def in_one_kernel(self, scores: Scores) -> bool:
+        """Tell whether attention with such scores is one kernel.
+
+        Eager PyTorch's, scaled_dot_product_attention, neither caps scores nor has sinks, so that
+        transformers falls back to single operations; a kernel that is asked for does.
+        """
+        return self.flash and (not scores or self.fused or self.tuned or self.stated)
 
     @property
     def recomputes_attention(self) -> bool:
@@ -238,4 +246,4 @@ def execution_of(era: str) -> Execution:
         by_hand = known.tuned and known.fused
         passes = known.passes._replace(**_OWN_SCORES) if by_hand else known.passes
         return known._replace(flash=False, passes=passes)
-    return known._replace(flash=True, attention=kernel)
+    return known._replace(flash=True, attention=kernel, stated=True)

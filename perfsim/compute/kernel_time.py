@@ -84,6 +84,8 @@ input in the forward pass, the gradient of the output in the backward pass:
 NVIDIA/TransformerEngine@d0067d0d pytorch/module/linear.py). In nvfp4 they are read once more before
 it, for their largest value (there, pytorch/csrc/quantizer.cpp, NVFP4Quantizer::quantize_impl).
 Weights are cast once for all micro-batches, which is left out."""
+_FULL_WIDTH = 4.0
+"""Bytes of a value in fp32."""
 _COPY_BYTES = 4.0
 """Bytes that copying a 16-bit value reads and writes."""
 _TILE = 128
@@ -179,17 +181,18 @@ _PADDING_POWER = 0.337
 class KernelRates(NamedTuple):
     """What prices the kernels of one era on a GPU at a precision.
 
-    ``flops_per_s`` is what each kind of kernel reaches; in fp8 and nvfp4, dense products alone have
-    their rate, all else computes in bf16. ``casts`` is how often element-wise kernels of
-    transformers move their values, ``conversions`` how often those of a convolution change their
-    layout; ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision
-    that libraries may choose: fp32's under tf32. ``cast_bytes`` is what a product moves besides for
-    a value of its operands and outputs, where these are cast to another type first. ``expert_s`` is
-    the least that the product of one expert takes, ``expert_cast_s`` what its own cast adds.
-    ``channel_bytes_per_s`` is what a batch normalisation moves of a channel at most.
-    ``load_values`` are the values of an operand that tensor cores load at once; 1 where products
-    are padded or run on other cores. ``kept_bytes`` is the width of the parameters that the
-    optimizer updates, of their gradients and of its state.
+    ``flops_per_s`` is what each kind of kernel reaches, "wide" a product of fp32 values in any
+    precision; in fp8 and nvfp4, other dense products alone have their rate, all else computes in
+    bf16. ``casts`` is how often element-wise kernels of transformers move their values,
+    ``conversions`` how often those of a convolution change their layout; ``width`` is the bytes of
+    a value. ``or_else`` prices the kernels of another precision that libraries may choose: fp32's
+    under tf32. ``cast_bytes`` is what a product moves besides for a value of its operands and
+    outputs, where these are cast to another type first. ``expert_s`` is the least that the product
+    of one expert takes, ``expert_cast_s`` what its own cast adds. ``channel_bytes_per_s`` is what a
+    batch normalisation moves of a channel at most. ``load_values`` are the values of an operand
+    that tensor cores load at once; 1 where products are padded or run on other cores.
+    ``kept_bytes`` is the width of the parameters that the optimizer updates, of their gradients and
+    of its state.
     """
 
     flops_per_s: Mapping[str, float]
@@ -228,9 +231,11 @@ class KernelRates(NamedTuple):
 
     def _seconds(self, work: Work, batch: int, transformer: bool) -> float:
         constants, width = self.constants, self.width
+        if work.widened:  # within kernels that are priced as if it had the narrow width
+            return (_FULL_WIDTH - width) * work.values * batch / self.bytes_per_s
         if work.kind == "stream":
             if work.wide:
-                moved = 4.0 * (work.values * batch + work.weights)
+                moved = _FULL_WIDTH * (work.values * batch + work.weights)
             else:
                 more = self.casts if transformer and not work.counted else 1.0
                 moved = width * work.values * batch * more
@@ -238,8 +243,10 @@ class KernelRates(NamedTuple):
             if work.channels:
                 moves = min(moves, work.channels * self.channel_bytes_per_s)
             return moved / moves + constants.gap_s
-        rate = self.flops_per_s[work.kind]
-        if work.kind == "product" and work.aligned < self.load_values:
+        rate = self.flops_per_s["wide" if work.wide else work.kind]
+        width = _FULL_WIDTH if work.wide else width
+        narrow = work.kind == "product" and not work.wide
+        if narrow and work.aligned < self.load_values:
             rate = min(rate, _UNALIGNED_FLOPS * work.aligned)
         compute_s = work.flops * batch / rate
         if work.fixed:
@@ -252,7 +259,7 @@ class KernelRates(NamedTuple):
         together_s: float = (compute_s**power + memory_s**power) ** (1 / power)
         if convolves:
             together_s += self.conversions * memory_s
-        elif work.kind == "product":
+        elif narrow:
             together_s += self.cast_bytes * work.values * batch / self.bytes_per_s
             if self.cast_bytes and not self.execution.captured:
                 together_s += _COPY_BYTES * work.padded * batch / self.bytes_per_s
@@ -320,6 +327,7 @@ def kernel_rates(
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
+    whole = "fp32" if half and "fp32" in device.rates else plain
     attention = attention_rate(
         execution.attention or usual_kernel(device.architecture), device.architecture
     )
@@ -332,6 +340,9 @@ def kernel_rates(
         "product": device.matrix_rate(precision).value
         * constants.product
         * device.sustained.get(precision, 1.0),
+        "wide": device.matrix_rate(whole).value
+        * constants.product
+        * device.sustained.get(whole, 1.0),
         "batched": large * constants.batched * clocks,
         # What a product takes beside its operations was measured in bf16: no narrower operand makes
         # it shorter.

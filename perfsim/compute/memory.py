@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from perfsim.compute.by_operations import ACTIVATIONS, activated_values
 from perfsim.compute.execution import Execution
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
@@ -50,6 +51,12 @@ _INDEX = 8
 _EAGER_RMS = 4
 """Bytes a value that an RMS normalisation of single operations keeps beside its input: fp32 copies,
 8 bytes a block of two, counted by PyTorch's saved-tensor hooks on a Llama block in 16 bits."""
+_NORMS_IN_FP32 = {"rmsnorm": 8, "layernorm": 12}
+"""Bytes a value that a normalisation in fp32 keeps in any precision: an fp32 copy and what its
+weight multiplies; Cohere's layer normalisation subtracts the mean twice and keeps both (counted by
+PyTorch's saved-tensor hooks: tests/scripts/memory_against_pytorch.txt)."""
+_FP32_BYTES = 4
+"""Bytes of an fp32 value."""
 
 
 # Activations
@@ -169,9 +176,7 @@ def activation_bytes(
         within = [sum(kept[first:end]) for first, end in blocks]
         if recompute == "selective" and execution.recomputes_attention:
             scores = [
-                _flash_bytes(layer) if execution.flash else _score_bytes(layer, size)
-                for layer in layers
-                if layer.kind == "attention"
+                _statistics(layer, size, execution) for layer in layers if layer.kind == "attention"
             ]
             total -= sum(scores)
             working += max(scores)
@@ -192,9 +197,21 @@ def _shares_input(layers: Sequence[ModelLayer], index: int) -> bool:
     layer, before = layers[index], layers[index - 1] if index else layers[index]
     if index == 0 or before.kind != "linear" or layer.kind != "linear":
         return False
-    # Where inputs are alike, the one before feeds this one only if its matrix is square.
-    chained = before.activated and len(set(before.tensors[0][1][-2:])) == 1
+    if is_expert(layer) or is_expert(before) or layer.split == "row":
+        return False  # experts read copies of tokens, rows what columns wrote
+    # What is activated feeds the next layer, but for a gate, which multiplies what that writes.
+    chained = before.activated and not layer.copies
     return _inputs(before) == _inputs(layer) and layer.rows == before.rows and not chained
+
+
+def _beside_experts(layers: Sequence[ModelLayer], first: int) -> bool:
+    """Return whether a layer is the first of experts that work for all tokens, or their gate."""
+    before = layers[first - 1]
+    return first >= _ROUTED and is_expert(before) and before.split == "row"
+
+
+_ROUTED = 3
+"""Layers that choose experts and are them: the router, and two products of all experts."""
 
 
 def _layer_bytes(
@@ -212,13 +229,20 @@ def _layer_bytes(
     if layer.kind == "linear":
         kept = _linear_bytes(layers, index, size, gathered, whole)
     elif layer.kind == "attention":
-        values = attended_values(layers, index, whole)
-        values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
-        kept = values * size.value
-        kept += _flash_bytes(layer) if execution.flash else _score_bytes(layer, size)
+        if layer.scores and not (size.fused or execution.in_one_kernel(layer.scores)):
+            values = 3.0 * layer.outputs  # keys and values are repeated for each head
+        else:
+            values = attended_values(layers, index, whole)
+            values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
+        kept = values * size.value + _statistics(layer, size, execution)
     elif layer.kind in NORMS:
         eager_rms = layer.kind == "rmsnorm" and not size.fused
-        kept = layer.outputs * (size.wide + _EAGER_RMS * eager_rms) + _MASK * layer.dropped
+        each = size.wide * (not layer.reads_again) + _EAGER_RMS * eager_rms
+        if layer.fp32 and not size.fused:
+            each = _NORMS_IN_FP32[layer.kind]
+        kept = layer.outputs * each + _MASK * layer.dropped
+    elif layer.kind == "embedding":
+        kept = _MASK * layer.dropped
     elif layer.kind == "batchnorm":
         kept = layer.outputs * size.value * (1 + _is_activated(layer, following))
         kept += _pooled(layer, following) * (size.value + _INDEX)
@@ -229,6 +253,9 @@ def _layer_bytes(
         kept = 0.0 if normalised else layer.outputs * size.value
     elif layer.kind == "lstm":
         kept = (_LSTM_PARTS + 1) * layer.outputs * size.value
+    if not size.fused:
+        kept += layer.kept * size.value
+        kept += _MASK * layer.dropped * (layer.kind == "linear")
     return kept * (layer.gathered if execution.gathers else 1.0)
 
 
@@ -267,20 +294,22 @@ def _linear_bytes(
         first -= 1
     if _narrows(whole, first):
         first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
+    elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
+        first -= _ROUTED  # what chooses experts reads the same
     normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
     values = 0.0
-    if first == index or (size.cast and normalised):
+    if (first == index and not layer.reads_again) or (size.cast and normalised):
         # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
         divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
-        values += _inputs(layer) / (gathered if divides else 1)
+        copied = _FP32_BYTES / size.value if _in_fp32(layer, size) else 1.0
+        values += copied * _inputs(layer) / (gathered if divides else 1)
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
         return values * size.value
     gate = following.kind == "linear" and _shares_input(whole, index + 1)
-    if not layer.relu or (gate and size.fused):
+    if layer.activation != "relu" or (gate and size.fused):
         values += layer.outputs  # a ReLU keeps what it writes, which the next product reads
-    powers = layer.gelu_new and not size.fused
     if following.kind == "linear":
         if gate:
             # A gate: the product keeps the other half, and the activation's output where it is
@@ -288,7 +317,21 @@ def _linear_bytes(
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
-    return values * size.value + powers * _GELU_NEW * layer.outputs * size.wide
+    return values * size.value + _kept_by_operations(layer, size)
+
+
+def _in_fp32(layer: ModelLayer, size: _Bytes) -> bool:
+    """Return whether a dense layer reads an fp32 copy of 16-bit values: autocast casts it back."""
+    return layer.fp32 and not (size.fused or size.cast) and size.value < _FP32_BYTES
+
+
+def _kept_by_operations(layer: ModelLayer, size: _Bytes) -> float:
+    """Return what an activation of several operations keeps besides, for one sample."""
+    code = None if size.fused else ACTIVATIONS.get(layer.activation)
+    if code is None:
+        return 0.0
+    each = code.kept * (size.wide if code.fp32 else size.value) + code.masks * _MASK
+    return each * activated_values(layer)
 
 
 def _latent_keys(
@@ -322,11 +365,6 @@ def _narrows(layers: Sequence[ModelLayer], at: int) -> bool:
     return kinds[0] == "linear" and layers[at].outputs > layers[at + 1].outputs
 
 
-_GELU_NEW = 3.0
-"""Values that gelu_new keeps for each of its own besides the half of it: what is raised to a power,
-the hyperbolic tangent, and one more than that (transformers, NewGELUActivation)."""
-
-
 def _checkpoint(
     layers: Sequence[ModelLayer], span: tuple[int, int], size: _Bytes, some: bool
 ) -> float:
@@ -343,6 +381,13 @@ def _checkpoint(
     return kept
 
 
+def _statistics(layer: ModelLayer, size: _Bytes, execution: Execution) -> float:
+    """Return what attention keeps of its scores for one sample, as the software runs it."""
+    if execution.in_one_kernel(layer.scores):
+        return _flash_bytes(layer)
+    return _score_bytes(layer, size)
+
+
 def _flash_bytes(layer: ModelLayer) -> float:
     """Return what attention in one kernel keeps for one sample beside what it reads and writes."""
     return float(_STATISTIC * layer.heads * layer.rows)
@@ -353,10 +398,16 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
 
     The softmax keeps its output, in fp32 under autocast; dropout keeps its mask and the product
     after it the dropped scores. In 16 bits that is 5 bytes a score (Korthikanti et al., section 4).
+    A softcap keeps its hyperbolic tangent, and its softmax is fp32 (`by_operations.SCORES`).
     """
     keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
     softmax = size.wide
     copied = bool(layer.dropped) or size.cast
+    if layer.scores and not size.fused:
+        narrow = size.value < _FP32_BYTES
+        softcap = size.value + _FP32_BYTES + size.value * narrow
+        each = {"softcap": softcap, "sinks": size.value}[layer.scores]
+        return float(layer.heads * layer.rows**2 * each)
     each = softmax + copied * size.value + bool(layer.dropped) * _MASK
     return layer.heads * layer.rows * keys * each
 

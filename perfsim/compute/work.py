@@ -13,6 +13,13 @@ from math import gcd, prod, sqrt
 from typing import Literal, NamedTuple
 
 from perfsim.compute.attention import BACKWARD_WORK
+from perfsim.compute.by_operations import (
+    ACTIVATIONS,
+    NORMS_IN_FP32,
+    SCORES,
+    ByOperations,
+    activated_values,
+)
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
@@ -29,7 +36,8 @@ class Work(NamedTuple):
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
     up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
-    normalisation. ``wide`` says that the values are fp32 whatever the precision, ``counted`` that
+    normalisation. ``wide`` says that the values are fp32 whatever the precision, ``widened`` that
+    they are priced elsewhere as if they were not and only the difference counts, ``counted`` that
     it has every pass over them that code makes. ``fixed`` are operations that do not grow with the
     batch. ``experts`` are those that a product is done for, ``casts`` those whose tokens are cast
     before it in fp8 and nvfp4, ``padded`` the values that are copied then, as an expert's rows must
@@ -51,6 +59,7 @@ class Work(NamedTuple):
     aligned: int = 8
     channels: int = 0
     counted: bool = False
+    widened: bool = False
 
 
 class LayerWork(NamedTuple):
@@ -198,24 +207,45 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         forward, backward = alike[key]
         attended = layer.kind == "attention"
         # The other half of what a gate multiplies stands between the two.
-        wide = layer.gelu_new or (wide and layer.split == "column")
+        wide = _exact(layer, era) or (wide and layer.split == "column")
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
             forward = [*forward, Work("stream", 0.0, 4 * layer.outputs, wide=True)]
             backward = [*backward, Work("stream", 0.0, 3 * layer.outputs, wide=True)]
         operations = _OPERATIONS[layer.kind]
-        if layer.gelu_new and not era.fused:
-            operations += _GELU_NEW_OPERATIONS
+        if not era.fused:
+            operations += _launched_besides(layer)
         if era.autocasts and layer.kind == "linear":
             operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
         launched = operations * era.op_share
         yield LayerWork(layer.name, tuple(forward), tuple(backward), launched, attended)
 
 
-_GELU_NEW_OPERATIONS = 17.0
-"""Operations that gelu_new launches besides those of a GELU in one kernel: 8 forward and 11
-backward instead of one each (see ``Passes.gelu_new``)."""
+_CASTS = 4.0
+"""Operations that a dense layer in fp32 launches to cast what it reads and its weight, and both of
+their gradients."""
+
+
+def _launched_besides(layer: ModelLayer) -> float:
+    """Return the operations that a layer launches where code makes several of one kernel."""
+    if layer.activated:
+        by_operations = ACTIVATIONS.get(layer.activation)
+        return by_operations.launches if by_operations else 0.0
+    if not layer.fp32:
+        return 0.0
+    if layer.kind == "layernorm":
+        more = _OPERATIONS["rmsnorm"] - _OPERATIONS["layernorm"]
+        return more + NORMS_IN_FP32[layer.kind].launches
+    return _CASTS if layer.kind == "linear" else 0.0
+
+
+def _exact(layer: ModelLayer, era: Execution) -> bool:
+    """Tell whether autocast leaves what a layer's activation writes in fp32."""
+    by_operations = None if era.fused else ACTIVATIONS.get(layer.activation)
+    return layer.activated and by_operations is not None and by_operations.fp32
+
+
 _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
 
@@ -223,7 +253,7 @@ _Both = tuple[list[Work], list[Work]]
 def _reads(layer: ModelLayer) -> float:
     """Return the values that a dense layer reads and, by autocast, casts to 16 bits.
 
-    Those of normalisations, additions and gelu_new are fp32; those of attention and of an
+    Those of normalisations, additions and powers are fp32; those of attention and of an
     activation in one kernel have 16 bits already.
     """
     if layer.kind != "linear":
@@ -259,17 +289,22 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _recurrent(layer)
     elif layer.kind == "batchnorm":
         works = _batch_norm(layer, era)
+    elif layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
+        works = _streams(layer.outputs, era.passes.rmsnorm)
+        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, era, fp32=True)
+        works = _with(works, more)
     elif layer.kind == "rmsnorm":
         works = _streams(layer.outputs, era.passes.rmsnorm)
     elif layer.kind == "layernorm":
         works = _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)
     else:
         works = _lookup(layer)
+    gated = layer.activation == "clamped_swiglu" and not era.fused  # its operations have all
     beside = (
-        (layer.copies, era.passes.add),
+        (0.0 if gated else layer.copies, era.passes.add),
         (layer.rotated, era.passes.rotary),
         (_PERMUTED * layer.permuted, (1.0, 1.0)),
-        (0.0 if era.captured else layer.unfused, (1.0, 1.0)),
+        (0.0 if era.captured or gated else layer.unfused, (1.0, 1.0)),
         _dropout(layer, era),
     )
     for values, passes in beside:
@@ -281,7 +316,8 @@ def _dropout(layer: ModelLayer, era: Execution) -> tuple[float, tuple[float, flo
     """Return the values that a layer's dropout passes over, and how often."""
     if layer.kind != "attention":
         return layer.dropped, era.passes.dropout
-    return 0.0 if era.flash else layer.dropped, era.passes.dropped_scores
+    dropped = 0.0 if era.in_one_kernel(layer.scores) else layer.dropped
+    return dropped, era.passes.dropped_scores
 
 
 _PERMUTED = 0.666 / 0.506
@@ -365,23 +401,36 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
         first = again._replace(casts=count, padded=padded)
     biased = len(layer.tensors) > 1
     passes = [(0.0, 1.0)] if biased else []
-    written = layer.gelu_new and not era.fused
-    if layer.activated and not written:
+    written = None if era.fused else ACTIVATIONS.get(layer.activation)
+    if layer.activated and written is None:
         passes = [era.passes.feedforward, *passes]
     more = _streams(share * layer.outputs, *passes)
-    if written:
-        more = _with(more, _gelu_new(share * layer.outputs, era))
+    if layer.activated and written is not None:
+        values = share * activated_values(layer)
+        more = _with(more, _by_operations(written, values, era, fp32=written.fp32))
+    if layer.fp32 and not (era.fused or era.autocasts):
+        work, first, again = (one._replace(wide=True) for one in (work, first, again))
+        cast = Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)
+        return [cast, work, *more[0]], [first, again, cast, *more[1]]
     return [work, *more[0]], [first, again, *more[1]]
 
 
-def _gelu_new(values: float, era: Execution) -> _Both:
-    """Return Hugging Face's gelu_new: autocast takes its power in fp32, and so all that follows."""
-    forward, backward = _streams(values, era.passes.gelu_new)
+_CAST_PASSES = 3.0
+"""Values of 2 bytes, fp32's width beyond 16 bits, that a cast between both moves: 6 bytes."""
 
-    def exact(one: Work) -> Work:
-        return one._replace(counted=True, wide=era.autocasts)
 
-    return [*map(exact, forward)], [*map(exact, backward)]
+def _by_operations(one: ByOperations, values: float, era: Execution, *, fp32: bool) -> _Both:
+    """Return the kernels of operations that stand for one; ``fp32``: as autocast runs them."""
+    wide = fp32 and era.autocasts
+    works = _streams(values, one.passes)
+    forward, backward = ([w._replace(counted=True, wide=wide) for w in both] for both in works)
+    if wide:
+        return forward, backward
+    more = _streams(values, one.widened)
+    return (
+        [*forward, *(work._replace(widened=True) for work in more[0])],
+        [*backward, *(work._replace(widened=True) for work in more[1])],
+    )
 
 
 def _with(works: _Both, more: _Both) -> _Both:
@@ -400,13 +449,18 @@ there: 509 tokens, as 242 and the time of adding (`perfsim.model_parallel`) come
 
 def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
-    if era.flash:
+    if era.in_one_kernel(layer.scores):
         flops = layer.flops / (2 if layer.causal else 1)
         work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows, causal=layer.causal)
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
     scores = float(layer.heads * layer.rows**2)
     work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores)
+    if layer.scores and not era.fused:
+        # All scores are computed, masked or not, whatever the window.
+        work = work._replace(flops=2.0 * layer.rows * layer.outputs)
+        more = _by_operations(SCORES[layer.scores], scores, era, fp32=False)
+        return [work] * 2 + more[0], [work] * 4 + more[1]
     more = _streams(scores, era.passes.scores)
     return [work] * 2 + more[0], [work] * 4 + more[1]
 

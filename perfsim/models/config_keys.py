@@ -63,6 +63,14 @@ class ConfigKeys:
             self.wrong(key, f"is {_said(value)}, not true or false")
         return value
 
+    def share(self, key: str, absent: float, *, most: float = 1.0) -> float:
+        """Return a number from 0 to ``most``; 0 where it is null."""
+        value = self._values.get(key, absent)
+        value = 0.0 if value is None else value
+        if type(value) not in (int, float) or not 0.0 <= value <= most:
+            self.wrong(key, f"is {_said(value)}, not a number from 0 to {most:g}")
+        return float(value)
+
     def word(self, key: str, absent: str, allowed: tuple[str, ...]) -> str:
         """Return one of the allowed words."""
         value = self._values.get(key)

@@ -12,8 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.models.layers import (
+    Activation,
     LayerShape,
     ModelLayer,
+    Scores,
     attention,
     conv,
     embedding,
@@ -25,7 +27,13 @@ from perfsim.models.layers import (
 __all__ = ["NAMED", "Architecture", "architecture_layers"]
 
 Family = Literal["decoder", "encoder", "encoder-decoder", "vit"]
-Norm = Literal["rms", "layer", "layer-without-bias"]
+Norm = Literal["rms", "rms-fp32", "layer", "layer-without-bias", "layer-fp32"]
+"""Normalisations as code writes them: by the root mean square (Llama's) or by mean and variance.
+
+Those in fp32 multiply by their weight before they cast back to 16 bits: Gemma's, OLMo 2's and
+gpt-oss' by the root mean square, and Cohere's layer normalisation, which has no bias and is made of
+single operations (Hugging Face transformers, modeling_*.py). T5's keeps as much as the first: an
+fp32 copy, the 16-bit input and what the weight multiplies. Fused kernels have none of this."""
 Bias = Literal["none", "qkv", "attention", "ffn", "all"]
 
 
@@ -42,10 +50,19 @@ class Architecture(NamedTuple):
     every ``full_every``-th. ``kv_rank`` and ``q_rank`` are the widths to which latent attention
     projects keys with values, and queries; ``rope`` is the width of a head that carries the
     position there, ``value`` that of a head's values (0: ``head``, as that of its keys).
-    ``gelu_new`` says that the activation is Hugging Face's gelu_new, which Python writes as
-    operations, ``relu`` that it is a ReLU, ``dropout`` that a decoder drops scores of attention and
-    what it adds to the stream. ``qk_norm`` normalises the queries and keys of each
-    head, with ``qk_norm_all`` those of all heads together.
+    ``activation`` is what it is in the dense layers. ``dropout`` says that a decoder drops scores
+    of attention and what it adds to the stream, and T5 what its dense layers work on too;
+    ``residual_dropout`` that it drops what it adds to the stream alone. ``qk_norm`` normalises the
+    queries and keys of each head, with ``qk_norm_all`` those of all heads together. ``parallel``
+    says that two normalisations of a block read the same, as attention and dense layers work beside
+    each other; with one normalisation they do.
+
+    Five say how Hugging Face transformers writes it, which counts where software runs single
+    operations: ``router_fp32`` that experts are chosen by a product in fp32, ``softcap`` that
+    scores of attention are capped by a hyperbolic tangent, ``sinks`` that a learned score of each
+    head stands beside them, ``fused_qkv`` that queries, keys and values are views of what one
+    product writes, ``partial_rotary`` that positions turn a part of each head, which is then joined
+    with the rest.
     """
 
     layers: int
@@ -82,12 +99,30 @@ class Architecture(NamedTuple):
     spare: int = 0
     groups: int = 0
     topk_groups: int = 0
-    gelu_new: bool = False
+    activation: Activation = "one-kernel"
     full_every: int = 0
     value: int = 0
     qk_norm_all: bool = False
-    relu: bool = False
     dropout: bool = False
+    residual_dropout: bool = False
+    router_fp32: bool = False
+    softcap: bool = False
+    sinks: bool = False
+    fused_qkv: bool = False
+    partial_rotary: bool = False
+    parallel: bool = False
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout works on what a block adds to the stream."""
+        return self.dropout or self.residual_dropout
+
+    @property
+    def scores(self) -> Scores:
+        """What its code does with scores of attention."""
+        if self.softcap:
+            return "softcap"
+        return "sinks" if self.sinks else ""
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -123,12 +158,13 @@ def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple
 def _norm(
     name: str, shape: Architecture, rows: int, width: int = 0, added: bool = False
 ) -> ModelLayer:
-    dropped = added and shape.dropout
+    dropped = added and shape.drops
     made = layernorm(name, width or shape.hidden, rows, added=added, dropped=dropped)
     if shape.norm == "layer":
         return made
-    kind = "rmsnorm" if shape.norm == "rms" else made.kind
-    return replace(made, kind=kind, tensors=made.tensors[:1])
+    kind = "rmsnorm" if shape.norm.startswith("rms") else made.kind
+    fp32 = shape.norm.endswith("fp32")
+    return replace(made, kind=kind, tensors=made.tensors[:1], fp32=fp32)
 
 
 def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -144,7 +180,8 @@ def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[Model
     yield embedding(name, shape.vocab, shape.hidden, tokens, split="vocabulary")
     learned = tokens if shape.positions < 0 else shape.positions
     if learned:
-        yield embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
+        made = embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
+        yield replace(made, dropped=made.outputs * shape.dropout)
 
 
 def _head(shape: Architecture, tokens: int) -> ModelLayer:
@@ -167,7 +204,8 @@ def _block(
     if shape.norms == 4:
         yield _norm(f"{name}.post_attention_layernorm", shape, tokens)
     if shape.norms > 1:
-        yield _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
+        made = _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
+        yield replace(made, reads_again=shape.parallel)
     if shape.experts and index >= shape.dense:
         yield from _experts(f"{name}.mlp", shape, tokens)
     else:
@@ -212,7 +250,10 @@ def _attention(
     # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
     # counts the whole square and half of it is done, so many of the t are asked.
     share = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
-    yield replace(made, flops=made.flops * share)
+    # Turned queries and keys are tensors of their own, beside the product's output that the values
+    # are a view of. Joined parts stand head by head, so that the output is copied to rows.
+    kept = tokens * ((query + pair) * shape.fused_qkv + query * shape.partial_rotary)
+    yield replace(made, flops=made.flops * share, scores=shape.scores, kept=float(kept))
     biased = shape.bias in ("attention", "all")
     yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased, split="row")
 
@@ -260,12 +301,16 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
 def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Iterator[ModelLayer]:
     biased, width = shape.bias in ("ffn", "all"), shape.hidden
     up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased, split="column")
+    dropped = up.outputs * (shape.dropout and shape.family == "encoder-decoder")
     if shape.gated:
         gate = linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, split="column")
-        yield replace(gate, activated=True, gelu_new=shape.gelu_new, relu=shape.relu)
-        yield replace(up, copies=up.outputs)
+        yield replace(gate, activated=True, activation=shape.activation)
+        yield replace(up, copies=up.outputs, dropped=dropped)
     else:
-        yield replace(up, activated=True, gelu_new=shape.gelu_new, relu=shape.relu)
+        # What dropout writes is another tensor than the output that a ReLU keeps.
+        kept = dropped * (shape.activation == "relu")
+        made = replace(up, activated=True, activation=shape.activation)
+        yield replace(made, dropped=dropped, kept=kept)
     yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
@@ -280,7 +325,8 @@ megatron/core/transformer/moe/experts.py: _apply_bias)."""
 def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     """Yield a router and its experts, which keep their weights in one tensor for each product."""
     rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
-    yield linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
+    router = linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
+    yield replace(router, fp32=shape.router_fp32)
 
     def product(part: str, inputs: int, outputs: int, **more: Any) -> ModelLayer:
         tensors: tuple[tuple[str, LayerShape], ...] = (
@@ -291,14 +337,15 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
 
     # Tokens are put in the order of their experts, and back, weighted, behind them.
     spread, ordered = float(rows * width), float((rows + tokens) * width)
-    clamped, added = 0.0, 0.0
+    clamped, added, activation = 0.0, 0.0, shape.activation
     if shape.bias in ("ffn", "all"):
         clamped, added = _CLAMPED * rows * inner, _ADDED * spread
+        activation = "clamped_swiglu"
     if shape.gated:
-        first = product("gate_up_proj", width, 2 * inner, activated=True)
+        first = product("gate_up_proj", width, 2 * inner, activated=True, activation=activation)
         first = replace(first, copies=first.outputs / 2)
     else:
-        first = product("up_proj", width, inner, activated=True)
+        first = product("up_proj", width, inner, activated=True, activation=shape.activation)
     groups = (shape.groups, shape.topk_groups) if shape.groups else (1, 1)
     yield replace(first, permuted=ordered, unfused=clamped, split="column", groups=groups)
     last = product("down_proj", inner, width, copies=spread)
@@ -306,7 +353,10 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     if shape.shared_gate:
         yield linear(f"{name}.shared_expert_gate", width, 1, tokens, bias=False)
     if shape.shared:
-        yield from _feedforward(f"{name}.shared_experts", shape, shape.shared * inner, tokens)
+        *inputs, last = _feedforward(f"{name}.shared_experts", shape, shape.shared * inner, tokens)
+        yield from inputs
+        weighted = last.outputs * shape.shared_gate  # its output, by what the gate's product says
+        yield replace(last, copies=weighted, kept=weighted)
 
 
 _MASKED_SHARE = 20 / 128
@@ -328,7 +378,7 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield linear(f"{name}.output", width, width, tokens, split="row")
         yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
         first = linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
-        yield replace(first, gelu_new=shape.gelu_new, relu=shape.relu, split="column")
+        yield replace(first, activation=shape.activation, split="column")
         yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
     if shape.types > 1:
@@ -366,7 +416,8 @@ def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     Megatron-LM@00caa53a core/models/T5/t5_spec.py, t5_model.py).
     """
     targets = max(1, round(tokens * _TARGET_SHARE))
-    yield embedding("shared", shape.vocab, shape.hidden, tokens + targets, split="vocabulary")
+    words = embedding("shared", shape.vocab, shape.hidden, tokens + targets, split="vocabulary")
+    yield replace(words, dropped=words.outputs * shape.dropout)
     for half, rows in (("encoder", tokens), ("decoder", targets)):
         relative = f"{half}.block.0.relative_attention_bias"
         yield embedding(relative, _BUCKETS, shape.heads, rows)
@@ -377,21 +428,27 @@ def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
             yield from _attention(f"{name}.SelfAttention", _plain(shape), 0, rows, causal=decodes)
             if decodes:
                 yield _norm(f"{name}.cross.layer_norm", shape, rows, added=True)
-                yield from _cross_attention(f"{name}.EncDecAttention", shape, rows, tokens)
+                first = index == 0
+                yield from _cross_attention(f"{name}.EncDecAttention", shape, rows, tokens, first)
             yield _norm(f"{name}.ff.layer_norm", shape, rows, added=True)
             yield from _feedforward(f"{name}.ff", shape, shape.ffn, rows)
-        yield _norm(f"{half}.final_layer_norm", shape, rows)
+        last = _norm(f"{half}.final_layer_norm", shape, rows)
+        yield replace(last, dropped=last.outputs * shape.dropout)
     yield _head(shape, targets)
 
 
 def _cross_attention(
-    name: str, shape: Architecture, rows: int, tokens: int
+    name: str, shape: Architecture, rows: int, tokens: int, first: bool
 ) -> Iterator[ModelLayer]:
-    """Yield attention of ``rows`` tokens of a decoder to the ``tokens`` of its encoder."""
+    """Yield attention of ``rows`` tokens of a decoder to the ``tokens`` of its encoder.
+
+    All but the ``first`` read what the first one reads of the encoder.
+    """
     wide, heads = shape.heads * shape.head, shape.heads
     for part, of in (("q_proj", rows), ("k_proj", tokens), ("v_proj", tokens)):
         made = linear(f"{name}.{part}", shape.hidden, wide, of, bias=False)
-        yield replace(made, split="column", parts=heads)
+        again = part == "k_proj" and not first
+        yield replace(made, split="column", parts=heads, reads_again=again)
     made = attention(f"{name}.attn", wide, rows, heads=heads, dropped=shape.dropout)
     yield replace(made, flops=made.flops * tokens / rows)
     yield linear(f"{name}.o_proj", wide, shape.hidden, rows, bias=False, split="row")
@@ -429,12 +486,14 @@ def _gpt3(layers: int, hidden: int, heads: int, **more: Any) -> Architecture:
     return learned._replace(**more)
 
 
-_OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2, "relu": True}
+_OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2}
+_OPT |= {"activation": "relu", "residual_dropout": True}
 
 
 def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architecture:
     made = Architecture(layers, hidden, heads, heads, head, ffn, 32128, family="encoder-decoder")
-    return made._replace(seq=512, gated=False, tied=True, relu=True)
+    made = made._replace(seq=512, gated=False, tied=True, activation="relu")
+    return made._replace(norm="rms-fp32", dropout=True)
 
 
 def _qwen3(layers: int, hidden: int, heads: int, expert_ffn: int) -> Architecture:
@@ -450,23 +509,25 @@ def _qwen3_dense(
 
 
 def _olmo2(layers: int, hidden: int, kv: int, ffn: int) -> Architecture:
-    made = _llama(layers, hidden, hidden // 128, kv, ffn, 100352, seq=4096)
+    made = _llama(layers, hidden, hidden // 128, kv, ffn, 100352, seq=4096, norm="rms-fp32")
     return made._replace(qk_norm=True, qk_norm_all=True)
 
 
 def _glm4_5(layers: int, hidden: int, ffn: int, experts: int, expert_ffn: int) -> Architecture:
     made = Architecture(layers, hidden, 96, 8, 128, ffn, 151552, seq=4096, bias="qkv")
+    made = made._replace(router_fp32=True, partial_rotary=True)
     return made._replace(experts=experts, topk=8, expert_ffn=expert_ffn, shared=1)
 
 
 def _gpt_oss(layers: int, experts: int) -> Architecture:
     made = Architecture(layers, 2880, 64, 8, 64, 2880, 201088, seq=4096)
-    made = made._replace(window=128, window_every=2, bias="all")
+    made = made._replace(window=128, window_every=2, bias="all", norm="rms-fp32", sinks=True)
     return made._replace(experts=experts, topk=4, expert_ffn=2880)
 
 
 def _nemotron(layers: int, hidden: int, heads: int, kv: int, ffn: int) -> Architecture:
-    return _llama(layers, hidden, heads, kv, ffn, 256000, seq=4096, norm="layer", gated=False)
+    made = _llama(layers, hidden, heads, kv, ffn, 256000, seq=4096, norm="layer", gated=False)
+    return made._replace(activation="relu2", partial_rotary=True)
 
 
 NAMED: dict[str, Architecture] = {
@@ -572,9 +633,11 @@ NAMED: dict[str, Architecture] = {
         256000,
         seq=8192,
         tied=True,
+        norm="rms-fp32",
         norms=4,
         window=4096,
         window_every=2,
+        softcap=True,
     ),
     # Gemma 3, arXiv 2503.19786, section 2: five layers with a window for each without; widths:
     # google/gemma-3-1b-pt config.json.
@@ -582,13 +645,16 @@ NAMED: dict[str, Architecture] = {
         *(26, 1152, 4, 1, 256, 6912, 262144),
         seq=8192,
         tied=True,
+        norm="rms-fp32",
         norms=4,
         qk_norm=True,
         window=512,
         full_every=6,
     ),
     # Phi-4, arXiv 2412.08905; widths: microsoft/phi-4 config.json.
-    "phi-4": _llama(40, 5120, 40, 10, 17920, 100352, seq=4096),
+    "phi-4": _llama(40, 5120, 40, 10, 17920, 100352, seq=4096)._replace(
+        fused_qkv=True, partial_rotary=True
+    ),
     # OLMo 2, arXiv 2501.00656; widths: allenai/OLMo-2-* config.json. It normalises behind attention
     # and products, which costs the same.
     "olmo2-7b": _olmo2(32, 4096, 32, 11008),
@@ -609,6 +675,7 @@ NAMED: dict[str, Architecture] = {
         experts=256,
         topk=8,
         expert_ffn=1536,
+        partial_rotary=True,
     ),
     # DeepSeek-V2 and -V2-Lite, arXiv 2405.04434, section 3.1.2 and appendix B; DeepSeek-V3, arXiv
     # 2412.19437, section 4.2 (without its module that predicts a second token); Kimi K2, arXiv
@@ -627,6 +694,7 @@ NAMED: dict[str, Architecture] = {
         expert_ffn=1408,
         shared=2,
         dense=1,
+        router_fp32=True,
         kv_rank=512,
         rope=64,
     ),
@@ -638,6 +706,7 @@ NAMED: dict[str, Architecture] = {
         expert_ffn=1536,
         shared=2,
         dense=1,
+        router_fp32=True,
         kv_rank=512,
         q_rank=1536,
         rope=64,
@@ -652,6 +721,7 @@ NAMED: dict[str, Architecture] = {
         expert_ffn=2048,
         shared=1,
         dense=1,
+        router_fp32=True,
         kv_rank=512,
         q_rank=1536,
         rope=64,
@@ -670,6 +740,7 @@ NAMED: dict[str, Architecture] = {
         expert_ffn=2048,
         shared=1,
         dense=3,
+        router_fp32=True,
         kv_rank=512,
         q_rank=1536,
         rope=64,

@@ -10,9 +10,11 @@ from typing import Literal
 
 __all__ = [
     "HEAD_WIDTH",
+    "Activation",
     "LayerShape",
     "ModelBuilder",
     "ModelLayer",
+    "Scores",
     "Split",
     "attention",
     "batchnorm",
@@ -33,6 +35,21 @@ _FLOAT_BYTES = 4
 HEAD_WIDTH = 64
 """Values of a head of attention in BERT, GPT-2 and ViT."""
 
+
+Activation = Literal[
+    "one-kernel", "relu", "relu2", "gelu_new", "gelu_fast", "quick_gelu", "xielu", "clamped_swiglu"
+]
+"""What an activation is, by its name in Hugging Face transformers (activations.py, ACT2FN).
+
+"one-kernel" is a GELU, a SiLU or any other that PyTorch has a kernel for. "clamped_swiglu" is the
+gate of gpt-oss (modeling_gpt_oss.py, GptOssExperts._apply_gate)."""
+
+Scores = Literal["", "softcap", "sinks"]
+"""What code does with scores of attention that PyTorch's scaled_dot_product_attention does not.
+
+They are capped by a hyperbolic tangent (Gemma 2), or a learned score of each head stands beside
+those of the tokens (gpt-oss). Hugging Face transformers runs both by single operations
+(modeling_gemma2.py, modeling_gpt_oss.py: eager_attention_forward, ``_supports_sdpa = False``)."""
 
 Split = Literal["", "column", "row", "vocabulary"]
 """How tensor parallelism divides a layer's matrix (Shoeybi et al., arXiv 1909.08053, section 3).
@@ -61,9 +78,13 @@ class ModelLayer:
     causal : whether a token attends to those before it only
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
-    activated : whether a GELU or a ReLU follows a dense layer
-    gelu_new : whether that is Hugging Face's gelu_new, which Python writes as operations
-    relu : whether it is a ReLU, which needs its output alone for the backward pass
+    activated : whether an activation follows a dense layer
+    activation : which one
+    fp32 : whether eager code works in fp32 whatever the precision: a normalisation up to the
+        product with its weight, a dense layer on a copy of what it reads
+    scores : what the code of an attention does that one kernel of PyTorch's does not
+    reads_again : whether it reads a tensor that an earlier layer reads and keeps too
+    kept : values for one sample that eager code keeps for the backward pass besides, as copies
     rotated : values for one sample that rotary positions turn
     permuted : values for one sample that each pass reads and writes to put rows in another order,
         those of tokens by their experts
@@ -92,8 +113,11 @@ class ModelLayer:
     split: Split = ""
     parts: int = 0
     groups: tuple[int, int] = (1, 1)
-    gelu_new: bool = False
-    relu: bool = False
+    activation: Activation = "one-kernel"
+    fp32: bool = False
+    scores: Scores = ""
+    kept: float = 0.0
+    reads_again: bool = False
 
     @property
     def outputs(self) -> float:
@@ -113,7 +137,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
-    *("gelu_new", "relu"),
+    *("activation", "fp32", "scores", "kept", "reads_again"),
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

@@ -17,10 +17,17 @@ MAX_PARAMETERS = 10**14
 """Most parameters of a model; no source: chosen, a hundred times those of the largest known."""
 _BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
 _ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
+_AS_DECODERS: dict[str, Any] = dict.fromkeys(
+    ("softcap", "sinks", "fused_qkv", "partial_rotary", "residual_dropout", "parallel"), False
+)
+"""What code of decoders alone does."""
 USUAL: dict[str, dict[str, Any]] = {
     "decoder": {},
     "encoder": _BERT | {"tied": True, "positions": 512, "seq": 512},
-    "encoder-decoder": {"gated": False, "tied": True, "seq": 512},
+    "encoder-decoder": {
+        **{"gated": False, "tied": True, "seq": 512, "norm": "rms-fp32", "activation": "relu"},
+        "dropout": True,
+    },
     "vit": _BERT,
 }
 """What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
@@ -28,9 +35,10 @@ USUAL: dict[str, dict[str, Any]] = {
 al., arXiv 2010.11929)."""
 _FIXED: dict[str, dict[str, Any]] = {
     "decoder": {"types": 2},
-    "encoder": _BERT | _ALONE | {"tied": True, "head_bias": False},
-    "encoder-decoder": _ALONE | {"positions": 0, "bias": "none", "types": 2},
-    "vit": {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
+    "encoder": _BERT | _ALONE | _AS_DECODERS | {"tied": True, "head_bias": False},
+    "encoder-decoder": _ALONE | _AS_DECODERS | {"positions": 0, "bias": "none", "types": 2},
+    "vit": _AS_DECODERS
+    | {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
 }
 """What the layers of a family take for granted."""
 _NEEDS = {
@@ -39,6 +47,7 @@ _NEEDS = {
     "full_every": "window",
     "qk_norm_all": "qk_norm",
     "shared_gate": "shared",
+    "router_fp32": "experts",
     "spare": "positions",
     "topk_groups": "groups",
 }
@@ -97,11 +106,21 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
         and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
         "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
     )
+    yield shape.softcap and shape.sinks, "scores of attention have a softcap or sinks, not both"
+    yield (
+        shape.kv_rank and (shape.softcap or shape.sinks or shape.fused_qkv or shape.partial_rotary),
+        "kv_rank goes without softcap, sinks, fused_qkv and partial_rotary",
+    )
+    yield (
+        shape.dropout and shape.residual_dropout,
+        "dropout has residual_dropout within: give one of both",
+    )
     yield (
         shape.full_every == 1 or (shape.full_every and shape.window_every > 1),
         f"full_every={shape.full_every} with window_every={shape.window_every}: where every n-th"
         " layer attends to all tokens, n is 2 or more and the others have the window",
     )
+    yield shape.parallel and shape.norms != 2, f"norms={shape.norms}: parallel is of 2 in a block"
     yield shape.norms not in (1, 2, 4), f"norms={shape.norms}: a block has 1, 2 or 4"
     yield (
         0 < shape.positions < shape.seq + shape.spare,

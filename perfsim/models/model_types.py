@@ -10,10 +10,13 @@ bias is no parameter, and a module that predicts a second token is left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from perfsim.errors import shown
 from perfsim.models.config_keys import MAX_TOKENS, ConfigKeys
 from perfsim.models.language import Architecture, Bias, Norm
+from perfsim.models.layers import Activation
+from perfsim.models.limits import MAX_NUMBER
 
 __all__ = ["MODEL_TYPES", "UNPRICED"]
 
@@ -26,8 +29,9 @@ def _llama_like(
     positions: int = 2048,
     tied: bool = False,
     bias: Bias = "none",
+    act: str = "silu",
 ) -> Architecture:
-    """Return a decoder with Llama's keys; ``kv`` to ``tied`` hold where a key is absent."""
+    """Return a decoder with Llama's keys; ``kv`` to ``act`` hold where a key is absent."""
     by_head = head if head and not config.has("head_dim") else 0
     return Architecture(
         layers=config.layers("num_hidden_layers"),
@@ -40,7 +44,33 @@ def _llama_like(
         seq=config.tokens("max_position_embeddings", positions),
         tied=config.switch("tie_word_embeddings", tied),
         bias=bias,
+        activation=_activation(config, "hidden_act", act),
     )
+
+
+_STATED: tuple[Activation, ...] = tuple(
+    name for name in get_args(Activation) if name not in ("one-kernel", "clamped_swiglu")
+)
+"""Activations that differ from those of one kernel, as a key states them."""
+
+
+def _activation(config: ConfigKeys, key: str, absent: str) -> Activation:
+    """Return the activation that a key names; any that PyTorch has a kernel for is alike."""
+    stated = config.text(key, absent)
+    return next((name for name in _STATED if name == stated), "one-kernel")
+
+
+def _with_dropout(
+    config: ConfigKeys, made: Architecture, stream: str, scores: str, absent: tuple[float, float]
+) -> Architecture:
+    """Return the shape with the dropout that keys state.
+
+    ``stream`` is the key of what a block adds, ``scores`` that of attention's scores; ``absent``
+    are the shares that they drop where the keys are absent. Dropped scores alone are left out.
+    """
+    drops = config.share(stream, absent[0]) > 0.0
+    both = drops and config.share(scores, absent[1]) > 0.0
+    return made._replace(dropout=both, residual_dropout=drops and not both)
 
 
 def _bias(config: ConfigKeys, which: Bias, key: str, absent: bool = False) -> Bias:
@@ -70,12 +100,13 @@ def _llama(config: ConfigKeys) -> Architecture:
 
 
 def _arcee(config: ConfigKeys) -> Architecture:
-    return _llama_like(config, positions=4096, bias=_biases(config))._replace(gated=False)
+    made = _llama_like(config, positions=4096, bias=_biases(config), act="relu2")
+    return made._replace(gated=False)
 
 
 def _nemotron(config: ConfigKeys) -> Architecture:
-    made = _llama_like(config, positions=4096, bias=_biases(config))
-    return made._replace(norm="layer", gated=False)
+    made = _llama_like(config, positions=4096, bias=_biases(config), act="relu2")
+    return made._replace(norm="layer", gated=False, partial_rotary=True)
 
 
 def _smollm3(config: ConfigKeys) -> Architecture:
@@ -103,7 +134,8 @@ def _seed(config: ConfigKeys) -> Architecture:
     bias = known.get((inputs, config.switch(output, False), forward))
     if bias is None:
         config.wrong(output, "goes with attention_bias, and mlp_bias with both or neither")
-    return _llama_like(config, kv=8, head=128, positions=524288, bias=bias)
+    made = _llama_like(config, kv=8, head=128, positions=524288, bias=bias)
+    return _with_dropout(config, made, "residual_dropout", "attention_dropout", (0.1, 0.1))
 
 
 def _stablelm(config: ConfigKeys) -> Architecture:
@@ -111,21 +143,23 @@ def _stablelm(config: ConfigKeys) -> Architecture:
     bias = _bias(config, "qkv", "use_qkv_bias")
     norms = 1 if config.switch("use_parallel_residual", False) else 2
     made = _llama_like(config, kv=32, positions=4096, bias=bias)
-    return made._replace(norm="layer", norms=norms)
+    made = made._replace(norm="layer", norms=norms, partial_rotary=True)
+    return _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
 
 
 def _starcoder2(config: ConfigKeys) -> Architecture:
     bias = _bias(config, "all", "use_bias", True)
     made = _llama_like(config, kv=2, positions=4096, tied=True, bias=bias)
-    return made._replace(norm="layer", gated=False, window=_window(config))
+    made = made._replace(norm="layer", gated=False, window=_window(config))
+    return _with_dropout(config, made, "residual_dropout", "attention_dropout", (0.0, 0.0))
 
 
 def _phi(config: ConfigKeys) -> Architecture:
     """Return Phi-1 to Phi-2: attention and the rest of a block work beside each other."""
     config.only("qk_layernorm", False)
-    made = _llama_like(config, bias="all")._replace(norm="layer", norms=1, gated=False)
-    gelu_new = config.text("hidden_act", _GELU_NEW) == _GELU_NEW
-    return made._replace(head_bias=True, gelu_new=gelu_new)
+    made = _llama_like(config, bias="all", act="gelu_new")
+    made = made._replace(norm="layer", norms=1, gated=False, head_bias=True, partial_rotary=True)
+    return _with_dropout(config, made, "resid_pdrop", "attention_dropout", (0.0, 0.0))
 
 
 def _falcon(config: ConfigKeys) -> Architecture:
@@ -139,11 +173,15 @@ def _falcon(config: ConfigKeys) -> Architecture:
         kv = config.shared_heads("num_kv_heads", "num_attention_heads")
     elif config.switch("multi_query", True):
         kv = 1
+    made = _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
     return made._replace(
         kv=kv,
+        activation=_activation(config, "activation", "gelu"),
+        fused_qkv=True,
         vocab=config.count("vocab_size"),
         seq=config.tokens("max_position_embeddings", 2048),
         norms=1 if beside and one else 2,
+        parallel=beside and not one,
         bias=_bias(config, "all", "bias"),
         tied=config.switch("tie_word_embeddings", True),
     )
@@ -152,7 +190,7 @@ def _falcon(config: ConfigKeys) -> Architecture:
 def _command(config: ConfigKeys) -> Architecture:
     """Return Command R: attention and the rest of a block work beside each other."""
     made = _llama_like(config, positions=8192, tied=True, bias=_attention_bias(config))
-    return made._replace(norm="layer-without-bias", norms=1)
+    return made._replace(norm="layer-fp32", norms=1)
 
 
 def _cohere(config: ConfigKeys) -> Architecture:
@@ -169,7 +207,7 @@ def _cohere2(config: ConfigKeys) -> Architecture:
 def _olmo2(config: ConfigKeys) -> Architecture:
     """Return OLMo 2, which normalises behind attention and products: that costs the same."""
     made = _llama_like(config, bias=_attention_bias(config))
-    return made._replace(qk_norm=True, qk_norm_all=True)
+    return made._replace(norm="rms-fp32", qk_norm=True, qk_norm_all=True)
 
 
 def _olmo3(config: ConfigKeys) -> Architecture:
@@ -192,7 +230,7 @@ def _exaone4(config: ConfigKeys) -> Architecture:
 
 def _apertus(config: ConfigKeys) -> Architecture:
     """Return Apertus, without the two numbers that each block's activation learns."""
-    made = _llama_like(config, positions=65536, bias=_attention_bias(config))
+    made = _llama_like(config, positions=65536, bias=_attention_bias(config), act="xielu")
     return made._replace(gated=False, qk_norm=True)
 
 
@@ -247,6 +285,7 @@ def _gpt_oss(config: ConfigKeys) -> Architecture:
     """Return gpt-oss, without biases of experts and attention sinks (0.04 % of the parameters)."""
     config.only("attention_bias", True)
     made = _llama_like(config, kv=8, head=64, positions=131072, bias="all")
+    made = made._replace(norm="rms-fp32", sinks=True)
     made = _windowed(config, made, (made.layers + 1) // 2, absent=128)
     return _local_experts(config, made, 128, 4)
 
@@ -255,6 +294,7 @@ def _minimax_m2(config: ConfigKeys) -> Architecture:
     config.only("use_qk_norm", True)
     config.only("shared_intermediate_size", 0)
     made = _llama_like(config, kv=8, head=128, positions=196608)
+    made = made._replace(partial_rotary=True)
     return _local_experts(config, made._replace(qk_norm=True, qk_norm_all=True), 256, 8)
 
 
@@ -351,26 +391,32 @@ def _qwen_experts(
 
 def _gemma(config: ConfigKeys) -> Architecture:
     bias = _attention_bias(config)
-    return _llama_like(config, kv=16, head=256, positions=8192, tied=True, bias=bias)
+    made = _llama_like(config, kv=16, head=256, positions=8192, tied=True, bias=bias)
+    return made._replace(norm="rms-fp32")
 
 
 def _gemma2(config: ConfigKeys) -> Architecture:
     bias = _attention_bias(config)
     made = _llama_like(config, kv=4, head=256, positions=8192, tied=True, bias=bias)
-    return _windowed(config, made._replace(norms=4), (made.layers + 1) // 2)
+    softcap = config.share("attn_logit_softcapping", 50.0, most=MAX_NUMBER) > 0.0
+    made = made._replace(norm="rms-fp32", norms=4, softcap=softcap)
+    made = made._replace(activation=_activation(config, "hidden_activation", "gelu_pytorch_tanh"))
+    return _windowed(config, made, (made.layers + 1) // 2)
 
 
 def _gemma3(config: ConfigKeys) -> Architecture:
     config.only("use_bidirectional_attention", False)
     bias = _attention_bias(config)
     made = _llama_like(config, kv=4, head=256, positions=131072, tied=True, bias=bias)
-    made = made._replace(norms=4, qk_norm=True)
+    made = made._replace(norm="rms-fp32", norms=4, qk_norm=True)
+    made = made._replace(activation=_activation(config, "hidden_activation", "gelu_pytorch_tanh"))
     return _windowed(config, made, _all_but_each(config, made, 6))
 
 
 def _glm(config: ConfigKeys) -> Architecture:
     bias = _bias(config, "qkv", "attention_bias", True)
-    return _llama_like(config, kv=2, head=128, positions=131072, bias=bias)
+    made = _llama_like(config, kv=2, head=128, positions=131072, bias=bias)
+    return made._replace(partial_rotary=True)
 
 
 def _glm4(config: ConfigKeys) -> Architecture:
@@ -380,18 +426,22 @@ def _glm4(config: ConfigKeys) -> Architecture:
 def _glm4_moe(config: ConfigKeys) -> Architecture:
     bias = _bias(config, "qkv", "attention_bias")
     made = _llama_like(config, kv=8, positions=131072, bias=bias)
-    made = made._replace(qk_norm=config.switch("use_qk_norm", False))
+    normed = config.switch("use_qk_norm", False)
+    made = made._replace(qk_norm=normed, router_fp32=True, partial_rotary=True)
     return _routed(config, made, experts=128, topk=8, width=1408, shared=1, dense=1)
 
 
 def _dots1(config: ConfigKeys) -> Architecture:
-    made = _llama_like(config, bias=_attention_bias(config))._replace(qk_norm=True)
+    made = _llama_like(config, bias=_attention_bias(config))
+    made = made._replace(qk_norm=True, router_fp32=True)
     full = min(config.count("max_window_layers", 62, least=0), made.layers)
     return _routed(config, _windowed(config, made, made.layers - full), width=1408)
 
 
 def _phi3(config: ConfigKeys) -> Architecture:
-    return _llama_like(config, positions=4096)._replace(window=_window(config))
+    made = _llama_like(config, positions=4096)
+    made = made._replace(window=_window(config), fused_qkv=True, partial_rotary=True)
+    return _with_dropout(config, made, "resid_pdrop", "attention_dropout", (0.0, 0.0))
 
 
 def _routed(
@@ -454,18 +504,20 @@ def _latent(
         kv_rank=config.count("kv_lora_rank", keys),
         q_rank=config.count("q_lora_rank", queries, 0, least=0),
         rope=config.count("qk_rope_head_dim", 64),
+        activation=_activation(config, "hidden_act", "silu"),
     )
 
 
 def _deepseek_v2(config: ConfigKeys) -> Architecture:
     config.only("mlp_bias", False)
     config.only("moe_layer_freq", 1)
-    return _routed(config, _latent(config, positions=2048), shared=2)
+    made = _latent(config, positions=2048)._replace(router_fp32=True)
+    return _routed(config, made, shared=2)
 
 
 def _deepseek_v3(config: ConfigKeys) -> Architecture:
     config.only("moe_layer_freq", 1)
-    made = _latent(config, positions=4096)
+    made = _latent(config, positions=4096)._replace(router_fp32=True)
     return _routed(config, made, topk=8, shared=1, dense=3, groups=(8, 4))
 
 
@@ -478,16 +530,17 @@ def _glm4_moe_lite(config: ConfigKeys) -> Architecture:
     kinds = config.words("mlp_layer_types")
     dense = kinds.count("dense") if kinds else 1
     made = _latent(config, positions=202752, queries=768, heads=(192, 256))
+    made = made._replace(router_fp32=True)
     if kinds and kinds != ["dense"] * dense + ["sparse"] * (made.layers - dense):
         config.wrong("mlp_layer_types", "needs dense for the first layers, sparse for the others")
     made = _routed(config, made, experts=64, topk=4, width=1536, shared=1)
     return made._replace(dense=dense)
 
 
-def _as_gpt2(config: ConfigKeys, tied: bool) -> Architecture:
-    """Return a decoder with GPT-2's keys, which GPT-J has too."""
+def _as_gpt2(config: ConfigKeys, tied: bool, dropped: float) -> Architecture:
+    """Return a decoder with GPT-2's keys; ``dropped`` is what dropouts without a key drop."""
     hidden, heads = config.count("n_embd"), config.count("n_head")
-    return Architecture(
+    made = Architecture(
         layers=config.layers("n_layer"),
         hidden=hidden,
         heads=heads,
@@ -498,22 +551,22 @@ def _as_gpt2(config: ConfigKeys, tied: bool) -> Architecture:
         norm="layer",
         gated=False,
         tied=config.switch("tie_word_embeddings", tied),
-        gelu_new=config.text("activation_function", _GELU_NEW) == _GELU_NEW,
+        activation=_activation(config, "activation_function", "gelu_new"),
     )
-
-
-_GELU_NEW = "gelu_new"
+    return _with_dropout(config, made, "resid_pdrop", "attn_pdrop", (dropped, dropped))
 
 
 def _gpt2(config: ConfigKeys) -> Architecture:
     config.only("add_cross_attention", False)
-    made = _as_gpt2(config, tied=True)._replace(bias="all")
+    made = _as_gpt2(config, tied=True, dropped=0.1)._replace(bias="all")
     positions = config.count("n_positions", 1024)
     return made._replace(positions=positions, seq=min(positions, MAX_TOKENS))
 
 
 def _gptj(config: ConfigKeys) -> Architecture:
-    made = _as_gpt2(config, tied=False)._replace(seq=config.tokens("n_positions", 2048))
+    made = _as_gpt2(config, tied=False, dropped=0.0)._replace(
+        seq=config.tokens("n_positions", 2048)
+    )
     return made._replace(bias="ffn", norms=1, head_bias=True)
 
 
@@ -538,8 +591,14 @@ def _classic(config: ConfigKeys, ffn: int | None = None) -> Architecture:
 
 
 def _gpt_neox(config: ConfigKeys) -> Architecture:
-    return _classic(config)._replace(
+    made = _classic(config)
+    made = _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
+    return made._replace(
         vocab=config.count("vocab_size"),
+        activation=_activation(config, "hidden_act", "gelu"),
+        fused_qkv=True,
+        partial_rotary=True,
+        parallel=config.switch("use_parallel_residual", True),
         seq=config.tokens("max_position_embeddings", 2048),
         bias="all" if config.switch("attention_bias", True) else "ffn",
         tied=config.switch("tie_word_embeddings", False),
@@ -560,13 +619,14 @@ def _opt(config: ConfigKeys) -> Architecture:
         why = f"is {projected}; perfsim knows hidden_size {made.hidden} only"
         config.wrong("word_embed_proj_dim", why)
     positions = config.count("max_position_embeddings", 2048)
+    made = _with_dropout(config, made, "dropout", "attention_dropout", (0.1, 0.0))
     return made._replace(
         vocab=config.count("vocab_size"),
         positions=positions + _OPT_SHIFT,
         spare=_OPT_SHIFT,
         seq=min(positions, MAX_TOKENS),
         bias=_bias(config, "all", "enable_bias", True),
-        relu=config.text("activation_function", "relu") == "relu",
+        activation=_activation(config, "activation_function", "relu"),
         tied=config.switch("tie_word_embeddings", True),
     )
 
@@ -627,7 +687,7 @@ def _encoder(config: ConfigKeys, types: int, shift: int) -> Architecture:
         seq=min(positions - shift, MAX_TOKENS),
         types=types,
         spare=shift,
-        gelu_new=config.text("hidden_act", "gelu") == _GELU_NEW,
+        activation=_activation(config, "hidden_act", "gelu"),
     )
 
 
@@ -640,6 +700,11 @@ def _roberta(config: ConfigKeys) -> Architecture:
 
 
 _T5_FORWARD = ("relu", "gelu", "gelu_new", "silu", "gated-gelu", "gated-silu", "gated-relu")
+_T5_ACTIVATIONS: dict[str, Activation] = {
+    **dict.fromkeys(("gelu_new", "gated-gelu"), "gelu_new"),
+    **dict.fromkeys(("relu", "gated-relu"), "relu"),
+}
+"""What a feed_forward_proj means where it is not of one kernel (configuration_t5.py)."""
 _T5_TOKENS = 512
 """Tokens of a sample in T5's pre-training (Raffel et al., arXiv 1910.10683, section 3.1.2)."""
 
@@ -664,8 +729,9 @@ def _t5(config: ConfigKeys) -> Architecture:
         seq=config.tokens("n_positions", _T5_TOKENS),
         gated=forward.startswith("gated-"),
         tied=config.switch("tie_word_embeddings", True),
-        gelu_new=forward in (_GELU_NEW, "gated-gelu"),
-        relu=forward in ("relu", "gated-relu"),
+        activation=_T5_ACTIVATIONS.get(forward, "one-kernel"),
+        norm="rms-fp32",
+        dropout=config.share("dropout_rate", 0.1) > 0.0,
     )
 
 
@@ -677,7 +743,13 @@ def _vit(config: ConfigKeys) -> Architecture:
     if image % patch:
         config.wrong("patch_size", f"is {patch}, which does not divide image_size {image}")
     classes = config.size("id2label") or config.count("num_labels", 2)
-    return _classic(config)._replace(family="vit", vocab=classes, image=image, patch=patch)
+    return _classic(config)._replace(
+        family="vit",
+        vocab=classes,
+        image=image,
+        patch=patch,
+        activation=_activation(config, "hidden_act", "gelu"),
+    )
 
 
 MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {

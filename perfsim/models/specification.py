@@ -20,7 +20,7 @@ from perfsim.data.files import missing_file
 from perfsim.errors import RequestError, shown, unknown_option
 from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
-from perfsim.models.layers import ModelLayer, linear
+from perfsim.models.layers import Activation, ModelLayer, linear
 from perfsim.models.limits import (
     MAX_LAYERS,
     MAX_NUMBER,
@@ -57,10 +57,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "family": get_args(Family),
     "norm": get_args(Norm),
     "bias": get_args(Bias),
+    "activation": tuple(name for name in get_args(Activation) if name != "clamped_swiglu"),
 }
 _SWITCHES = (
-    *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "gelu_new", "relu"),
-    "dropout",
+    *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "dropout"),
+    *("residual_dropout", "router_fp32", "softcap", "sinks", "fused_qkv", "partial_rotary"),
+    "parallel",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
@@ -134,15 +136,16 @@ def _text(shape: Architecture) -> str:
     return TRANSFORMER + ",".join(
         f"{name}={word(value)}"
         for name, value in shape._asdict().items()
-        if value or name not in _LATER
+        if name not in _LATER or value != Architecture._field_defaults[name]
     )
 
 
 _LATER = (
-    *("groups", "topk_groups", "gelu_new", "full_every", "value", "qk_norm_all", "relu"),
-    "dropout",
+    *("groups", "topk_groups", "activation", "full_every", "value", "qk_norm_all", "dropout"),
+    *("residual_dropout", "router_fp32", "softcap", "sinks", "fused_qkv", "partial_rotary"),
+    "parallel",
 )
-"""Numbers that came after files that name models so: left out where they are 0, or no."""
+"""What came after files that name models so: left out where it is as usual."""
 
 
 @cache

@@ -142,6 +142,7 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
         rotated=layer.rotated * share,
         permuted=layer.permuted * share,
         unfused=layer.unfused * share,
+        kept=layer.kept * share,
         rows=max(1, round(layer.rows * share)) if rows and layer.rows else layer.rows,
     )
 

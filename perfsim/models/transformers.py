@@ -14,6 +14,7 @@ from typing import NamedTuple
 from perfsim.errors import RequestError
 from perfsim.models.layers import (
     HEAD_WIDTH,
+    Activation,
     ModelBuilder,
     ModelLayer,
     attention,
@@ -170,15 +171,15 @@ def gpt2(name: str, tokens: int = 1024) -> tuple[ModelLayer, ...]:
     ----------
     Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
-    return decoder(name, _GPT2_SIZES[name], tokens, gelu_new=True)
+    return decoder(name, _GPT2_SIZES[name], tokens, activation="gelu_new")
 
 
 def decoder(
-    name: str, size: DecoderSize, tokens: int, *, gelu_new: bool = False
+    name: str, size: DecoderSize, tokens: int, *, activation: Activation = "one-kernel"
 ) -> tuple[ModelLayer, ...]:
     """Return a decoder built as GPT-2 is: normalised before each part, GELU, a tied output layer.
 
-    ``gelu_new`` says that the GELU is Hugging Face's gelu_new.
+    ``activation`` says which GELU it is.
 
     Raises
     ------
@@ -209,7 +210,7 @@ def decoder(
             attended,
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True, split="row"),
             layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
-            replace(inner, activated=True, gelu_new=gelu_new, split="column"),
+            replace(inner, activated=True, activation=activation, split="column"),
             linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row"),
         ]
     head = 2.0 * width * size.vocabulary * tokens

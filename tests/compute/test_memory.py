@@ -190,9 +190,8 @@ def test_a_relu_keeps_what_it_writes_alone(era: str, gated: bool) -> None:
     # PyTorch's saved-tensor hooks on OPTForCausalLM and a gated T5: a ReLU's output is what the
     # next product, or that with the gate, keeps too.
     plain = Architecture(2, 256, 8, 8, 32, 688, 512, norm="layer", gated=gated)
-    silu, relu = (
-        _kept_of_a_block(shape, 64, era, Degrees()) for shape in (plain, plain._replace(relu=True))
-    )
+    both = (plain, plain._replace(activation="relu"))
+    silu, relu = (_kept_of_a_block(shape, 64, era, Degrees()) for shape in both)
     in_one = gated and era == "megatron"  # a kernel of gate and activation keeps what it reads
     assert silu - relu == (0 if in_one else 2 * 64 * 688)
 

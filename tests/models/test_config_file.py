@@ -538,22 +538,112 @@ def test_keys_and_values_of_latent_attention_may_differ_in_width(
 
 
 @pytest.mark.parametrize(
-    ("more", "relu"),
+    ("more", "activation"),
     [
-        ({}, True),
-        ({"activation_function": "gelu"}, False),
-        ({"model_type": "t5", "d_model": 64, "d_ff": 99}, True),
-        ({"model_type": "t5", "d_model": 64, "d_ff": 99, "feed_forward_proj": "gated-gelu"}, False),
+        ({}, "relu"),
+        ({"activation_function": "gelu"}, "one-kernel"),
+        ({"activation_function": "gelu_fast"}, "gelu_fast"),
+        ({"model_type": "t5"}, "relu"),
+        ({"model_type": "t5", "feed_forward_proj": "gated-gelu"}, "gelu_new"),
+        ({"model_type": "t5", "feed_forward_proj": "gated-silu"}, "one-kernel"),
+        ({"model_type": "llama", "hidden_act": "silu"}, "one-kernel"),
+        ({"model_type": "llama", "hidden_act": "quick_gelu"}, "quick_gelu"),
+        ({"model_type": "arcee"}, "relu2"),
+        ({"model_type": "apertus"}, "xielu"),
+        ({"model_type": "gemma3_text", "hidden_activation": "gelu_new"}, "gelu_new"),
+        ({"model_type": "phi"}, "gelu_new"),
+        ({"model_type": "vit", "hidden_act": "quick_gelu"}, "quick_gelu"),
     ],
 )
-def test_opt_and_t5_say_whether_they_have_a_relu(
-    more: dict[str, Any], relu: bool, tmp_path: Path
+def test_a_file_says_what_its_activation_is(
+    more: dict[str, Any], activation: str, tmp_path: Path
 ) -> None:
     config = {"model_type": "opt", "vocab_size": 99, "hidden_size": 64, "ffn_dim": 99}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 1, "num_layers": 1, "num_heads": 1}
+    config |= {"d_model": 64, "d_ff": 99, "intermediate_size": 99, "num_key_value_heads": 1}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | more))
-    assert read_config(path).relu is relu
+    assert read_config(path).activation == activation
+
+
+@pytest.mark.parametrize(
+    ("more", "both", "stream"),
+    [
+        ({"model_type": "gpt2"}, True, False),
+        ({"model_type": "gpt2", "resid_pdrop": 0}, False, False),
+        ({"model_type": "gpt2", "attn_pdrop": 0.0}, False, True),
+        ({"model_type": "gptj"}, False, False),
+        ({"model_type": "opt"}, False, True),
+        ({"model_type": "opt", "dropout": None}, False, False),
+        ({"model_type": "seed_oss"}, True, False),
+        ({"model_type": "t5"}, True, False),
+        ({"model_type": "t5", "dropout_rate": 0.0}, False, False),
+        ({"model_type": "starcoder2"}, False, False),
+        ({"model_type": "starcoder2", "residual_dropout": 0.1}, False, True),
+        ({"model_type": "phi3", "resid_pdrop": 0.1, "attention_dropout": 0.1}, True, False),
+    ],
+)
+def test_a_file_says_what_it_drops(
+    more: dict[str, Any], both: bool, stream: bool, tmp_path: Path
+) -> None:
+    made = read_config(_file(more, tmp_path))
+    assert (made.dropout, made.residual_dropout) == (both, stream)
+
+
+def _file(more: dict[str, Any], folder: Path) -> Path:
+    """Write a config.json of one block that has the keys of all kinds."""
+    config = dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer"), 1)
+    config |= dict.fromkeys(("hidden_size", "d_model", "n_embd", "head_dim", "d_kv"), 64)
+    config |= dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "vocab_size"), 99)
+    config |= dict.fromkeys(("num_attention_heads", "num_heads", "n_head"), 1)
+    path = folder / "config.json"
+    path.write_text(json.dumps(config | {"num_key_value_heads": 1} | more))
+    return path
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, True, "0.1"])
+def test_a_dropout_that_is_no_share_is_refused(share: object, tmp_path: Path) -> None:
+    path = _file({"model_type": "gpt2", "resid_pdrop": share}, tmp_path)
+    with pytest.raises(DataError, match=r"resid_pdrop is .*, not a number from 0 to 1"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "stated"),
+    [
+        ({"model_type": "llama"}, {"norm": "rms"}),
+        ({"model_type": "gemma"}, {"norm": "rms-fp32"}),
+        ({"model_type": "gemma2"}, {"norm": "rms-fp32", "softcap": True}),
+        ({"model_type": "gemma2", "attn_logit_softcapping": None}, {"softcap": False}),
+        ({"model_type": "gemma3_text"}, {"norm": "rms-fp32", "softcap": False}),
+        ({"model_type": "olmo2"}, {"norm": "rms-fp32"}),
+        ({"model_type": "gpt_oss"}, {"norm": "rms-fp32", "sinks": True}),
+        ({"model_type": "t5"}, {"norm": "rms-fp32"}),
+        ({"model_type": "cohere"}, {"norm": "layer-fp32"}),
+        ({"model_type": "cohere2"}, {"norm": "layer-fp32"}),
+        ({"model_type": "deepseek_v3", "n_routed_experts": 16}, {"router_fp32": True}),
+        ({"model_type": "glm4_moe"}, {"router_fp32": True, "partial_rotary": True}),
+        ({"model_type": "qwen3_moe"}, {"router_fp32": False}),
+        ({"model_type": "phi3"}, {"fused_qkv": True, "partial_rotary": True}),
+        ({"model_type": "gpt_neox"}, {"fused_qkv": True, "parallel": True}),
+        ({"model_type": "gpt_neox", "use_parallel_residual": False}, {"parallel": False}),
+        ({"model_type": "falcon", "new_decoder_architecture": True}, {"parallel": True}),
+        ({"model_type": "falcon"}, {"parallel": False}),
+    ],
+)
+def test_a_kind_says_how_its_code_is_written(
+    more: dict[str, Any], stated: dict[str, object], tmp_path: Path
+) -> None:
+    made = read_config(_file(LATENT | more, tmp_path))._asdict()
+    assert {name: made[name] for name in stated} == stated
+
+
+LATENT = {
+    **{"kv_lora_rank": 16, "qk_rope_head_dim": 16, "qk_nope_head_dim": 64, "v_head_dim": 64},
+    **{"moe_intermediate_size": 32, "num_experts_per_tok": 2, "first_k_dense_replace": 1},
+    **{"n_group": 1, "topk_group": 1},
+}
+"""Keys of latent attention and of experts, which other kinds pass over."""
 
 
 def test_a_model_of_more_than_texts_names_the_part_that_perfsim_knows(

@@ -3,14 +3,17 @@
 ``python tests/scripts/memory_against_pytorch.py [--types A,B]`` prints a line a ``model_type``, in
 bf16 (16-bit parameters) and fp32: the bytes that perfsim counts for the eager software of today
 over those that PyTorch's saved-tensor hooks see in one forward pass of `BATCH` x `TOKENS` tokens on
-the CPU, for the network without its output layer. It needs ``pip install torch
-'transformers>=5.24,<6'``. `memory_against_pytorch.txt` has what it printed last.
+the CPU, for the network without its output layer. No cache of keys and values is filled, as the
+Trainer of transformers trains (``use_cache`` of TrainingArguments, False). It needs
+``pip install torch 'transformers>=5.24,<6'``. `memory_against_pytorch.txt` has what it printed
+last.
 
 Attention and dropout keep on a CPU what they do not keep on a GPU. Both are replaced by operations
 that keep what the kernels for GPUs do: queries, keys, values, the output and a log-sum-exp a row
 (PyTorch, ATen/native/transformers/cuda/attention.cu); a boolean mask. Autocast is not asked, as
-the operations that it runs in fp32 are others on a CPU. A kind that transformers runs with an
-attention of its own (gemma2, gpt_oss) keeps the scores there; perfsim prices one kernel.
+the operations that it runs in fp32 are others on a CPU. Attention is what transformers runs by
+default: for gemma2 and gpt_oss single operations, as PyTorch's one kernel neither caps scores nor
+has sinks.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ from perfsim.models.model_types import MODEL_TYPES
 BATCH, TOKENS = 2, 512
 PRECISIONS = ("bf16", "fp32")
 SOFTWARE = "torch2"
+ENCODERS = ("bert", "roberta", "vit", "xlm-roberta")
+"""Kinds that have no cache."""
+OUTPUT = ("lm_head", "cls.", "head")
+"""How the names of output layers begin."""
 
 _SIZES: Config = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), 512),
@@ -128,6 +135,8 @@ def by_pytorch(config: Config, precision: str) -> int:
         given = {"pixel_values": torch.randn(BATCH, 3, side, side, dtype=model.dtype)}
     elif kind == "t5":  # the length of targets that perfsim takes (perfsim/models/language.py)
         given["decoder_input_ids"] = words[:, : TOKENS * 114 // 512]
+    if kind not in ENCODERS:
+        given["use_cache"] = False
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(**given)
     return sum(storage.nbytes() for storage in kept.values())
@@ -135,7 +144,7 @@ def by_pytorch(config: Config, precision: str) -> int:
 
 def by_perfsim(config: Config, precision: str) -> float:
     """Return what perfsim counts for the same layers."""
-    layers = layers_of(config, TOKENS)
+    layers = [one for one in layers_of(config, TOKENS) if not one.name.startswith(OUTPUT)]
     execution = execution_of(SOFTWARE)
     return activation_bytes(layers, BATCH, precision, execution, loss=False).kept
 

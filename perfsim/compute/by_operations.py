@@ -1,0 +1,71 @@
+"""What eager code makes of several kernels: activations, and scores of attention.
+
+Passes are the reads and writes of PyTorch's operations over values of the width of a product,
+counted by a dispatch mode on the modules of transformers 5.24.0 in bf16 and fp32
+(tests/scripts/passes_against_pytorch.py); the values that are kept, by saved-tensor hooks. Fused
+software has one kernel in place of each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfsim.models.layers import Activation, ModelLayer, is_expert
+
+__all__ = ["ACTIVATIONS", "NORMS_IN_FP32", "SCORES", "ByOperations", "activated_values"]
+
+
+class ByOperations(NamedTuple):
+    """Operations that stand in code for one kernel, for each value that they work on.
+
+    ``passes`` are reads and writes, forward and backward; ``widened`` how many of them are of fp32
+    where other values have 16 bits. ``launches`` are the operations of both passes beyond those of
+    one kernel. ``kept`` are values that wait for the backward pass besides what one kernel keeps,
+    ``masks`` bytes of booleans. ``fp32`` says that autocast runs them in fp32.
+    """
+
+    passes: tuple[float, float]
+    widened: tuple[float, float] = (0.0, 0.0)
+    launches: float = 0.0
+    kept: float = 0.0
+    masks: float = 0.0
+    fp32: bool = False
+
+
+ACTIVATIONS: dict[Activation, ByOperations] = {
+    "relu2": ByOperations((4, 10), launches=4, fp32=True),
+    "gelu_new": ByOperations((18, 28), launches=17, kept=3, fp32=True),
+    "gelu_fast": ByOperations((21, 36), launches=20, kept=6),
+    "quick_gelu": ByOperations((7, 14), launches=6, kept=1),
+    "xielu": ByOperations((29, 60), launches=42, kept=3, masks=1, fp32=True),
+    "clamped_swiglu": ByOperations((12, 22.5), launches=23, kept=1.5),
+}
+"""Activations by their operations (activations.py of transformers).
+
+A square of a ReLU; 0.5 x (1 + tanh(c (x + 0.044715 x^3))), whose power autocast takes in fp32, and
+so all that follows; the same in other order; x sigmoid(1.702 x); xIELU, two branches of which a
+mask chooses. gpt-oss' gate reads both halves of what its experts' first product and biases write:
+it clamps them, and keeps the clamped gate, its sigmoid, their product and one more than the other
+half (modeling_gpt_oss.py, GptOssExperts._apply_gate): counted for each value of both halves, with
+the biases' gathering and addition."""
+
+NORMS_IN_FP32: dict[str, ByOperations] = {
+    "rmsnorm": ByOperations((0, 0), (2, 6)),
+    "layernorm": ByOperations((5, 10), (7, 16), launches=12),
+}
+"""What normalisations in fp32 take beyond Llama's RMSNorm, which is 36 bytes a value forward and 92
+backward in 16 bits, 28 and 92 in fp32: Gemma's, OLMo 2's and gpt-oss' 40 and 104, and 28 and 92;
+Cohere's 60 and 144, and 48 and 132. T5's is Llama's to 2 bytes, and counts as Gemma's."""
+
+SCORES: dict[str, ByOperations] = {
+    "softcap": ByOperations((12, 12), (8, 9)),
+    "sinks": ByOperations((11, 16)),
+}
+"""Scale, mask, cap or sink and softmax of eager attention, for a score (eager_attention_forward of
+modeling_gemma2.py, whose softmax is fp32, and of modeling_gpt_oss.py, whose is not)."""
+
+
+def activated_values(layer: ModelLayer) -> float:
+    """Return the values that a layer's activation works on: of experts' gate and other half one."""
+    both = is_expert(layer) and layer.copies > 0 and layer.activation != "clamped_swiglu"
+    return layer.outputs / 2 if both else layer.outputs
