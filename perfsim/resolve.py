@@ -291,8 +291,8 @@ _USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
 def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
     """Return the scenario with a GPU, and a note where none was asked for.
 
-    It is the GPU of the node type, that the network was measured on, of the model's profile that
-    the user made, that a node type sold with any usually has, or of the model's only profile, the
+    It is the GPU of the node type, that the network was measured on, of the profile that is given
+    as the model, that a node type sold with any usually has, or of the model's only profile, the
     first of these that there is. A GPU that only the model's profile describes goes before the
     network's and the usual one: the model can be moved to no other.
     """
