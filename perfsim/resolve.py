@@ -291,9 +291,10 @@ _USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
 def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
     """Return the scenario with a GPU, and a note where none was asked for.
 
-    It is the GPU of the node type, that the network was measured on, or of the model's only
-    profile, the first of these that there is. A GPU that only the model's profile describes goes
-    before the network's: the model can be moved to no other.
+    It is the GPU of the node type, that the network was measured on, of the profile that is given
+    as the model, that a node type sold with any usually has, or of the model's only profile, the
+    first of these that there is. A GPU that only the model's profile describes goes before the
+    network's and the usual one: the model can be moved to no other.
     """
     if scenario.gpu is not None:
         return scenario, []
@@ -316,8 +317,11 @@ def _usual_gpu(scenario: Scenario, catalog: Catalog) -> tuple[str, str]:
     alone = len(profiled) == 1 and profiled.isdisjoint(catalog.files("devices"))
     if not gpu and not alone and scenario.net != scenario.node:
         gpu = _measured_on(_network(scenario.net, "net", catalog), catalog) or ""
+    usual = node.usual_gpu if node and not alone and own is None else ""
     if gpu:
         why = f"that of {scenario.node or scenario.net}"
+    elif gpu := usual:
+        why = f"usual in {scenario.node or scenario.net}, which has any"
     elif len(profiled) == 1 and (gpu := profiled.pop()):
         why = "that of its profile" if own else f"that of the only profile of {scenario.model}"
     else:

@@ -22,7 +22,8 @@ MYGPU = "\n".join(line for line in _TEMPLATE.splitlines() if not line.startswith
 
 
 def setup(catalog: Session = SHIPPED, **fields: Any) -> Setup:
-    scenario = make_scenario({"model": "resnet50", "gpus": 8, "net": "10gbe"} | fields)
+    net = {} if "node" in fields else {"net": "10gbe"}
+    scenario = make_scenario({"model": "resnet50", "gpus": 8} | net | fields)
     return resolve(scenario, catalog)
 
 
@@ -93,6 +94,27 @@ def test_a_gpu_comes_from_the_network_or_the_only_profile(
     one = setup(**fields)
     assert one.device.name == one.resolved_scenario().gpu == gpu
     assert f"`gpu` {gpu}, {why}; name yours." in one.notes
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpu", "of"),
+    [
+        ({"node": "geforce-pcie4-8"}, "rtx4090", "geforce-pcie4-8"),
+        ({"net": "geforce-pcie5-8"}, "rtx5090", "geforce-pcie5-8"),
+        ({"node": "pcie4-8", "model": "bert-large"}, "a100-pcie", "pcie4-8"),
+    ],
+)
+def test_a_node_type_sold_with_any_gpu_has_its_usual_one(
+    fields: dict[str, Any], gpu: str, of: str
+) -> None:
+    one = setup(**fields)
+    assert one.device.name == gpu
+    assert f"`gpu` {gpu}, usual in {of}, which has any; name yours." in one.notes
+
+
+def test_a_profile_given_as_the_model_says_the_gpu_before_the_node_type() -> None:
+    path = SHIPPED.files("models")["vit-b16.rtx3090.amp-fp16.b192"]
+    assert setup(model=str(path), node="geforce-pcie4-8").device.name == "rtx3090"
 
 
 def test_profiles_of_several_gpus_leave_an_assumption(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ class NodeType(NamedTuple):
     gpus : of a node; of a rack that is one NVLink domain, all of the rack's
     library : nccl or rccl
     inside, nics : links inside; NICs, None for a node without a network
+    usual_gpu : of a node that is sold with any, the GPU that is taken where a scenario names none
     """
 
     name: str
@@ -136,6 +137,7 @@ class NodeType(NamedTuple):
     source: str
     notes: tuple[str, ...] = ()
     path: str = ""
+    usual_gpu: str = ""
 
     def facts(self, generation: str, version: tuple[int, ...] = ()) -> NodeFacts:
         """Return what the law needs of this node.
@@ -273,6 +275,7 @@ _check_tables = table_check(
         "name": check_of(Text),
         "title": check_of(Text),
         "gpu": _gpu_name,
+        "usual_gpu": _gpu_name,
         "gpus": whole_number,
         "library": check_of(Annotated[Text, one_of(NODE_LIBRARIES)]),
         "source": check_of(Text),
@@ -280,7 +283,7 @@ _check_tables = table_check(
         "inside": _check_node_inside,
         "nics": _check_node_nics,
     },
-    optional=("library", "notes", "nics"),
+    optional=("library", "notes", "nics", "usual_gpu"),
 )
 
 
@@ -289,6 +292,9 @@ def _check_node(values: object) -> dict[str, Any]:
     if table["gpus"] > 1 and table["inside"].link == "none":
         why = f"found 'none' for {table['gpus']} GPUs, allowed is what joins them"
         raise WrongValue(why, "inside", "link")
+    if table["gpu"] and table.get("usual_gpu"):
+        why = f"found {shown(table['usual_gpu'])}, allowed is none where gpu is {table['gpu']}"
+        raise WrongValue(why, "usual_gpu")
     return table
 
 
@@ -314,6 +320,7 @@ def read_node_type(path: Path) -> NodeType:
         source=table["source"],
         notes=table.get("notes", ()),
         path=str(path),
+        usual_gpu=table.get("usual_gpu", ""),
     )
 
 

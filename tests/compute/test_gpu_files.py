@@ -104,7 +104,7 @@ def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
     assert stated is not None
     assert float(stated[1]) == peak_tflops
     assert rate.value == pytest.approx(peak_tflops * 1e12 * float(stated[2]))
-    assert 0.3 < float(stated[2]) < 1
+    assert 0.3 < float(stated[2]) < 1.2  # some boards run at more than the sheet's clock
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_gpu_without_fp8_refuses_it() -> None:
 
 def test_list_and_show_tell_what_is_derived() -> None:
     rows = {row.to_dict()["gpu"]: row.to_dict() for row in list_rows("gpus", SHIPPED)}
-    assert rows["b200"]["derived"] == "memory bandwidth, launch, fp32, tf32, amp-fp16"
+    assert rows["b200"]["derived"] == "memory bandwidth, launch, tf32, amp-fp16"
     assert rows["v100"]["power"] == "300 W" and rows["b300"]["power"] == ""
     shown = describe_thing("gpu", "b200", SHIPPED).to_dict()
     assert shown["architecture"] == "Blackwell"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.compute.device import load_device
 from perfsim.errors import DataError, RequestError
 from perfsim.network.node_network import node_network
 from perfsim.network.node_type import load_node_type, read_node_type
@@ -50,6 +51,9 @@ def test_a_shipped_node_type_is_whole(name: str) -> None:
     node = load_node_type(name, catalog, "node")
     assert node.name == name and node.title and node.source and node.inside.source
     assert not node.gpu or node.gpu in catalog.files("devices")
+    if node.usual_gpu:
+        usual = load_device(node.usual_gpu, catalog)
+        assert not node.gpu and node.inside.link == f"pcie{usual.pcie}" and usual.board == "PCIe"
     assert name not in catalog.files("networks")  # --net takes both names
     network = node_network(node)
     assert ("intra" in network.links) == (node.gpus > 1)
@@ -87,6 +91,11 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ('"roce"', '"rocket"', "nics.transport: found 'rocket'; did you mean 'roce'?"),
         ("gpus = 4", "gpu_count = 4", "gpu_count: unknown key"),
         ("gpus = 4", "gpus = -4", "gpus: found -4"),
+        (
+            "gpus = 4",
+            'gpus = 4\nusual_gpu = "a30"',
+            "usual_gpu: found 'a30', allowed is none where",
+        ),
         ('source = "by hand"\n', "", "source: "),
         ("perfsim/node/1", "perfsim/node/2", "schema"),
         ('"our server"', "3", "title: found 3, allowed is a text"),
