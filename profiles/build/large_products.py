@@ -5,8 +5,10 @@
 ``large_products.csv`` beside this file holds what people measured. A source says a rate by the mean
 of its products of 8,192 and of 10,240 rows, or by the one of them that it prints. One that prints
 only its best product says that, times the share of the best that the two reach on boards of the
-same family whose source prints both (their median). The rate of a GPU is the median of its sources,
-over the peak of its device file. ``--check`` fails where a file of profiles/devices states another.
+same family whose source prints both (their median). The rate of a GPU is the median of its sources.
+A device file states it as ``achieved`` of its peak; where it is below what boards of the same
+architecture reach in short kernels, it states theirs, and ``sustained``, what the products reach of
+that: power holds such a board down. ``--check`` fails where a file states another rate.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-from perfsim.compute.device import read_device
+from perfsim.compute.device import Device, read_device
 
 TABLE = Path(__file__).with_name("large_products.csv")
 DEVICES = Path(__file__).parents[1] / "devices"
@@ -83,6 +85,11 @@ def product_rates(products: Iterable[Products]) -> dict[tuple[str, str], float]:
     return {key: median(found) for key, found in rates.items()}
 
 
+def _stated(device: Device, precision: str) -> float:
+    """Return the rate of large products that a device file states [TFLOP/s]."""
+    return device.rates[precision].value * device.sustained.get(precision, 1.0) / 1e12
+
+
 def differences(
     rates: Mapping[tuple[str, str], float], devices: Path = DEVICES
 ) -> list[tuple[str, str, float, float]]:
@@ -92,7 +99,7 @@ def differences(
         path = devices / f"{gpu}.toml"
         if not path.exists() or (gpu, precision) in MEASURED_OTHERWISE:
             continue
-        stated = read_device(path).rates[precision].value / 1e12
+        stated = _stated(read_device(path), precision)
         if abs(stated / rate - 1) > 2e-3:  # files state three digits
             found.append((gpu, precision, rate, stated))
     return found
@@ -115,7 +122,7 @@ def main() -> int:
         if device is None:
             print(f"{gpu:15} {precision:9} {rate:7.1f} TFLOP/s")
             continue
-        peak, stated = device.peaks[precision] / 1e12, device.rates[precision].value / 1e12
+        peak, stated = device.peaks[precision] / 1e12, _stated(device, precision)
         sources = sum(one[:3:2] == (gpu, precision) for one in products)
         print(
             f"{gpu:15} {precision:9} {rate:7.1f} TFLOP/s, {rate / peak:.3f} of the peak,"
