@@ -29,8 +29,8 @@ TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_sta
 """Files that share what is expensive to make; hosts, too, are for one worker alone."""
 
 
-collect_ignore = ["support/emulated"]
-"""What runs on emulated hosts, and imports PyTorch: there are no examples in it to test."""
+collect_ignore = ["support/emulated", "scripts/passes_against_pytorch.py"]
+"""What imports PyTorch or transformers as it is read: there are no examples in it to test."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -68,6 +68,7 @@ SECTIONS = {
         "accumulate_or_more_gpus",
         "which_batch_fits",
         "bf16_or_fp8",
+        "all_in_bf16",
         "gpt2_on_10gbe",
         "diloco_between_sites",
         "plan_our_model",

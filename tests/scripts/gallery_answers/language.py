@@ -89,6 +89,23 @@ def bf16_or_fp8(asked: Any) -> str:
     )
 
 
+def all_in_bf16(asked: Any) -> str:
+    """Return how many GPUs either state needs, and what the narrow one saves where both fit."""
+    of = {(int(row["gpus"]), row["master_weights"]): row for row in asked.found}
+    wide, narrow = (
+        min(gpus for gpus, held in of if held == kept and fits(of[gpus, held]))
+        for kept in ("true", "false")
+    )
+    assert narrow < wide
+    saved = 1 - seconds(of[wide, "false"]) / seconds(of[wide, "true"])
+    assert 0.02 < saved < 0.2
+    return (
+        f"{wide} beside fp32 weights, {narrow} wholly in bf16, which has half the state. On {wide}"
+        f" it also takes {saved:.0%} less time: the update moves half the bytes, gradients are sent"
+        " in 16 bits and nothing is cast."
+    )
+
+
 def gpt2_on_10gbe(asked: Any) -> str:
     """Return the shortest iteration, what S-SGD takes, and that learning is not known."""
     by, found = methods(asked), asked.found
