@@ -1432,7 +1432,7 @@ def _check_conditions(scenario: ScenarioFields) -> None:
         if slow > scenario.gpus:
             raise RequestError(
                 "straggler",
-                f"{slow} slow GPUs of {scenario.gpus} are too many.",
+                f"{shown(slow)} slow GPUs of {scenario.gpus} are too many.",
                 value=scenario.straggler,
             )
     if scenario.jitter and scenario.gpus > MAX_JITTERED_GPUS:
@@ -1455,7 +1455,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     from perfsim.data.files import forbidden
 
     for field, value in fields.items():
-        if isinstance(value, str) and forbidden(value):
+        if field in SCENARIO_FIELDS and isinstance(value, str) and forbidden(value):
             why = f"{shown(value)} holds a control character."
             raise _of_source(RequestError(field, why, value=value), source)
     try:

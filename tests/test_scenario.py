@@ -171,3 +171,9 @@ def test_only_transformers_recompute(model: str) -> None:
     asked = make_scenario({"model": model, "gpus": 8, "recompute": "full"})
     with pytest.raises(RequestError, match=r"^recompute: only transformers have blocks"):
         predict(asked)
+
+
+def test_an_unknown_field_is_no_long_message_whatever_its_value() -> None:
+    with pytest.raises(RequestError) as error:
+        make_scenario({"model": "resnet50", "gpus": 8, "\0x" * 900: "\0"})
+    assert str(error.value).startswith("a scenario has no") and len(str(error.value)) < 300

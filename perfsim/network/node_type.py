@@ -293,8 +293,8 @@ def _check_node(values: object) -> dict[str, Any]:
         why = f"found 'none' for {table['gpus']} GPUs, allowed is what joins them"
         raise WrongValue(why, "inside", "link")
     if table["gpu"] and table.get("usual_gpu"):
-        why = f"found {shown(table['usual_gpu'])}, allowed is none where gpu is {table['gpu']}"
-        raise WrongValue(why, "usual_gpu")
+        found, gpu = shown(table["usual_gpu"]), shown(table["gpu"])
+        raise WrongValue(f"found {found}, allowed is none where gpu is {gpu}", "usual_gpu")
     return table
 
 

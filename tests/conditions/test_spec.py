@@ -92,6 +92,7 @@ def test_notes_name_what_was_assumed() -> None:
         ({"straggler": "1:nan"}, ["straggler", "1 to 1000 times"]),
         ({"straggler": "9:2"}, ["straggler", "9 slow GPUs of 8"]),
         ({"straggler": ["4:2", "5:2"]}, ["straggler", "9 slow GPUs of 8"]),
+        ({"straggler": f"{'9' * 2000}:2"}, ["straggler", "999... slow GPUs of 8 are too many"]),
         ({"jitter": "a lot"}, ["jitter", "'a lot'", "5%"]),
         ({"jitter": "40%"}, ["jitter", "'40%'", "0% to 30%"]),
         ({"jitter": "-1%"}, ["jitter", "0 or more"]),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.models.language import Architecture
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS
 from scripts.fuzz import campaign
 from scripts.fuzz.damage import damaged
@@ -42,6 +43,14 @@ def test_sound_scenarios_and_flags_have_every_field() -> None:
     (flags,) = seeds("flags")
     named = {line.partition("=")[0] for line in flags.data.decode().splitlines()}
     assert named == set(SCENARIO_FIELDS) - set(OPTION_GROUPS) | {"set", "vary"}
+
+
+def test_stated_models_have_every_number() -> None:
+    """A number of an architecture that no line states is damaged in none."""
+    (lines,) = seeds("stated")
+    stated = [line.partition(":")[2].split(",") for line in lines.data.decode().splitlines()]
+    named = {part.partition("=")[0] for parts in stated for part in parts}
+    assert named >= set(Architecture._fields)
 
 
 @pytest.mark.parametrize("parser", EACH)
