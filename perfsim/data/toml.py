@@ -476,6 +476,18 @@ def toml_refusal(why: str, at: Sequence[TomlKey], path: Path, text: str) -> Data
     return DataError(f"{key}: {why}" if key else why, path=path, row=_line(text, tuple(at)))
 
 
+_MAX_TOLD = 200
+"""Most characters of what the parser says that a message repeats whole."""
+
+
+def _short(words: str) -> str:
+    """Return what the parser says, a long text in it cut, with the place that it ends on."""
+    if len(words) <= _MAX_TOLD:
+        return words
+    head, at, place = words.rpartition(" (at ")
+    return f"{(head or words)[:MAX_QUOTED]}...{at[:1] and at}{place if at else ''}"
+
+
 def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
     """Return the values of a TOML file, with or without a byte-order mark, and its text.
 
@@ -490,7 +502,7 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
-        raise DataError(f"is not TOML: {escaped(str(error))}", path=path) from None
+        raise DataError(f"is not TOML: {_short(escaped(str(error)))}", path=path) from None
     # TOML itself refuses most control characters; what is left are escapes and other alphabets.
     if "\\" in text or not text.isascii():
         for at, words in _texts(values):

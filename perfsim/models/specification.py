@@ -133,10 +133,11 @@ def canonical_model(model: str) -> str:
 
 def _text(shape: Architecture) -> str:
     """Return the specification of an architecture, in full, but for what most have none of."""
+    usual = USUAL[shape.family]
     return TRANSFORMER + ",".join(
         f"{name}={word(value)}"
         for name, value in shape._asdict().items()
-        if name not in _LATER or value != Architecture._field_defaults[name]
+        if name not in _LATER or name in usual or value != Architecture._field_defaults[name]
     )
 
 

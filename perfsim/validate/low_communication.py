@@ -101,7 +101,7 @@ def _cases(cells: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _ratio(run: TrainingRun) -> dict[str, Any] | None:
     """Return what a row without a time says of its baseline; None where it says nothing."""
-    found = re.match(r"\d+(?:\.\d+)?", run.text(RATIO_METRIC))
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})?(?!\d)", run.text(RATIO_METRIC))
     if found is None or not float(found[0]):
         return None
     reason = f"ratio to another run: {run.text(RATIO_METRIC)} times as fast as its baseline"

@@ -19,6 +19,7 @@ from perfsim.data.toml import (
     WholeNumber,
     YesOrNo,
     key_lines,
+    parse_toml,
     read_toml,
 )
 from perfsim.errors import DataError
@@ -134,3 +135,13 @@ def test_a_refusal_names_line_key_and_what_is_allowed(
     with pytest.raises(DataError) as error:
         read_toml(path, Switch)
     assert str(error.value).startswith(f"{path}{message}")
+
+
+def test_a_long_key_is_cut_in_what_the_parser_says(tmp_path: Path) -> None:
+    path = tmp_path / "twice.toml"
+    path.write_text(f"[{'n' * 3000}]\n[{'n' * 3000}]\n")
+    with pytest.raises(DataError) as caught:
+        parse_toml(path)
+    said = str(caught.value).removeprefix(f"{path}: ")
+    assert said.startswith("is not TOML: Cannot declare ('nnn") and len(said) < 150
+    assert "... (at line 2, " in said

@@ -297,6 +297,15 @@ def test_a_model_is_stated_or_is_not(
 NUMBERS = st.integers(-3, 70).map(str) | st.sampled_from(["yes", "no", "all", "layer", "vit", "9k"])
 
 
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder", "vit"])
+@pytest.mark.parametrize("more", ["", "dropout=no", "dropout=yes", "activation=one-kernel"])
+def test_what_a_family_has_otherwise_is_not_lost(family: str, more: str) -> None:
+    stated = ",".join(filter(None, (f"{SMALL},family={family}", more)))
+    canonical = canonical_model(stated)
+    assert canonical_model(canonical) == canonical
+    assert architecture_of(canonical) == architecture_of(stated)
+
+
 def test_groups_of_experts_are_stated_where_there_are_some() -> None:
     """Names of before stay as they were."""
     shape = f"{SMALL},experts=8,topk=2,expert_ffn=9"
