@@ -368,20 +368,8 @@ def _stage_state(
         )
         root = units.root + kept.gathered * (total - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
-    asked = optimizer_of(setup)
-    half = setup.keeps_half and precision in _HALF.values()
-    gradient_bytes = kept.gradient_bytes if half else 4.0
     # Fused optimizers, as codes that divide models have them, need no values of their own.
-    state = state_bytes(
-        total,
-        precision,
-        asked,
-        sharding,
-        gradient_bytes=gradient_bytes,
-        foreach=False,
-        master_weights=setup.scenario.master_weights,
-    )
-    return state._replace(gradients=state.gradients + kept.whole_bytes * total)
+    return _kept_state(setup, kept, total, precision, sharding, foreach=False)
 
 
 def _add_activations(
@@ -482,27 +470,45 @@ def _state(
     method, profile = setup.method, setup.profile
     shares = method.kept_share(world)
     each = shares["parameters"], shares["gradients"], shares["optimizer"]
-    half = setup.keeps_half and precision in _HALF.values()
     # Codes that keep parameters in 16 bits beside wider gradients have these in one buffer.
-    buckets = kept.buckets and setup.cluster.gpus > 1 and not half
+    buckets = kept.buckets and setup.cluster.gpus > 1 and not _is_half(setup, precision)
     sharding = StateShares(*each, buckets=buckets)
     if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
             root = units[1] + kept.gathered * (profile.elements - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
-    asked = optimizer_of(setup)
-    gradient_bytes = kept.gradient_bytes if half else 4.0
+    return _kept_state(setup, kept, profile.elements, precision, sharding)
+
+
+def _kept_state(
+    setup: Setup,
+    kept: MethodState,
+    parameters: float,
+    precision: str,
+    sharding: StateShares,
+    *,
+    foreach: bool = True,
+) -> State:
+    """Return the state of a model or a part of it, as wide as the method and the request keep it.
+
+    ``foreach`` is as for `state_bytes`.
+    """
     state = state_bytes(
-        profile.elements,
+        parameters,
         precision,
-        asked,
+        optimizer_of(setup),
         sharding,
-        gradient_bytes=gradient_bytes,
+        gradient_bytes=kept.gradient_bytes if _is_half(setup, precision) else 4.0,
+        foreach=foreach,
         master_weights=setup.scenario.master_weights,
     )
-    whole = kept.whole_bytes * profile.elements
-    return state._replace(gradients=state.gradients + whole)
+    return state._replace(gradients=state.gradients + kept.whole_bytes * parameters)
+
+
+def _is_half(setup: Setup, precision: str) -> bool:
+    """Tell whether parameters have 16 bits beside an fp32 copy; ``precision`` is `_regime`'s."""
+    return setup.keeps_half and precision in _HALF.values()
 
 
 def optimizer_of(setup: Setup) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
+from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import kernel_rates
 from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
@@ -54,7 +55,6 @@ __all__ = [
 _CHUNKED = {"interleaved": 2, "zbv": 2}
 """Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
 _FOLDED = ("zbv",)
-_FP32_BYTES = 4.0
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _made(
         axes["pp"] = placed(layout.neighbours("pp", per_node))
     elif layout.pp > 1:
         axes["pp"] = over_sites(cluster, layout.pairs("pp"))
-    tied_bytes = _FP32_BYTES * max(stage.copied_elements for stage in parts.stages)
+    tied_bytes = FLOAT * max(stage.copied_elements for stage in parts.stages)
     if tied_bytes:
         axes["ends"] = axes["pp"]
     return ModelSplit(
@@ -379,7 +379,7 @@ def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:
     for stage in parts.stages:
         if stage.content not in found:
             norms = (layer.elements for layer in stage.layers if layer.kind in NORMS)
-            found[stage.content] = _FP32_BYTES * sum(norms)
+            found[stage.content] = FLOAT * sum(norms)
     return tuple([found[stage.content] for stage in parts.stages])
 
 

@@ -383,30 +383,13 @@ def autocasts(scenario: Scenario, method: Method) -> bool:
     """Tell whether mixed precision casts an fp32 model's values at each operation.
 
     It is as asked, else as the method's code does. Codes that divide models keep parameters in 16
-    bits.
-
-    Raises
-    ------
-    RequestError
-        If a model without parameters in fp32 is asked of autocast, or of a method that keeps these.
+    bits, as has a model without parameters in fp32.
     """
     if not scenario.master_weights:
-        _check_state_in_16_bits(scenario, method)
         return False
     if scenario.autocast is not None:
         return scenario.autocast
     return not _is_divided(scenario) and method.autocasts()
-
-
-def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
-    """Refuse a model without parameters in fp32 where something else asks for these."""
-    if method.keeps_half:
-        name = method_name(scenario.method)
-        why = f"{name} keeps a copy of the parameters in fp32; `method` ddp and fsdp need none."
-        raise RequestError("master_weights", why, value=False)
-    if scenario.autocast:
-        why = "autocast casts the values of a model in fp32; leave `autocast` or this out."
-        raise RequestError("master_weights", why, value=False)
 
 
 def _is_divided(scenario: Scenario) -> bool:
@@ -1502,7 +1485,20 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
+    if not scenario.master_weights:
+        _check_state_in_16_bits(scenario, method)
     return method, policy_name, policy
+
+
+def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
+    """Refuse a model without parameters in fp32 where something else asks for these."""
+    if method.keeps_half:
+        name = method_name(scenario.method)
+        why = f"{name} keeps a copy of the parameters in fp32; `method` ddp and fsdp need none."
+        raise RequestError("master_weights", why, value=False)
+    if scenario.autocast:
+        why = "autocast casts the values of a model in fp32; leave `autocast` or this out."
+        raise RequestError("master_weights", why, value=False)
 
 
 def _autocast_notes(

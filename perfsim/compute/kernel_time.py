@@ -16,6 +16,7 @@ from typing import NamedTuple
 from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
+from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.compute.work import LOAD_BYTES, LayerWork, ModelWork, Work, model_work
 
@@ -84,8 +85,6 @@ input in the forward pass, the gradient of the output in the backward pass:
 NVIDIA/TransformerEngine@d0067d0d pytorch/module/linear.py). In nvfp4 they are read once more before
 it, for their largest value (there, pytorch/csrc/quantizer.cpp, NVFP4Quantizer::quantize_impl).
 Weights are cast once for all micro-batches, which is left out."""
-_FULL_WIDTH = 4.0
-"""Bytes of a value in fp32."""
 _COPY_BYTES = 4.0
 """Bytes that copying a 16-bit value reads and writes."""
 _TILE = 128
@@ -211,7 +210,7 @@ class KernelRates(NamedTuple):
     expert_cast_s: float = 0.0
     load_values: int = 1
     channel_bytes_per_s: float = inf
-    kept_bytes: float = 4.0
+    kept_bytes: float = FLOAT
 
     def one_by_one(self) -> KernelRates:
         """Return the same for a rank's own experts, each of which has its product and its cast.
@@ -232,10 +231,10 @@ class KernelRates(NamedTuple):
     def _seconds(self, work: Work, batch: int, transformer: bool) -> float:
         constants, width = self.constants, self.width
         if work.widened:  # within kernels that are priced as if it had the narrow width
-            return (_FULL_WIDTH - width) * work.values * batch / self.bytes_per_s
+            return (FLOAT - width) * work.values * batch / self.bytes_per_s
         if work.kind == "stream":
             if work.wide:
-                moved = _FULL_WIDTH * (work.values * batch + work.weights)
+                moved = FLOAT * (work.values * batch + work.weights)
             else:
                 more = self.casts if transformer and not work.counted else 1.0
                 moved = width * work.values * batch * more
@@ -244,7 +243,7 @@ class KernelRates(NamedTuple):
                 moves = min(moves, work.channels * self.channel_bytes_per_s)
             return moved / moves + constants.gap_s
         rate = self.flops_per_s["wide" if work.wide else work.kind]
-        width = _FULL_WIDTH if work.wide else width
+        width = FLOAT if work.wide else width
         narrow = work.kind == "product" and not work.wide
         if narrow and work.aligned < self.load_values:
             rate = min(rate, _UNALIGNED_FLOPS * work.aligned)
@@ -373,7 +372,7 @@ def kernel_rates(
         _OPERAND_CAST_BYTES.get(precision, 0.0),
         load_values=round(LOAD_BYTES / width) if tensor_cores and not execution.pads else 1,
         channel_bytes_per_s=_CHANNEL_BYTES_PER_S if execution.norms_by_channel else inf,
-        kept_bytes=4.0 if master_weights else width,
+        kept_bytes=FLOAT if master_weights else width,
     )
 
 

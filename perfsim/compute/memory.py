@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from perfsim.compute.by_operations import ACTIVATIONS, activated_values
 from perfsim.compute.execution import Execution
+from perfsim.compute.kernel import FLOAT
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
@@ -55,8 +56,6 @@ _NORMS_IN_FP32 = {"rmsnorm": 8, "layernorm": 12}
 """Bytes a value that a normalisation in fp32 keeps in any precision: an fp32 copy and what its
 weight multiplies; Cohere's layer normalisation subtracts the mean twice and keeps both (counted by
 PyTorch's saved-tensor hooks: tests/scripts/memory_against_pytorch.txt)."""
-_FP32_BYTES = 4
-"""Bytes of an fp32 value."""
 
 
 # Activations
@@ -301,7 +300,7 @@ def _linear_bytes(
     if (first == index and not layer.reads_again) or (size.cast and normalised):
         # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
         divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
-        copied = _FP32_BYTES / size.value if _in_fp32(layer, size) else 1.0
+        copied = FLOAT / size.value if _in_fp32(layer, size) else 1.0
         values += copied * _inputs(layer) / (gathered if divides else 1)
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
@@ -322,7 +321,7 @@ def _linear_bytes(
 
 def _in_fp32(layer: ModelLayer, size: _Bytes) -> bool:
     """Return whether a dense layer reads an fp32 copy of 16-bit values: autocast casts it back."""
-    return layer.fp32 and not (size.fused or size.cast) and size.value < _FP32_BYTES
+    return layer.fp32 and not (size.fused or size.cast) and size.value < FLOAT
 
 
 def _kept_by_operations(layer: ModelLayer, size: _Bytes) -> float:
@@ -404,8 +403,8 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
     softmax = size.wide
     copied = bool(layer.dropped) or size.cast
     if layer.scores and not size.fused:
-        narrow = size.value < _FP32_BYTES
-        softcap = size.value + _FP32_BYTES + size.value * narrow
+        narrow = size.value < FLOAT
+        softcap = size.value + FLOAT + size.value * narrow
         each = {"softcap": softcap, "sinks": size.value}[layer.scores]
         return float(layer.heads * layer.rows**2 * each)
     each = softmax + copied * size.value + bool(layer.dropped) * _MASK

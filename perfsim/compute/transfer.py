@@ -28,6 +28,7 @@ from typing import NamedTuple, TypedDict
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
+from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import (
     UPDATE_PASSES,
     UPDATES,
@@ -112,8 +113,7 @@ class Training(NamedTuple):
 
 
 USUAL_TRAINING = Training()
-_FP32_BYTES = 4.0
-REDUCE_BYTES = {"fp32": _FP32_BYTES, "bf16": 2.0, "fp16": 2.0}
+REDUCE_BYTES = {"fp32": FLOAT, "bf16": 2.0, "fp16": 2.0}
 """Bytes of a value of gradients, by the type in which they are sent."""
 
 
@@ -122,7 +122,7 @@ def gradient_bytes(reduce_dtype: str, *, master_weights: bool) -> float:
 
     ``master_weights`` is that of `Training`.
     """
-    return min(REDUCE_BYTES[reduce_dtype], _FP32_BYTES if master_weights else 2.0)
+    return min(REDUCE_BYTES[reduce_dtype], FLOAT if master_weights else 2.0)
 
 
 class TransferredProfile(NamedTuple):
@@ -219,7 +219,7 @@ def transfer(
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
     found = found._replace(autocast=training.autocast if casts else None)
     width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
-    return found if width == _FP32_BYTES else found._replace(profile=found.profile.sent_in(width))
+    return found if width == FLOAT else found._replace(profile=found.profile.sent_in(width))
 
 
 def pin_iteration(transferred: TransferredProfile, seconds: float) -> TransferredProfile:
@@ -381,7 +381,7 @@ class TransferInputs(NamedTuple):
         """Return how many times as long the update takes in an era as the profile's own does."""
         own = self.profile.optimizer
         asked = UPDATES[self.training.optimizer] if self.training.optimizer else own
-        width = 1.0 if self.training.master_weights else 2.0 / _FP32_BYTES
+        width = 1.0 if self.training.master_weights else 2.0 / FLOAT
         before = _update_passes(own, self.home_era)
         return width * _update_passes(asked, era) / before
 

@@ -14,7 +14,6 @@ that: power holds such a board down. ``--check`` fails where a file states anoth
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -23,9 +22,14 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from perfsim.compute.device import Device, read_device
+from perfsim.data.tables import read_table
 
 TABLE = Path(__file__).with_name("large_products.csv")
 DEVICES = Path(__file__).parents[1] / "devices"
+COLUMNS = (
+    *("gpu", "family", "precision", "n8192", "n10240", "best"),
+    *("source", "who", "software"),
+)
 
 MEASURED_OTHERWISE = {
     ("h100", "fp32"): "NeuSight",
@@ -51,10 +55,8 @@ class Products(NamedTuple):
 
 def read_products(path: Path = TABLE) -> list[Products]:
     """Read the table of measured products."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     found = []
-    for row in rows:
+    for _, row in read_table(path, "perfsim/large-products/1", COLUMNS):
         sizes = [float(row[size]) for size in ("n8192", "n10240") if row[size]]
         best = float(row["best"]) if row["best"] else None
         large = fmean(sizes) if sizes else None
