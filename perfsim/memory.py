@@ -355,7 +355,7 @@ def _stage_state(
 ) -> State:
     """Return the state of a stage's parameters, gradients and optimizer on one of its GPUs."""
     part, kept = split.parts.stages[stage], method.kept
-    total, experts = part.elements, part.expert_elements
+    total, experts, frozen = part.elements, part.expert_elements, part.frozen_elements
     whole, among = method.shares, method.expert_shares
     parameters, gradients, optimizer = (
         (whole[name] * (total - experts) + among[name] * experts) / total
@@ -366,10 +366,10 @@ def _stage_state(
         units = split.of_layers.once(
             ("units", part.content), lambda: fsdp_sharding(part.layers, 1, whole=part.whole)
         )
-        root = units.root + kept.gathered * (total - units.root)
+        root = units.root + kept.gathered * (total + frozen - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
     # Fused optimizers, as codes that divide models have them, need no values of their own.
-    return _kept_state(setup, kept, total, precision, sharding, foreach=False)
+    return _kept_state(setup, kept, (total, frozen), precision, sharding, foreach=False)
 
 
 def _add_activations(
@@ -476,15 +476,17 @@ def _state(
     if method.gathers_units() and defined:
         units = _units(profile.model, defined_tokens(profile))
         if units is not None:
-            root = units[1] + kept.gathered * (profile.elements - units[1])
+            every = profile.elements + profile.frozen_elements
+            root = units[1] + kept.gathered * (every - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
-    return _kept_state(setup, kept, profile.elements, precision, sharding)
+    parameters = profile.elements, profile.frozen_elements
+    return _kept_state(setup, kept, parameters, precision, sharding)
 
 
 def _kept_state(
     setup: Setup,
     kept: MethodState,
-    parameters: float,
+    parameters: tuple[float, float],
     precision: str,
     sharding: StateShares,
     *,
@@ -492,18 +494,21 @@ def _kept_state(
 ) -> State:
     """Return the state of a model or a part of it, as wide as the method and the request keep it.
 
-    ``foreach`` is as for `state_bytes`.
+    ``parameters`` are those that are trained and those that are frozen, ``foreach`` is as for
+    `state_bytes`.
     """
+    trained, frozen = parameters
     state = state_bytes(
-        parameters,
+        trained,
         precision,
         optimizer_of(setup),
         sharding,
         gradient_bytes=kept.gradient_bytes if _is_half(setup, precision) else 4.0,
         foreach=foreach,
         master_weights=setup.scenario.master_weights,
+        frozen=frozen,
     )
-    return state._replace(gradients=state.gradients + kept.whole_bytes * parameters)
+    return state._replace(gradients=state.gradients + kept.whole_bytes * trained)
 
 
 def _is_half(setup: Setup, precision: str) -> bool:

@@ -58,12 +58,14 @@ from perfsim.methods.base import Method
 from perfsim.models import (
     MODELS,
     NAMED,
+    build_model,
     has_attention,
     is_defined,
     model_flops,
     own_tokens,
     takes_tokens,
 )
+from perfsim.models.adapters import ALL_LAYERS, Adapters, adapted_name
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
 from perfsim.network.network_file import CUSTOM, Network
@@ -263,6 +265,9 @@ def _stated_profile(
 ) -> Profile:
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
+    if scenario.lora is not None:
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers))
+        build_model(model)
     precision = scenario.precision
     if precision is None:
         precision = next(word for word in _USUAL_PRECISIONS if word in device.rates)
@@ -485,6 +490,12 @@ def _profile(
 ) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
+    if scenario.lora is not None:
+        _check_adapters(scenario, own)
+        return _stated_profile(scenario, device, notes, autocast)
+    if scenario.lora_layers != ALL_LAYERS:
+        why = "says which layers have adapters; give their rank as `lora`, or leave it out."
+        raise RequestError("lora_layers", why, value=scenario.lora_layers)
     if own is None and is_defined(model) and model not in _profiles_of(catalog):
         return _stated_profile(scenario, device, notes, autocast)
     if device.name not in catalog.files("devices"):
@@ -498,6 +509,15 @@ def _profile(
         _check_described(own, model, device.name, catalog)
         return own
     return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
+
+
+def _check_adapters(scenario: Scenario, own: Profile | None) -> None:
+    """Refuse adapters beside a model whose layers perfsim does not know."""
+    if own is not None or not is_defined(scenario.model):
+        why = (
+            f"perfsim has no layers of {scenario.model}, beside which adapters stand; leave it out."
+        )
+        raise RequestError("lora", why, value=scenario.lora)
 
 
 def computations(

@@ -12,6 +12,7 @@ model, is made of it when it is first asked for.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
 from operator import attrgetter
@@ -72,6 +73,8 @@ MAX_MICRO_BATCHES = 4096
 """Micro-batches of an iteration. No source: chosen, above those of public runs (up to 512)."""
 MAX_DEGREE = 65_536
 """Ranks of one kind of parallelism. No source: chosen, above those of any cluster of today."""
+MAX_RANK = 65_536
+"""Rank of adapters. No source: chosen, above the widths of the models here."""
 MAX_NICS = 1024
 """NICs of a node. No source: chosen, above those of any rack of today."""
 MAX_SITES = 256
@@ -180,6 +183,18 @@ def _one_of(words: Callable[[], Collection[str]], value: str, field: str) -> str
     if (word := own_name(value, allowed)) not in allowed:
         raise unknown(field, value, allowed)
     return word
+
+
+_LAYER_NAMES = re.compile(r"\w{1,40}(,\w{1,40}){0,7}")
+"""Names of layers, or words for several."""
+
+
+def _layer_names(value: str, field: str) -> str:
+    names = value.replace(" ", "")
+    if not _LAYER_NAMES.fullmatch(names):
+        why = "is no list of up to 8 names such as q_proj,v_proj."
+        raise RequestError(field, why, value=value)
+    return names
 
 
 @dataclass_transform(kw_only_default=True)
@@ -477,6 +492,35 @@ class ScenarioFields:
             column=False,
         ),
     ] = True
+    lora: Annotated[
+        int | None,
+        ScenarioField(
+            "Rank of the adapters that are trained while the model itself is frozen (LoRA).",
+            read_by=("compute",),
+            metavar="RANK",
+            min=1,
+            max=MAX_RANK,
+            default="none: the whole model is trained",
+            vary="8,16,64",
+            always=False,
+            column=False,
+        ),
+    ] = None
+    lora_layers: Annotated[
+        str,
+        ScenarioField(
+            "Dense layers that have an adapter: all (but the output layer), attention, mlp, or"
+            " their names as q_proj,v_proj.",
+            read_by=("compute",),
+            metavar="NAMES",
+            nonempty=True,
+            check=_layer_names,
+            vary="attention;all",
+            lists=True,
+            always=False,
+            column=False,
+        ),
+    ] = "all"
     recompute: Annotated[
         str,
         ScenarioField(

@@ -203,6 +203,22 @@ def _shares_input(layers: Sequence[ModelLayer], index: int) -> bool:
     return _inputs(before) == _inputs(layer) and layer.rows == before.rows and not chained
 
 
+def _keeps_input(layers: Sequence[ModelLayer], first: int) -> bool:
+    """Return whether the gradient of a weight needs what dense layers from ``first`` on read.
+
+    Frozen ones have none; their adapters have.
+    """
+    last = first
+    while last + 1 < len(layers) and _shares_input(layers, last + 1):
+        last += 1
+    return any(map(_trains_weight, layers[first : last + 1]))
+
+
+def _trains_weight(layer: ModelLayer | None) -> bool:
+    """Return whether a layer's weight or an adapter of it has a gradient."""
+    return layer is None or not layer.frozen or layer.adapter > 0
+
+
 def _beside_experts(layers: Sequence[ModelLayer], first: int) -> bool:
     """Return whether a layer is the first of experts that work for all tokens, or their gate."""
     before = layers[first - 1]
@@ -233,13 +249,11 @@ def _layer_bytes(
         else:
             values = attended_values(layers, index, whole)
             values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
+        if execution.in_one_kernel(layer.scores) and not _trains_weight(following):
+            values += layer.outputs  # which the next product's weight else keeps
         kept = values * size.value + _statistics(layer, size, execution)
     elif layer.kind in NORMS:
-        eager_rms = layer.kind == "rmsnorm" and not size.fused
-        each = size.wide * (not layer.reads_again) + _EAGER_RMS * eager_rms
-        if layer.fp32 and not size.fused:
-            each = _NORMS_IN_FP32[layer.kind]
-        kept = layer.outputs * each + _MASK * layer.dropped
+        kept = layer.outputs * _norm_bytes(layer, size) + _MASK * layer.dropped
     elif layer.kind == "embedding":
         kept = _MASK * layer.dropped
     elif layer.kind == "batchnorm":
@@ -256,6 +270,18 @@ def _layer_bytes(
         kept += layer.kept * size.value
         kept += _MASK * layer.dropped * (layer.kind == "linear")
     return kept * (layer.gathered if execution.gathers else 1.0)
+
+
+def _norm_bytes(layer: ModelLayer, size: _Bytes) -> float:
+    """Return what a normalisation keeps of a value; of a frozen one not what its weight reads."""
+    each = size.wide * (not layer.reads_again)
+    if size.fused:
+        return each
+    if layer.fp32:
+        return _NORMS_IN_FP32[layer.kind] - FLOAT * layer.frozen
+    if layer.kind == "rmsnorm":
+        return each + _EAGER_RMS - size.value * layer.frozen
+    return each
 
 
 def _is_activated(layer: ModelLayer, following: ModelLayer | None) -> bool:
@@ -301,7 +327,9 @@ def _linear_bytes(
         # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
         divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
         copied = FLOAT / size.value if _in_fp32(layer, size) else 1.0
-        values += copied * _inputs(layer) / (gathered if divides else 1)
+        kept = _inputs(layer) if _keeps_input(whole, first) else 0.0
+        values += copied * kept / (gathered if divides else 1)
+    values += layer.adapter * max(layer.rows, 1)
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
@@ -557,6 +585,7 @@ def state_bytes(
     gradient_bytes: float = 4.0,
     foreach: bool = True,
     master_weights: bool = True,
+    frozen: float = 0.0,
 ) -> State:
     """Return what parameters, gradients and the optimizer take on one GPU.
 
@@ -567,13 +596,14 @@ def state_bytes(
 
     Parameters
     ----------
-    parameters : of the model
+    parameters : of the model, as many as are trained
     precision : as for `activation_bytes`
     optimizer : a name of `OPTIMIZER_STATES`
     sharding : how the method divides them
     gradient_bytes : of a parameter's gradient; 2 where DeepSpeed trains in 16 bits
     foreach : whether the optimizer updates all tensors at once, as PyTorch 2 does by default
     master_weights : whether the optimizer updates parameters in fp32
+    frozen : parameters that are not trained; they are as wide as values, and have nothing else
 
     Raises
     ------
@@ -600,14 +630,15 @@ def state_bytes(
     if units:
         # This unit and the next are gathered, beside what stays gathered: no more than all there
         # is. A unit's gradient is there in 16 bits, and once more in fp32 to be sent.
-        copies = width * min(2 * sharding.unit + sharding.root, parameters)
-        messages += (width + (2.0 if bare else 4.0)) * sharding.unit
+        whole = parameters + frozen
+        copies = width * min(2 * sharding.unit + sharding.root, whole)
+        messages += (width + (2.0 if bare else 4.0)) * sharding.unit * parameters / whole
     elif narrow and not master and not bare:
         copies = width * parameters
     state = (narrowed * rule.state + master) * parameters * sharding.optimizer
     temporary = narrowed * rule.temporary * parameters * sharding.optimizer if foreach else 0.0
     return State(
-        parameters=kept * parameters * sharding.parameters,
+        parameters=(kept * parameters + width * frozen) * sharding.parameters,
         gradients=gradient_bytes * parameters * sharding.gradients,
         optimizer=state,
         copies=copies,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
@@ -32,6 +33,7 @@ __all__ = [
     "PRECISIONS",
     "PROFILE_COLUMNS",
     "PROFILE_SCHEMA",
+    "FrozenParameter",
     "Gradient",
     "Layer",
     "Profile",
@@ -151,6 +153,14 @@ class Layer(NamedTuple):
     backward_s: float
 
 
+class FrozenParameter(NamedTuple):
+    """A parameter that is not trained, and the number of its layer."""
+
+    name: str
+    shape: tuple[int, ...]
+    layer: int
+
+
 _MAX_LATEST = 4
 """Profiles with other times that one keeps, each some 100 KB."""
 
@@ -162,6 +172,7 @@ class Profile:
     ``gradients`` are in forward order. ``iteration_s`` is the whole single-GPU iteration; what
     forward, backward and optimizer leave of it is ``other_s`` (input, launches, host).
     ``positions`` are the rows that a sample gives of a layer's input matrix, where known.
+    ``frozen`` are parameters without gradients, which adapters are trained beside.
     ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
     alone, as shares of both passes; the later of both is 1.
     """
@@ -180,6 +191,7 @@ class Profile:
     positions: Mapping[str, int] = field(default_factory=dict)
     host_share: float = 0.0
     device_share: float = 1.0
+    frozen: tuple[FrozenParameter, ...] = ()
 
     @cached_property
     def forward_s(self) -> float:
@@ -209,8 +221,13 @@ class Profile:
 
     @cached_property
     def elements(self) -> int:
-        """Parameters."""
+        """Parameters that are trained."""
         return sum(gradient.elements for gradient in self.gradients)
+
+    @cached_property
+    def frozen_elements(self) -> int:
+        """Parameters that are not."""
+        return sum(math.prod(one.shape) for one in self.frozen)
 
     @cached_property
     def size_bytes(self) -> float:
@@ -235,6 +252,17 @@ class Profile:
         Gradients ready at the same moment come last-registered first, as autograd gives them.
         """
         return list(self._ready_order)
+
+    def all_parameters(self) -> list[Gradient]:
+        """Return all parameters as if they had gradients, in the order of the backward pass.
+
+        Those of frozen ones would be ready as their layer's backward pass ends.
+        """
+        if not self.frozen:
+            return self.in_ready_order()
+        ends_s = [*accumulate(layer.backward_s for layer in reversed(self.layers))][::-1]
+        frozen = [Gradient(*one[:2], ends_s[one.layer], one.layer) for one in self.frozen]
+        return sorted([*frozen, *self._ready_order], key=lambda one: -one.layer)
 
     def sent_in(self, value_bytes: float) -> Profile:
         """Return the profile with gradients of another width [bytes]."""

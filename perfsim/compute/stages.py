@@ -23,7 +23,13 @@ from operator import add
 from typing import Literal, NamedTuple
 
 from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
-from perfsim.compute.profile import Gradient, Layer, Profile, precision_bytes
+from perfsim.compute.profile import (
+    FrozenParameter,
+    Gradient,
+    Layer,
+    Profile,
+    precision_bytes,
+)
 from perfsim.compute.work import ModelWork, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
@@ -141,8 +147,13 @@ class Stage:
 
     @cached_property
     def elements(self) -> int:
-        """Its parameters, its copy of a tied embedding among them."""
+        """The parameters that it trains, its copy of a tied embedding among them."""
         return sum(self.work.elements[owner] for owner in self.owners) + self.copied_elements
+
+    @cached_property
+    def frozen_elements(self) -> int:
+        """Its parameters that are not trained."""
+        return sum(layer.elements for layer in self.layers if layer.frozen)
 
     @cached_property
     def copied(self) -> int | None:
@@ -404,7 +415,7 @@ class RankWork:
         # How many times as long a layer takes in the profile as by its kernels. Codes that divide
         # models keep parameters in 16 bits: the profile's casts of all weights are not theirs.
         kernels_s = sum(map(sum, whole_s))
-        cast_s = cast_time(sum(layer.elements for layer in divided.whole), rates)
+        cast_s = cast_time(sum(layer.trained_elements for layer in divided.whole), rates)
         kept = kernels_s / (kernels_s + cast_s) if kernels_s else 1.0
         grown = [
             (
@@ -417,7 +428,7 @@ class RankWork:
         each_s = added_bytes / rates.bytes_per_s
         for owner, part, (forward_s, backward_s) in zip(owners, divided.parts, part_s, strict=True):
             more = grown[owner]
-            adding_s = each_s * part.elements
+            adding_s = each_s * part.trained_elements
             self._seconds.append((forward_s * more[0], backward_s * more[1] + adding_s))
         # Layers that take alike, and are, have the same number.
         numbers: dict[Hashable, int] = {}
@@ -489,13 +500,13 @@ class RankWork:
             first = owner
             found[owner] = [
                 gradient if shape == gradient.shape else replace(gradient, shape=shape)
-                for gradient, (_, shape) in zip(found[owner], part.tensors, strict=False)
+                for gradient, (_, shape) in zip(found[owner], part.trained, strict=False)
             ]
         return found
 
     @cached_property
     def elements(self) -> list[int]:
-        """The parameters that a rank has of each layer with parameters."""
+        """The trained parameters that a rank has of each layer with parameters."""
         return [sum(one.elements for one in gradients) for gradients in self.gradients]
 
     def _stage(self, spans: Sequence[tuple[int, int]]) -> Stage:
@@ -554,7 +565,8 @@ class RankWork:
             for index in range(first, end):
                 ahead_s, back_s = self._seconds[index]
                 forward_s, backward_s = forward_s + ahead_s, backward_s + back_s
-                if self.divided.parts[index].kind == "linear":
+                part = self.divided.parts[index]
+                if part.kind == "linear" and not part.frozen:
                     # A product as large as the forward one; another makes the input's gradient.
                     weights_s += min(ahead_s, back_s / 2)
             self._chunks[key] = forward_s, backward_s, weights_s
@@ -590,6 +602,13 @@ class RankWork:
         if copied is not None:
             last = len(layers) - 1
             own += tuple([one.at(ready_s[last], last) for one in self.gradients[copied]])
+        places = {owner: layer for layer, owner in enumerate(owners)}
+        frozen = [
+            FrozenParameter(*tensor, places[owner])
+            for owner, part in zip(self.divided.owners, self.divided.parts, strict=True)
+            if part.frozen and owner in places
+            for tensor in part.tensors
+        ]
         share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
         optimizer_s = profile.optimizer_s * share
         passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
@@ -601,6 +620,7 @@ class RankWork:
             iteration_s=passes_s + optimizer_s + profile.other_s,
             host_share=times.host,
             device_share=times.device,
+            frozen=tuple(frozen),
         )
 
 

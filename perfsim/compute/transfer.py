@@ -41,6 +41,7 @@ from perfsim.compute.kernel_time import (
 )
 from perfsim.compute.profile import (
     AUTOCAST_PRECISIONS,
+    FrozenParameter,
     Gradient,
     Layer,
     Profile,
@@ -51,6 +52,7 @@ from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, is_defined, takes_tokens
+from perfsim.models.adapters import base_model
 from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
 from perfsim.note import warning
 from perfsim.quantity import Kind, Quantity, weakest
@@ -268,12 +270,15 @@ def kernel_profile(
     rates = kernel_rates(device, precision, era, autocast=autocast)
     layers: list[Layer] = []
     tensors: list[tuple[str, tuple[int, ...], int]] = []
+    frozen: list[FrozenParameter] = []
     for layer, (forward_s, backward_s) in zip(
         build_model(model, tokens), layer_times(model, tokens, batch, rates), strict=True
     ):
         if layer.tensors or not layers:
             layers.append(Layer(layer.name, layer.kind, forward_s, backward_s))
-            tensors += [(name, shape, len(layers) - 1) for name, shape in layer.tensors]
+            tensors += [(name, shape, len(layers) - 1) for name, shape in layer.trained]
+            if layer.frozen:
+                frozen += [FrozenParameter(*tensor, len(layers) - 1) for tensor in layer.tensors]
             continue
         last = layers[-1]
         layers[-1] = last._replace(
@@ -304,6 +309,7 @@ def kernel_profile(
         kinds=dict.fromkeys((*kinds, "optimizer_ms"), "derived"),
         header=header,
         positions={layer.name: layer.rows for layer in build_model(model, tokens) if layer.rows},
+        frozen=tuple(frozen),
     )
 
 
@@ -806,6 +812,7 @@ def _setting(
     era: str,
     source: str = "",
 ) -> IterationSetting:
+    model, _ = base_model(model)
     family, gpu = _family(model), device.name
     chip, architecture = _chip(gpu), device.architecture or gpu
     return IterationSetting(
@@ -826,7 +833,9 @@ def _chip(gpu: str) -> str:
 
 def _named(model: str) -> str:
     """Return a model's name; of one stated by its numbers, that it is one."""
-    return "the stated model" if model.startswith((TRANSFORMER, GENERIC)) else model
+    base, adapters = base_model(model)
+    name = "the stated model" if base.startswith((TRANSFORMER, GENERIC)) else base
+    return f"{name} with adapters" if adapters else name
 
 
 def _family(model: str) -> str:
@@ -839,6 +848,7 @@ def _family(model: str) -> str:
     >>> [_family(name) for name in ("bert-large", "vit-b16", "resnet50-cifar", "vgg16")]
     ['text', 'text', 'cifar', 'image']
     """
+    model, _ = base_model(model)
     if model.startswith(("bert", "gpt", "vit")) or is_specified(model):
         return "image" if model.startswith(GENERIC) else "text"
     if model.startswith("lstm"):
@@ -1006,7 +1016,10 @@ def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) 
     training = inputs.training
     there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens, training)
     forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
-    backward = [there[layer.name][1] / here[layer.name][1] for layer in profile.layers]
+    backward = [
+        there[layer.name][1] / here[layer.name][1] if here[layer.name][1] else 1.0
+        for layer in profile.layers
+    ]  # a frozen embedding has none
     layers = tuple(
         Layer(layer.name, layer.kind, layer.forward_s * ahead, layer.backward_s * back)
         for layer, ahead, back in zip(profile.layers, forward, backward, strict=True)

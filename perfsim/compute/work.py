@@ -170,7 +170,7 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         shape
         for layer in layers[:-1]
         if layer.kind == "linear"
-        for _, shape in layer.tensors
+        for _, shape in layer.trained
         if len(shape) >= _MATRIX_AXES
     )
     return ModelWork(
@@ -179,8 +179,8 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         tuple(forward.items()),
         tuple(matrices.items()),
         sum(layer.operations for layer in works),
-        sum(len(layer.tensors) for layer in layers),
-        sum(layer.elements for layer in layers),
+        sum(len(layer.trained) for layer in layers),
+        sum(layer.trained_elements for layer in layers),
         blocks[0].rows if blocks else None,
         bool(blocks),
         any(not layer.causal for layer in blocks),
@@ -216,6 +216,8 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         operations = _OPERATIONS[layer.kind]
         if not era.fused:
             operations += _launched_besides(layer)
+        if layer.frozen:
+            operations += _launched_with_adapter(layer)
         if era.autocasts and layer.kind == "linear":
             operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
         launched = operations * era.op_share
@@ -238,6 +240,18 @@ def _launched_besides(layer: ModelLayer) -> float:
         more = _OPERATIONS["rmsnorm"] - _OPERATIONS["layernorm"]
         return more + NORMS_IN_FP32[layer.kind].launches
     return _CASTS if layer.kind == "linear" else 0.0
+
+
+def _launched_with_adapter(layer: ModelLayer) -> float:
+    """Return the operations that a frozen layer launches for its adapter, less those that go."""
+    if layer.kind == "linear":
+        return _ADAPTER_OPERATIONS * bool(layer.adapter) - 1.0
+    return -1.0 if layer.kind == "embedding" else 0.0
+
+
+_ADAPTER_OPERATIONS = 10.0
+"""Operations of an adapter: two products, a scaling and a sum forward; four products, a scaling and
+a sum backward (huggingface/peft src/peft/tuners/lora/layer.py, ``Linear.forward``)."""
 
 
 def _exact(layer: ModelLayer, era: Execution) -> bool:
@@ -299,6 +313,8 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)
     else:
         works = _lookup(layer)
+        if layer.frozen:
+            works = works[0], []
     gated = layer.activation == "clamped_swiglu" and not era.fused  # its operations have all
     beside = (
         (0.0 if gated else layer.copies, era.passes.add),
@@ -357,7 +373,7 @@ def _convolution(
     the convolution before it wrote, or a stride of 2 if it is the first.
     """
     shape = layer.tensors[0][1]
-    inner = layer.flops / (2.0 * layer.outputs)
+    inner = layer.inner
     kernel = shape[-2] * shape[-1] if len(shape) > 2 else shape[-1]
     if first:
         points = 4 * layer.rows
@@ -368,6 +384,8 @@ def _convolution(
     values = inner / kernel * points + layer.outputs
     work = Work(kind, layer.flops, values, layer.elements, inner)
     forward, backward = [work], [work] if first else [work, work]
+    if layer.frozen:
+        backward = backward[1:]
     if not normed:
         more = _streams(layer.outputs, era.passes.activation, era.passes.bias)
         forward, backward = forward + more[0], backward + more[1]
@@ -377,7 +395,7 @@ def _convolution(
 def _linear(layer: ModelLayer, era: Execution) -> _Both:
     """Return a dense layer, and what activates it; a bias's gradient reads what comes in."""
     share = _gathered(layer, era)
-    inner = layer.flops / (2.0 * layer.outputs)
+    inner = layer.inner
     rows = max(layer.rows, 1)
     values = share * (rows * inner + layer.outputs)
     experts = is_expert(layer)
@@ -399,7 +417,7 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
         )
         again = again._replace(fixed=_GROUPED_ROWS[1] * row, experts=count)
         first = again._replace(casts=count, padded=padded)
-    biased = len(layer.tensors) > 1
+    biased = len(layer.tensors) > 1 and not layer.frozen
     passes = [(0.0, 1.0)] if biased else []
     written = None if era.fused else ACTIVATIONS.get(layer.activation)
     if layer.activated and written is None:
@@ -408,11 +426,35 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     if layer.activated and written is not None:
         values = share * activated_values(layer)
         more = _with(more, _by_operations(written, values, era, fp32=written.fp32))
+    casts: list[Work] = []
     if layer.fp32 and not (era.fused or era.autocasts):
         work, first, again = (one._replace(wide=True) for one in (work, first, again))
-        cast = Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)
-        return [cast, work, *more[0]], [first, again, cast, *more[1]]
-    return [work, *more[0]], [first, again, *more[1]]
+        casts = [Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)]
+    gradients = [first] if layer.frozen else [first, again]
+    works = [*casts, work, *more[0]], [*gradients, *casts, *more[1]]
+    return _with(works, _adapter(layer, era)) if layer.adapter else works
+
+
+def _adapter(layer: ModelLayer, era: Execution) -> _Both:
+    """Return the kernels of a layer's adapter: two products with their gradients, and two sums.
+
+    What the second product writes is scaled and added to what the layer writes; in the backward
+    pass the gradient of what both read is a sum of two. A compiler scales as it adds.
+    """
+    rows, rank, outputs = max(layer.rows, 1), layer.adapter, layer.outputs
+    inputs = rows * layer.inner
+    down = Work(
+        "product", 2.0 * inputs * rank, inputs + rows * rank, layer.inner * rank, layer.inner
+    )
+    up = Work("product", 2.0 * outputs * rank, outputs + rows * rank, outputs / rows * rank, rank)
+    scaled = 0.0 if era.captured else _SCALED * outputs
+    added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
+    back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
+    return [down, up, added], [up, up, down, down, back]
+
+
+_SCALED, _ADDED = 2.0, 3.0
+"""Values that a scaling and a sum read and write of one value."""
 
 
 _CAST_PASSES = 3.0

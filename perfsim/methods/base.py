@@ -528,6 +528,8 @@ class Method(BaseModel):
     - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
     - ``holds_gathers``: whether it decodes nothing of what a compressing method gathers in an
       iteration before all of it is there; else ``memory_bytes`` counts what it holds at once
+    - ``gathers_frozen``: whether it also gathers frozen parameters, beside which adapters are
+      trained, where it shards parameters
     - ``shards_parameters``: whether it gathers the parameters of a unit when the unit runs, so that
       what ``memory_in`` says of gathered units is counted by the units of the model
     - ``keeps_half``: whether in half precision parameters themselves have 16 bits, with an fp32
@@ -567,6 +569,7 @@ class Method(BaseModel):
     works_alone: ClassVar[bool] = False
     holds_gathers: ClassVar[bool] = True
     shards_parameters: ClassVar[bool] = False
+    gathers_frozen: ClassVar[bool] = False
     keeps_half: ClassVar[bool] = False
     owns_whole_tensors: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP

@@ -111,6 +111,7 @@ class Fsdp(Method):
     fusion: ClassVar[str] = "block"
     lossy: ClassVar[bool] = False
     shards_parameters: ClassVar[bool] = True
+    gathers_frozen: ClassVar[bool] = True
 
     shard: Literal["full", "grad", "hybrid"] = Field(
         "full",
@@ -139,6 +140,11 @@ class Fsdp(Method):
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""
         ranks = world.ranks
+        if world.profile is not None and world.profile.frozen and not self._copies(world):
+            return (
+                "of version 1 keeps a unit in one flat parameter, which is trained or frozen as a"
+                " whole; with lora, set version=2"
+            )
         if self.shard == "hybrid":
             shards = self.shards or self.ranks_a_copy(world)
             if shards < 2 or ranks % shards:
@@ -167,13 +173,16 @@ class Fsdp(Method):
         width = gathered_width(self.gather, world)
         if world.stages == 1 and not self._copies(world):
             return self._flat_jobs(buckets, world, starts, shards, group, width)
-        jobs = copied_forward_gathers(buckets, starts, shards, group, width)
+        units = buckets
+        if world.given_profile().frozen:
+            units = block_units(world.given_profile().all_parameters())
+        jobs = copied_forward_gathers(units, starts, shards, group, width)
         if world.stages > 1:
             # The stages of a pipeline gather once an iteration.
             jobs = [replace(job, repeats="first") for job in jobs]
         elif self.shard != "grad":
             sharers, among = (self.regather, self.regather) if self.regather else (shards, group)
-            jobs += copied_backward_gathers(buckets, starts, sharers, among, width)
+            jobs += copied_backward_gathers(units, starts, sharers, among, width)
         return jobs + copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
 
     def _flat_jobs(
@@ -213,10 +222,13 @@ class Fsdp(Method):
         """Return the bytes of gathered units and of one unit's whole gradients, fp32."""
         if world.profile is None:
             return 0.0
-        units = [fp32_bytes(unit.gradients) for unit in block_units(world.profile.in_ready_order())]
+        trained, units = (
+            [fp32_bytes(unit.gradients) for unit in block_units(parameters)]
+            for parameters in (world.profile.in_ready_order(), world.profile.all_parameters())
+        )
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
         gathered = sum(units) if self.shard == "grad" else gathered
-        return max(units) + gathered * gathered_width(self.gather, world) / FLOAT
+        return max(trained) + gathered * gathered_width(self.gather, world) / FLOAT
 
     def exchanges_each(self, asked: bool | None) -> bool:
         """Return what is asked, else that gradients are scattered in each micro-batch."""

@@ -99,6 +99,7 @@ class Zero(Method):
     )
     fusion: ClassVar[str] = "zero"
     lossy: ClassVar[bool] = False
+    gathers_frozen: ClassVar[bool] = True
 
     stage: int = Field(
         1, ge=1, le=3, description="1: optimizer state sharded; 2: gradients too; 3: parameters too"
@@ -165,7 +166,7 @@ class Zero(Method):
 
     def kept_gathers(self, world: MethodContext, width: float) -> list[Job]:
         """Return the gather of the tensors that are never sharded, whose shares were updated."""
-        kept = persistent_elements(leaf_modules(world), self.limits())
+        kept = persistent_elements(leaf_modules(world, updated=True), self.limits())
         return [_gathers_all(width * kept)] if kept else []
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[Compute | Send]:
@@ -209,7 +210,8 @@ class Zero(Method):
     def memory_in(self, world: MethodContext) -> float:
         """Return the bytes of buffers; in half precision the master copy is optimizer state."""
         elements = world.profile.elements if world.profile else 0
-        buffered = self._buffered(elements, world.bucket_bytes or ZERO_BUCKET_BYTES)
+        every = elements + (world.profile.frozen_elements if world.profile else 0)
+        buffered = self._buffered(every, world.bucket_bytes or ZERO_BUCKET_BYTES)
         if not in_half(world) or world.profile is None:
             return FLOAT * (buffered + elements / world.ranks)
         return self.sent_width(world.profile.gradients[0].value_bytes, world) * buffered

@@ -3,6 +3,7 @@
 ``layers`` has what they are made of; ``convolutional``, ``recurrent`` and ``transformers`` define
 the networks with shipped profiles. A new network is a function there and a line in that file's
 table. ``language`` has models by their numbers alone, ``specification`` those that a user states.
+``adapters`` has the names of models that are frozen beside trained adapters.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from perfsim.errors import RequestError, unknown
+from perfsim.models.adapters import base_model, with_adapters
 from perfsim.models.convolutional import CONVOLUTIONAL
 from perfsim.models.language import NAMED
 from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
@@ -72,11 +74,13 @@ def all_models(profiles: Iterable[str]) -> list[str]:
 
 def is_defined(name: str) -> bool:
     """Tell whether perfsim has or can make the layers of a model."""
+    name, _ = base_model(name)
     return name in MODELS or is_specified(name)
 
 
 def takes_tokens(name: str) -> bool:
     """Tell whether a defined model is one over text, whose tokens a sample can be chosen."""
+    name, _ = base_model(name)
     return name in TEXT_MODELS if name in MODELS else specification_takes_tokens(name)
 
 
@@ -99,6 +103,9 @@ def task_of(name: str) -> str | None:
     >>> [task_of(name) for name in ("resnet50", "bert-large-squad", "llama3-8b", "lstm-an4")]
     ['image classification', 'fine-tuning', 'language model pretraining', 'speech recognition']
     """
+    name, adapters = base_model(name)
+    if adapters and is_defined(name) and takes_tokens(name):
+        return "fine-tuning"
     if name in _TASKS:
         return _TASKS[name]
     if name.startswith("bert"):
@@ -140,6 +147,9 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
     >>> sum(layer.elements for layer in build_model("resnet50"))
     25557032
     """
+    base, adapters = base_model(name)
+    if adapters:
+        return with_adapters(build_model(base, tokens), adapters)
     if name not in MODELS:
         if is_specified(name):
             return specified_layers(name, tokens)
@@ -155,12 +165,14 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
 
 @cache
 def model_elements(model: str, tokens: int | None) -> int:
-    """Return the parameters of a defined network; those of learned positions go by its tokens."""
-    return sum(layer.elements for layer in build_model(model, tokens))
+    """Return the parameters that a defined network trains; learned positions go by its tokens."""
+    return sum(layer.trained_elements for layer in build_model(model, tokens))
 
 
 _PASSES = 3.0
 """A backward pass has two products for each of the forward pass."""
+_PASSES_FROZEN = 2.0
+"""Passes where weights are frozen: their gradients are not made."""
 
 
 @cache
@@ -178,16 +190,21 @@ def model_flops(model: str, tokens: int | None) -> dict[str, float]:
         return {}
     text = takes_tokens(model)
     layers = build_model(model, tokens if text else None)
-    forward = sum(layer.flops for layer in layers)
+    made = sum(_passes(layer) * layer.flops for layer in layers)
     masked = sum(layer.flops for layer in layers if layer.causal)
-    found = {"products": _PASSES * forward, "causal": _PASSES * (forward - masked / 2)}
+    found = {"products": made, "causal": made - _PASSES * masked / 2}
     length = tokens or next((layer.rows for layer in layers if layer.kind == "attention"), None)
     if not text or length is None:
         return found
-    plain = 6.0 * _working(layers) * length
+    plain = 2.0 * _passes(layers[-1]) * _working(layers) * length
     attention = [layer for layer in layers if layer.kind == "attention"]
     width = sum(layer.outputs for layer in attention)  # layers x width x length
     return found | {"palm": plain + 12.0 * width * length, "6n": plain}
+
+
+def _passes(layer: ModelLayer) -> float:
+    """Return how often a layer's product is made in both passes, those for gradients counted."""
+    return _PASSES_FROZEN if layer.frozen and layer.kind != "attention" else _PASSES
 
 
 def _working(layers: tuple[ModelLayer, ...]) -> float:

@@ -90,6 +90,8 @@ class ModelLayer:
         those of tokens by their experts
     unfused : values for one sample that each pass reads and writes in operations beside the layer
         that no library of kernels fuses
+    frozen : whether its tensors are not trained: no product makes their gradients
+    adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
@@ -118,6 +120,8 @@ class ModelLayer:
     scores: Scores = ""
     kept: float = 0.0
     reads_again: bool = False
+    frozen: bool = False
+    adapter: int = 0
 
     @property
     def outputs(self) -> float:
@@ -126,8 +130,36 @@ class ModelLayer:
 
     @property
     def elements(self) -> int:
-        """Parameters of the layer."""
+        """Parameters of the layer, but those of an adapter beside it."""
         return sum(math.prod(shape) for _, shape in self.tensors)
+
+    @property
+    def trained(self) -> tuple[tuple[str, LayerShape], ...]:
+        """(name, shape) of the tensors that have gradients, an adapter's by their names in PEFT.
+
+        The adapter of a matrix of ``m`` outputs and ``n`` inputs is A (r, n) and B (m, r), whose
+        product is added to it (Hu et al., LoRA, arXiv 2106.09685, section 4.1).
+        """
+        if not self.frozen:
+            return self.tensors
+        if not self.adapter:
+            return ()
+        stem = self.tensors[0][0].removesuffix(".weight")
+        inputs, outputs = self.inner, self.outputs / max(self.rows, 1)
+        return (
+            (f"{stem}.lora_A.weight", (self.adapter, round(inputs))),
+            (f"{stem}.lora_B.weight", (round(outputs), self.adapter)),
+        )
+
+    @property
+    def inner(self) -> float:
+        """Inner dimension of its product."""
+        return self.flops / (2.0 * self.outputs)
+
+    @property
+    def trained_elements(self) -> int:
+        """Parameters that have gradients."""
+        return sum(math.prod(shape) for _, shape in self.trained)
 
 
 ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
@@ -137,7 +169,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
-    *("activation", "fp32", "scores", "kept", "reads_again"),
+    *("activation", "fp32", "scores", "kept", "reads_again", "frozen", "adapter"),
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 

@@ -231,6 +231,9 @@ def batch_words(scenario: ResolvedScenario) -> str:
     words += [f"recompute {asked['recompute']}"] if asked["recompute"] != "none" else []
     words += [asked["optimizer"]] if asked["optimizer"] else []
     words += ["no fp32 master weights"] if "master_weights" in asked else []
+    if "lora" in asked:
+        which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
+        words.append(f"adapters of rank {asked['lora']}{which}")
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)
 

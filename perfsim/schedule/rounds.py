@@ -305,7 +305,8 @@ def schedule(
         durations_only=timing_only and conditions is None and stage is WHOLE_MODEL,
     )
     works = cluster.gpus > 1 or method.works_alone
-    refusal = method.refusal(builder.context) if works else ""
+    refusal = _frozen_refusal(method, builder.context) if works else ""
+    refusal = refusal or (method.refusal(builder.context) if works else "")
     if refusal:
         raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
     if kernels_s is not None and works:
@@ -323,6 +324,14 @@ def schedule(
     if conditions is not None:
         return rounds_under(conditions, method, builder.build, exchanging)
     return [builder.build(one) for one in method.rounds()]
+
+
+def _frozen_refusal(method: Method, world: MethodContext) -> str:
+    """Return why a method does not train adapters beside these frozen parameters, or ""."""
+    frozen = world.profile is not None and world.profile.frozen
+    if frozen and not method.gathers_frozen and method.kept_share(world)["parameters"] < 1.0:
+        return "is not known to gather frozen parameters, as fsdp and zero do; leave out lora"
+    return ""
 
 
 def _fuse(

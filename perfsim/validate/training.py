@@ -21,6 +21,7 @@ Facts may also fill these columns, which no table needs to have:
 - ``nvlink_domain``: GPUs that one NVLink switch joins, where that is more than a tray.
 - ``virtual_stages``, ``stage_layers``: model chunks and layers of each pipeline stage.
 - ``chunks``: micro-batches into which the pipeline cuts the batch that the row states.
+- ``lora``, ``lora_layers``: rank of adapters (LoRA), and the layers that have them.
 - ``link_latency``, ``computed``: what `perfsim.validate.low_communication` says.
 - ``flop_count``: how the source counts FLOPs (`perfsim.throughput.CONVENTIONS`); ``flop_factor``:
   what it multiplies them by (4/3 with the forward pass computed again); ``peak_tflops``: the peak
@@ -525,8 +526,9 @@ def _no_result(run: TrainingRun) -> bool:
     return not run.step_s and not any(rates) and not run.model_flops
 
 
-def _has_adapters(run: TrainingRun) -> bool:
-    return "lora" in f"{run.text('model')} {run.family}".lower()
+def _lacks_rank(run: TrainingRun) -> bool:
+    named = "lora" in f"{run.text('model')} {run.family}".lower()
+    return named and run.whole("lora") is None
 
 
 _NO_RECOMPUTE = ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
@@ -544,7 +546,7 @@ def _if(test: Callable[[TrainingRun], bool], what: str) -> Callable[[TrainingRun
 CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
     _if(_no_result, "neither step time nor throughput stated"),
     _if(lambda run: run.gpus is None, "number of GPUs not stated"),
-    _if(_has_adapters, "model with LoRA adapters"),
+    _if(_lacks_rank, "rank of LoRA adapters not stated"),
     _if(lambda run: "offload" in run.text("strategy").lower(), "offloading to the CPU"),
     *(
         _if(_without_degree(kind), f"degree of {_KINDS[kind].name} parallelism not stated")
@@ -739,6 +741,9 @@ def _model_words(run: TrainingRun) -> str:
     parts = [family.replace(",", ";"), words, *filter(None, [_specification(run)])]
     if "squad" in run.text("notes").lower():
         parts.append("SQuAD")
+    rank = run.whole("lora")
+    if rank:
+        parts.append(f"LoRA of rank {rank} beside {run.text('lora_layers') or 'all'}")
     seq = run.whole("seq")
     if seq:
         parts.append(f"{seq} tokens")

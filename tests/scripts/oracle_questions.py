@@ -282,6 +282,13 @@ DIVIDED = [
     "model=llama3-8b gpus=16 node=dgx-h100 batch=1 tp=2 method=fsdp master_weights=false",
     "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 master_weights=false optimizer=adamw-fused",
     "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 method=zero master_weights=false",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 seq=4096 lora=16",
+    "model=llama3-70b gpus=16 node=dgx-h100 batch=1 seq=4096 method=fsdp lora=8 lora_layers=mlp",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=zero options.stage=3 lora=64"
+    " precision=bf16",
+    "model=llama2-70b gpus=64 node=dgx-h100 batch=1 seq=8192 tp=4 cp=2 lora=16 precision=fp8"
+    " lora_layers=attention method=distributed_optimizer",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=zeropp lora=8",
 ]
 """Models divided by every axis, and what is refused."""
 

@@ -227,7 +227,7 @@ def test_a_heading_of_one_precision_comes_before_the_column(
 MISSING = {
     "neither step time nor throughput stated": {"step_time_s": ""},
     "number of GPUs not stated": {"n_gpus": "8-16"},
-    "model with LoRA adapters": {"model": "llama2_70b_lora"},
+    "rank of LoRA adapters not stated": {"model": "LLAMA2-7B LoRA"},
     "degree of tensor parallelism not stated": {"strategy": "FSDP2 x TP"},
     "degree of pipeline parallelism not stated": {"strategy": "PP algorithm 1f1b"},
     "degree of context parallelism not stated": {"strategy": "FSDP2 + CP + compile"},

@@ -426,10 +426,12 @@ def test_what_is_not_stated_or_not_run_is_missing(
     assert found.role == "missing" and found.reason.startswith(what)
 
 
-def test_a_run_of_adapters_is_missing_by_its_table(tmp_path: Path) -> None:
+def test_runs_of_adapters_are_told_by_their_table(tmp_path: Path) -> None:
     tuned = AUTOMODEL | {"model": "Llama3 70B", "pp": "1", "ep": "-", "tp": "2"}
     tuned |= {"n_gpus": "8", "notes": "kernels: TE + triton + fsdp2_prefetch; LBS 2"}
-    assert mapped(tmp_path, tuned).reason == "model with LoRA adapters"
+    asked = mapped(tmp_path, tuned).scenarios["blind"]
+    assert (asked.model, asked.lora, asked.lora_layers) == ("llama3-70b", 16, "all")
+    assert asked.recompute == "full" and asked.tp == 2
 
 
 def run_of(**cells: str) -> TrainingRun:

@@ -234,6 +234,8 @@ class Preconditioner(Method):
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run if the model's positions are missing, or ""."""
         profile = world.profile
+        if profile is not None and profile.frozen:
+            return "preconditions a model's own layers, which adapters leave frozen: leave out lora"
         if profile is None or not self.layers(profile):
             model = profile.model if profile else "the model"
             return f"needs the positions of {model}, and there is no {model}.positions.csv"

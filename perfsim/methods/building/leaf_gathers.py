@@ -14,6 +14,7 @@ partitioned_param_coordinator.py, fetch_sub_module, release_sub_module and __par
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -210,10 +211,16 @@ def fetch_jobs(
     ]
 
 
-def leaf_modules(world: MethodContext) -> list[list[int]]:
-    """Return the sizes of the tensors of each layer, in forward order."""
+def leaf_modules(world: MethodContext, *, updated: bool = False) -> list[list[int]]:
+    """Return the sizes of the tensors of each layer, in forward order.
+
+    ``updated`` leaves out those that are frozen.
+    """
     profile = world.given_profile()
     sizes: list[list[int]] = [[] for _ in profile.layers]
+    if not updated:
+        for frozen in profile.frozen:
+            sizes[frozen.layer].append(math.prod(frozen.shape))
     for gradient in profile.gradients:
         sizes[gradient.layer].append(gradient.elements)
     return sizes

@@ -106,6 +106,22 @@ def all_in_bf16(asked: Any) -> str:
     )
 
 
+def lora_70b(asked: Any) -> str:
+    """Return how many GPUs hold a frozen model with adapters, and what more of them cost."""
+    of = {(row["lora_layers"], int(row["gpus"])): row for row in asked.found}
+    least = min(gpus for (_, gpus), held in of.items() if fits(held))
+    assert all(map(fits, of.values())) and least == 4
+    more = seconds(of["all", least]) / seconds(of["attention", least]) - 1
+    assert 0.05 < more < 0.2
+    alike = seconds(of["all", 16]) / seconds(of["all", least])
+    assert 0.99 < alike < 1.02
+    return (
+        f"{least}: the frozen weights are sharded, and only adapters have gradients and a state."
+        f" Adapters beside all layers take {more:.0%} more time than beside attention. More GPUs"
+        " divide the batch and change little else: what is gathered hides behind computation."
+    )
+
+
 def gpt2_on_10gbe(asked: Any) -> str:
     """Return the shortest iteration, what S-SGD takes, and that learning is not known."""
     by, found = methods(asked), asked.found

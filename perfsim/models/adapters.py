@@ -1,0 +1,121 @@
+"""Adapters (LoRA): a frozen model with two narrow matrices beside each of some dense layers.
+
+``llama3-8b+lora16:attention`` is the name inside perfsim of llama3-8b with adapters of rank 16
+beside the projections of its attention.
+
+References
+----------
+Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022 (arXiv 2106.09685). Code:
+huggingface/peft, src/peft/tuners/lora/layer.py (``Linear.forward``), whose target_modules are names
+of modules or "all-linear": all dense layers but the output layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from perfsim.errors import RequestError, unknown
+from perfsim.models.layers import ModelLayer, is_expert
+
+__all__ = [
+    "ADAPTED_LAYERS",
+    "ALL_LAYERS",
+    "Adapters",
+    "adapted_name",
+    "base_model",
+    "with_adapters",
+]
+
+ALL_LAYERS = "all"
+"""All dense layers but the output layer, as PEFT's "all-linear"."""
+_ATTENTION, _MLP = "attention", "mlp"
+ADAPTED_LAYERS = (ALL_LAYERS, _ATTENTION, _MLP)
+"""Words for layers that have adapters, besides the last parts of their names."""
+
+_SIGN = "+lora"
+"""What stands between a model's name and its adapters."""
+
+
+class Adapters(NamedTuple):
+    """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names."""
+
+    rank: int
+    layers: str = ALL_LAYERS
+
+
+def adapted_name(model: str, adapters: Adapters) -> str:
+    """Return the name of a model with adapters.
+
+    Examples
+    --------
+    >>> adapted_name("llama3-8b", Adapters(16)), adapted_name("gpt2", Adapters(8, "c_attn"))
+    ('llama3-8b+lora16', 'gpt2+lora8:c_attn')
+    """
+    which = "" if adapters.layers == ALL_LAYERS else f":{adapters.layers}"
+    return f"{model}{_SIGN}{adapters.rank}{which}"
+
+
+def base_model(name: str) -> tuple[str, Adapters | None]:
+    """Return the model of a name without its adapters, and these; None without any.
+
+    Examples
+    --------
+    >>> base_model("gpt2+lora8:c_attn")
+    ('gpt2', Adapters(rank=8, layers='c_attn'))
+    """
+    base, sign, said = name.rpartition(_SIGN)
+    rank, _, layers = said.partition(":")
+    if not sign or not rank.isdecimal():
+        return name, None
+    return base, Adapters(int(rank), layers or ALL_LAYERS)
+
+
+def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[ModelLayer, ...]:
+    """Return the layers of a model all frozen, some of them with an adapter.
+
+    Experts have none: each of their matrices is a part of one tensor.
+
+    Raises
+    ------
+    RequestError
+        If the model is no transformer, or no layer has one of the names; says which there are.
+
+    Examples
+    --------
+    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> made = with_adapters(architecture_layers(NAMED["llama3-8b"]), Adapters(16, "q_proj,v_proj"))
+    >>> sum(layer.trained_elements for layer in made)
+    6815744
+    """
+    if not any(layer.kind == "attention" for layer in layers):
+        raise RequestError("lora", "only transformers have adapters; leave it out.")
+    last = len(layers) - 1
+    may = [_is_matrix(layer) and at != last for at, layer in enumerate(layers)]
+    names = [layer.name.rpartition(".")[2] for layer in layers]
+    known = sorted({name for name, fits in zip(names, may, strict=True) if fits})
+    words = {part.strip() for part in adapters.layers.split(",")}
+    for word in sorted(words - {*ADAPTED_LAYERS, *known}):
+        raise unknown("lora_layers", word, (*ADAPTED_LAYERS, *known))
+
+    def has_adapter(at: int) -> bool:
+        kind = _ATTENTION if _IN_ATTENTION.search(layers[at].name) else _MLP
+        return may[at] and not words.isdisjoint((ALL_LAYERS, kind, names[at]))
+
+    return tuple(
+        replace(layer, frozen=True, adapter=adapters.rank if has_adapter(at) else 0)
+        for at, layer in enumerate(layers)
+    )
+
+
+_IN_ATTENTION = re.compile("attn|attention", re.IGNORECASE)
+"""What stands in the name of a projection of attention, in the public names of all models."""
+
+
+def _is_matrix(layer: ModelLayer) -> bool:
+    """Tell whether a layer is a dense one with a matrix of its own, but no table of words."""
+    shapes = [shape for _, shape in layer.tensors[:1]]
+    own = bool(shapes) and len(shapes[0]) > 1 and not is_expert(layer)
+    return layer.kind == "linear" and own and layer.split != "vocabulary"

@@ -1,0 +1,223 @@
+"""Adapters (LoRA): what is trained, computed, kept, gathered and sent beside a frozen model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.compute.memory import StateShares, state_bytes
+from perfsim.compute.work import work_of
+from perfsim.errors import RequestError
+from perfsim.memory import memory_use
+from perfsim.models import build_model, model_flops, task_of
+from perfsim.models.adapters import Adapters, adapted_name, base_model, with_adapters
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
+
+MODEL = "llama3-8b"
+SMALL = "transformer:layers=2,hidden=512,heads=8,ffn=1536,vocab=1000"
+PEFT = Path(__file__).parents[1] / "scripts" / "lora_against_peft.txt"
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    """Return a question of Llama 3 8B with adapters on 8 H100 in bf16."""
+    usual = {"model": MODEL, "gpus": 8, "node": "dgx-h100", "batch": 1, "seq": 4096}
+    return usual | {"precision": "bf16", "autocast": False, "lora": 16} | fields
+
+
+def answer(**fields: Any) -> Prediction:
+    return predict(make_scenario(asked(**fields)), SHIPPED)
+
+
+def adapted(model: str, rank: int, layers: str = "all") -> str:
+    return adapted_name(model, Adapters(rank, layers))
+
+
+def trained(model: str) -> int:
+    return sum(layer.trained_elements for layer in build_model(model))
+
+
+# By hand
+
+
+def test_a_name_says_rank_and_layers() -> None:
+    for model in ("llama3-8b", SMALL):
+        for adapters in (Adapters(8), Adapters(64, "attention"), Adapters(1, "q_proj,v_proj")):
+            assert base_model(adapted_name(model, adapters)) == (model, adapters)
+        assert base_model(model) == (model, None)
+
+
+@pytest.mark.parametrize(
+    ("layers", "each"),
+    [
+        # Rank times inputs and outputs: q and o 4096 -> 4096, k and v -> 1024, the MLP 14336.
+        ("q_proj", 8192),
+        ("attention", 8192 + 5120 + 5120 + 8192),
+        ("mlp", 3 * (4096 + 14336)),
+        ("all", 26624 + 55296),
+        ("down_proj,attention", 18432 + 26624),
+    ],
+)
+def test_an_adapter_has_two_narrow_matrices(layers: str, each: int) -> None:
+    assert trained(adapted(MODEL, 16, layers)) == 32 * 16 * each
+
+
+def test_experts_words_and_the_output_layer_have_none() -> None:
+    for model in ("qwen3-30b-a3b", MODEL):
+        names = {
+            layer.name.rpartition(".")[2]
+            for layer in build_model(adapted(model, 4))
+            if layer.adapter
+        }
+        assert not names & {"embed_tokens", "lm_head", "down_proj" if "30b" in model else ""}
+        assert {"q_proj", "k_proj", "v_proj", "o_proj"} <= names
+
+
+def test_no_product_makes_the_gradient_of_a_frozen_matrix() -> None:
+    plain = build_model(SMALL)
+    dense = sum(layer.flops for layer in plain if layer.kind == "linear")
+    tokens = next(layer.rows for layer in plain if layer.kind == "attention")
+
+    def products(model: str) -> float:
+        counted = work_of(build_model(model), "torch2").counted
+        return sum(one.flops * count for one, count in counted if one.kind == "product")
+
+    assert products(SMALL) == pytest.approx(3 * dense)
+    narrow = 2 * tokens * 4 * (512 + 512)  # of one sample, rank 4
+    assert products(adapted(SMALL, 4, "q_proj")) == pytest.approx(2 * dense + 3 * 2 * narrow)
+
+
+def test_flops_of_a_model_are_counted_without_the_gradients_of_frozen_weights() -> None:
+    plain, frozen = (model_flops(model, 2048) for model in (MODEL, adapted(MODEL, 16)))
+    assert frozen["6n"] == pytest.approx(plain["6n"] * 2 / 3)
+    attention = sum(layer.flops for layer in build_model(MODEL, 2048) if layer.kind == "attention")
+    dense = plain["products"] - 3 * attention
+    assert frozen["products"] == pytest.approx(dense * 2 / 3 + 3 * attention)
+
+
+def test_frozen_parameters_are_as_wide_as_values_and_have_nothing_else() -> None:
+    found = state_bytes(1e6, "bf16", "adamw", frozen=1e9)
+    assert found.parameters == 2 * (1e6 + 1e9)
+    assert found.held - found.parameters == (4 + 4 + 8) * 1e6
+    assert state_bytes(1e6, "fp32", "adamw", frozen=1e9).parameters == 4 * (1e6 + 1e9)
+    whole = StateShares(1 / 8, 1 / 8, 1 / 8, unit=1e8, root=2e8)
+    sharded = state_bytes(1e6, "bf16", "adamw", whole, frozen=1e9)
+    assert sharded.copies == 2 * (2 * 1e8 + 2e8)  # units are gathered with what is frozen
+    assert sharded.messages == pytest.approx((2 + 4) * 1e8 * 1e6 / 1.001e9)
+
+
+def test_gradients_of_adapters_alone_are_sent() -> None:
+    own = trained(adapted(MODEL, 16))
+
+    def sent(**fields: Any) -> float:
+        return float(answer(**fields).to_dict()["communication"]["bytes_per_gpu"])
+
+    # A ring of 8 sends 7/8 of what it sums twice, and of what it gathers once.
+    assert sent(method="ddp") == pytest.approx(7 / 8 * 2 * 4 * own, rel=1e-6)
+    frozen = sum(layer.elements for layer in build_model(MODEL))
+    last = 2 * 128256 * 4096 + 4096  # stays gathered between the passes
+    gathered = 2 * (2 * (frozen + own) - last)
+    assert sent(method="fsdp") == pytest.approx(7 / 8 * (gathered + 4 * own), rel=0.05)
+    assert sent(method="zero", options={"stage": 3}) < sent(method="fsdp") + 7 / 8 * 2 * last
+    assert sent(method="zero", options={"stage": 3}) > 7 / 8 * 2 * frozen
+
+
+def test_a_model_with_adapters_is_fine_tuned() -> None:
+    assert task_of(adapted(MODEL, 8)) == "fine-tuning"
+    assert task_of(MODEL) == "language model pretraining"
+
+
+# Laws
+
+words = st.sampled_from(["all", "attention", "mlp", "q_proj,v_proj", "down_proj"])
+
+
+@given(layers=words, rank=st.integers(1, 256), more=st.integers(1, 256))
+def test_a_higher_rank_trains_and_computes_more(layers: str, rank: int, more: int) -> None:
+    plain = build_model(SMALL)
+    found = []
+    for one in (rank, rank + more):
+        work = work_of(with_adapters(plain, Adapters(one, layers)), "torch2")
+        found.append((work.parameters, sum(part.flops * count for part, count in work.counted)))
+    assert found[0] < found[1]
+
+
+@pytest.mark.parametrize("method", ["ddp", "fsdp", "zero", "distributed_optimizer", "powersgd"])
+@pytest.mark.parametrize("layers", ["all", "attention", "q_proj,v_proj"])
+def test_they_take_less_time_and_memory_than_the_whole_model(method: str, layers: str) -> None:
+    alone = answer(method=method, lora_layers=layers)
+    whole = answer(method=method, lora=None)
+    assert alone.iteration_s < whole.iteration_s
+    assert alone.breakdown_s["update"] < whole.breakdown_s["update"] / 10
+    uses = [
+        memory_use(resolve(make_scenario(asked(method=method, **fields)), SHIPPED)).total
+        for fields in ({"lora_layers": layers}, {"lora": None})
+    ]
+    assert uses[0] < uses[1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tp": 2},
+        {"tp": 2, "method": "fsdp"},
+        {"pp": 2, "accumulate": 4},
+        {"pp": 2, "accumulate": 8, "schedule": "zb-h1"},
+        {"cp": 2},
+        {"recompute": "full"},
+        {"recompute": "selective"},
+        {"model": "mixtral-8x7b", "ep": 4},
+        {"model": SMALL, "seq": 512, "pp": 2, "accumulate": 4},
+        {"precision": "fp8", "autocast": None, "tp": 4},
+        {"gpus": 1},
+    ],
+)
+def test_each_stage_trains_its_part(fields: dict[str, Any]) -> None:
+    narrow, wide = (answer(**fields, lora=rank) for rank in (8, 64))
+    assert 0 < narrow.iteration_s < 1.01 * wide.iteration_s  # or the host sets the pace
+    sent = [one.to_dict()["communication"]["bytes_per_gpu"] for one in (narrow, wide)]
+    assert sent[0] <= sent[1]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"model": "resnet50", "seq": None, "node": None}, "only transformers have adapters"),
+        ({"lora_layers": "q_prj"}, "did you mean 'q_proj'"),
+        ({"lora_layers": "q_proj;v_proj"}, "is no list of up to 8 names"),
+        ({"lora": None, "lora_layers": "mlp"}, "give their rank"),
+        ({"lora": 0}, "1 or more"),
+        ({"method": "zeropp"}, "not known to gather frozen parameters"),
+        ({"method": "fsdp", "options": {"version": 1}}, "one flat parameter"),
+        ({"method": "spd_kfac"}, "preconditions a model's own layers"),
+        ({"model": "lstm", "seq": None, "node": None}, "only transformers have adapters"),
+    ],
+)
+def test_one_sentence_says_why_not(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        answer(**fields)
+
+
+# By stored output
+
+
+def test_peft_trains_computes_and_keeps_as_much() -> None:
+    """`lora_against_peft.py` made the file: parameters, operations, bytes kept in bf16 and fp32."""
+    rows = [line.split() for line in PEFT.read_text().splitlines()[2:]]
+    assert len(rows) > 8
+    for kind, _, parameters, operations, *kept in rows:
+        assert all(0.97 < float(share) < 1.03 for share in kept)
+        if kind == "gpt2":  # one matrix there for queries, keys and values, three here
+            continue
+        assert parameters == "1.000"
+        if kind not in ("gemma2", "qwen3_moe"):  # PyTorch counts attention's, and no experts'
+            assert 0.97 < float(operations) <= 1.03
