@@ -73,6 +73,9 @@ class Fsdp(Method):
     gathered in the first micro-batch and reduced in the last, as torch.distributed.pipelining does;
     its parameters and gradients stay whole in between.
 
+    With adapters (`lora`) units of all parameters are gathered, frozen ones among them, and the
+    gradients of the adapters alone are summed; version 2 only.
+
     On CPUs PyTorch has no streams: each gather and scatter holds up computation where it is called.
     Ask for that with ``overlap`` false. Over gloo a scatter is an all-reduce (`Library.runs_as`).
 

@@ -64,7 +64,7 @@ class Zero(Method):
     that are used again within 1e9 values stay gathered, so that the last ones of the forward pass
     are not gathered again. Tensors of up to 1e5 values are never sharded; one all-gather brings
     their new values. Gathers and reductions share one communicator. The trace holds from the third
-    iteration on.
+    iteration on. With adapters (`lora`) stage 3 gathers frozen parameters too.
 
     ``overlap_comm`` reduces while the backward pass goes on, the kernels around a reduction on a
     side stream. In stages 1 and 2 computation waits for the reduction of the bucket before, so that
