@@ -230,6 +230,7 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
+    trained, trained_whole : parameters with gradients, by layer of a rank and of the whole model
     tied : embedding and output layer where these are one matrix; None where they are two
     """
 
@@ -245,6 +246,8 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
+    trained: tuple[int, ...]
+    trained_whole: int
     tied: _Tied | None
 
 
@@ -287,6 +290,8 @@ def divide_layers(
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        tuple([part.trained_elements for part in parts]),
+        whole_work.parameters,
         _tied(layers),
     )
 
@@ -415,7 +420,7 @@ class RankWork:
         # How many times as long a layer takes in the profile as by its kernels. Codes that divide
         # models keep parameters in 16 bits: the profile's casts of all weights are not theirs.
         kernels_s = sum(map(sum, whole_s))
-        cast_s = cast_time(sum(layer.trained_elements for layer in divided.whole), rates)
+        cast_s = cast_time(divided.trained_whole, rates)
         kept = kernels_s / (kernels_s + cast_s) if kernels_s else 1.0
         grown = [
             (
@@ -426,9 +431,11 @@ class RankWork:
         ]
         self._seconds: list[_Seconds] = []
         each_s = added_bytes / rates.bytes_per_s
-        for owner, part, (forward_s, backward_s) in zip(owners, divided.parts, part_s, strict=True):
+        for owner, trained, (forward_s, backward_s) in zip(
+            owners, divided.trained, part_s, strict=True
+        ):
             more = grown[owner]
-            adding_s = each_s * part.trained_elements
+            adding_s = each_s * trained
             self._seconds.append((forward_s * more[0], backward_s * more[1] + adding_s))
         # Layers that take alike, and are, have the same number.
         numbers: dict[Hashable, int] = {}

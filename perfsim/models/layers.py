@@ -159,7 +159,9 @@ class ModelLayer:
     @property
     def trained_elements(self) -> int:
         """Parameters that have gradients."""
-        return sum(math.prod(shape) for _, shape in self.trained)
+        if not self.frozen:
+            return self.elements
+        return sum([math.prod(shape) for _, shape in self.trained]) if self.adapter else 0
 
 
 ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
