@@ -488,7 +488,14 @@ class RankWork:
                     f"{','.join(map(str, blocks))} leaves stage {stage + 1} of {stages} without a"
                     f" layer; give it a block, as in {even}.",
                 )
-            found.append(self._stage(layers))
+            made = self._stage(layers)
+            if not made.elements:
+                raise RequestError(
+                    "stage_layers",
+                    f"{','.join(map(str, blocks))} leaves stage {stage + 1} of {stages} without an"
+                    " adapter to train; give it a block.",
+                )
+            found.append(made)
         stream = divided.parts[spans[0][0] if spans else 0]
         boundary = self.profile.batch * self._width * stream.outputs
         return ModelParts(tuple(found), boundary, _sends(places), tuple(blocks), divided)

@@ -104,6 +104,9 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         kind = _ATTENTION if _IN_ATTENTION.search(layers[at].name) else _MLP
         return may[at] and not words.isdisjoint((ALL_LAYERS, kind, names[at]))
 
+    if not any(map(has_adapter, range(len(layers)))):
+        why = f"{adapters.layers} is no dense layer of this model; it has {', '.join(known)}."
+        raise RequestError("lora_layers", why, value=adapters.layers)
     return tuple(
         replace(layer, frozen=True, adapter=adapters.rank if has_adapter(at) else 0)
         for at, layer in enumerate(layers)

@@ -196,6 +196,8 @@ def test_each_stage_trains_its_part(fields: dict[str, Any]) -> None:
         ({"lora_layers": "q_proj;v_proj"}, "is no list of up to 8 names"),
         ({"lora": None, "lora_layers": "mlp"}, "give their rank"),
         ({"lora": 0}, "1 or more"),
+        ({"pp": 2, "accumulate": 4, "stage_layers": "0,32"}, "without an adapter to train"),
+        ({"model": "mixtral-8x7b", "lora_layers": "down_proj"}, "no 'down_proj'"),
         ({"method": "zeropp"}, "not known to gather frozen parameters"),
         ({"method": "fsdp", "options": {"version": 1}}, "one flat parameter"),
         ({"method": "spd_kfac"}, "preconditions a model's own layers"),
