@@ -616,13 +616,6 @@ class RankWork:
         if copied is not None:
             last = len(layers) - 1
             own += tuple([one.at(ready_s[last], last) for one in self.gradients[copied]])
-        places = {owner: layer for layer, owner in enumerate(owners)}
-        frozen = [
-            FrozenParameter(*tensor, places[owner])
-            for owner, part in zip(self.divided.owners, self.divided.parts, strict=True)
-            if part.frozen and owner in places
-            for tensor in part.tensors
-        ]
         share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
         optimizer_s = profile.optimizer_s * share
         passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
@@ -634,7 +627,17 @@ class RankWork:
             iteration_s=passes_s + optimizer_s + profile.other_s,
             host_share=times.host,
             device_share=times.device,
-            frozen=tuple(frozen),
+            frozen=self._frozen_of(owners) if profile.frozen else (),
+        )
+
+    def _frozen_of(self, owners: Sequence[int]) -> tuple[FrozenParameter, ...]:
+        """Return the frozen parameters that a rank has of some layers, by their places there."""
+        places = {owner: layer for layer, owner in enumerate(owners)}
+        return tuple(
+            FrozenParameter(*tensor, places[owner])
+            for owner, part in zip(self.divided.owners, self.divided.parts, strict=True)
+            if part.frozen and owner in places
+            for tensor in part.tensors
         )
 
 
