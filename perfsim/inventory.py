@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
+from perfsim.sums import sum_in_order
 from perfsim.units import (
     format_bit_rate,
     format_bytes,
@@ -673,7 +674,7 @@ def _forward_work(model: str) -> str:
 
     if not is_defined(model):
         return "not known: perfsim has no definition of this network"
-    flops = sum(layer.flops for layer in build_model(model))
+    flops = sum_in_order(layer.flops for layer in build_model(model))
     return f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)"
 
 

@@ -31,6 +31,7 @@ from perfsim.methods.base import HeldState, MethodContext, MethodState
 from perfsim.models import build_model
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class MemoryUse(NamedTuple):
     @property
     def total(self) -> float:
         """Bytes of all parts."""
-        return sum(self.parts.values())
+        return sum_in_order(self.parts.values())
 
     @property
     def fits(self) -> bool:
@@ -91,7 +92,7 @@ class MemoryUse(NamedTuple):
     @property
     def state_fits(self) -> bool:
         """Whether the GPU has as much as the state alone needs, whatever the micro-batch."""
-        return sum(self.parts.get(part, 0.0) for part in _STATE) <= self.usable
+        return sum_in_order(self.parts.get(part, 0.0) for part in _STATE) <= self.usable
 
 
 class OuterState(NamedTuple):
@@ -105,17 +106,17 @@ class OuterState(NamedTuple):
     @property
     def gpu_bytes(self) -> float:
         """Bytes on the GPU of one rank."""
-        return sum(part.gpu_bytes for part in self.parts)
+        return sum_in_order(part.gpu_bytes for part in self.parts)
 
     @property
     def host_bytes(self) -> float:
         """Bytes that one rank keeps in the memory of its host."""
-        return sum(part.host_bytes for part in self.parts)
+        return sum_in_order(part.host_bytes for part in self.parts)
 
     @property
     def host_bytes_per_node(self) -> float:
         """Bytes that the ranks of a full node keep in the memory of their host."""
-        return sum(part.ranks * part.host_bytes for part in self.parts)
+        return sum_in_order(part.ranks * part.host_bytes for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as plain data."""
@@ -192,11 +193,11 @@ def memory_use(
     parts = {"parameters": state.parameters, "gradients": state.gradients}
     parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
     parts |= {"copies": state.copies, "method": method}
-    parts |= {"messages": sum(gathered_bytes) + state.messages, "step": 0.0}
+    parts |= {"messages": sum_in_order(gathered_bytes) + state.messages, "step": 0.0}
     if defined:
         old = kept.buffered or _gradients_stay(setup)
         _add_activations(parts, setup, precision, state, batch or setup.profile.batch, old=old)
-    tensors = sum(parts.values())
+    tensors = sum_in_order(parts.values())
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
@@ -264,7 +265,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     one = Activations(*(batch * part for part in one))
     held = float(laid_out_pipeline(setup, split).run.in_flight[stage])
     _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
-    tensors = sum(parts.values())
+    tensors = sum_in_order(parts.values())
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0)
         + overhead.context

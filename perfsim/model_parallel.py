@@ -33,6 +33,7 @@ from perfsim.scenario import values_read_by
 from perfsim.schedule.stage_passes import AXIS_WORDS, BUBBLE
 from perfsim.session import Answers, RememberingCluster
 from perfsim.simulate.task import COMPUTE
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.compute.device import Device
@@ -439,7 +440,7 @@ def parallel_summary(
 
     ``run`` is the pipeline, None without one.
     """
-    total = sum(costed.iterations for costed in rounds)
+    total = sum_in_order(costed.iterations for costed in rounds)
     bubble_s, waits_s = 0.0, dict.fromkeys((axis for axis in AXIS_WORDS if axis in split.axes), 0.0)
     for costed in rounds:
         for task in costed.graph.tasks:

@@ -62,6 +62,7 @@ from perfsim.data.toml import (
     read_toml,
 )
 from perfsim.quantity import NumberLimit
+from perfsim.sums import sum_in_order
 from perfsim.units import format_seconds
 
 __all__ = [
@@ -264,7 +265,7 @@ def pass_s(times_s: Sequence[float], micro_batches: int) -> float:
     Huang et al. 2019, GPipe, section 2.3: S equal stages and free links take M + S - 1 steps, of
     which (S-1) / (M + S - 1) are idle.
     """
-    return sum(times_s) + (micro_batches - 1) * max(times_s)
+    return sum_in_order(times_s) + (micro_batches - 1) * max(times_s)
 
 
 def iteration_s(

@@ -40,6 +40,7 @@ from perfsim.schedule.rounds import (
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, default_session, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.throughput import Throughput, setup_throughput
 from perfsim.units import format_seconds
 from perfsim.what_if import (
@@ -571,7 +572,7 @@ def _moves(ran: _Run, hidden_s: float) -> Moves:
     setup, changed = ran.setup, ran.changed
     moved = moves(changed, setup.grade, ran.eras)
     by_grade = seconds_by_grade(changed.rounds, "network")
-    sent_s = sum(by_grade.values())
+    sent_s = sum_in_order(by_grade.values())
     return moved | extra_moves(
         changed.iteration_s,
         {grade: hidden_s * part_s / sent_s for grade, part_s in by_grade.items() if part_s},
@@ -624,10 +625,11 @@ def communication_of(
     draws: Sequence[Sequence[Timeline]],
 ) -> dict[str, float]:
     """Return what a GPU sends in an iteration, and what of that time computation hides."""
-    period = sum(costed.iterations for costed in rounds)
+    period = sum_in_order(costed.iterations for costed in rounds)
     return {
-        "bytes_per_gpu": sum(costed.count * costed.sent_bytes for costed in rounds) / period,
-        "calls": _whole(sum(costed.count * costed.calls for costed in rounds) / period),
+        "bytes_per_gpu": sum_in_order(costed.count * costed.sent_bytes for costed in rounds)
+        / period,
+        "calls": _whole(sum_in_order(costed.count * costed.calls for costed in rounds) / period),
         **spent(rounds, timelines, draws, Timeline.communication),
     }
 
@@ -656,9 +658,9 @@ def spent(
     """
     pairs = zip(draws, timelines, strict=True)
     parts = [over_draws(few, one.mean_period_s, what) for few, one in pairs]
-    total = sum(costed.iterations for costed in rounds)
+    total = sum_in_order(costed.iterations for costed in rounds)
     return {
-        key: sum(
+        key: sum_in_order(
             costed.iterations / total * part[key]
             for costed, part in zip(rounds, parts, strict=True)
         )

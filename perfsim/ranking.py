@@ -19,6 +19,7 @@ from perfsim.prediction import Prediction, predict
 from perfsim.resolve import device_in_era
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
+from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
     EpochsFactor,
@@ -475,7 +476,7 @@ def _fits(prediction: Prediction, catalog: Catalog) -> bool:
     names = [name for name, _ in parse_types(gpu)] or [gpu]
     model = prediction.scenario.model
     memory = min(device_in_era(name, NEWEST, catalog, model).memory_bytes for name in names)
-    return sum(prediction.memory_bytes.values()) <= usable_bytes(memory)
+    return sum_in_order(prediction.memory_bytes.values()) <= usable_bytes(memory)
 
 
 def few(names: Sequence[str], most: int = _MAX_NAMES) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from perfsim.compute.device import Device
 from perfsim.models import is_defined, model_flops, takes_tokens
 from perfsim.resolve import Setup
+from perfsim.sums import sum_in_order
 
 __all__ = ["CONVENTIONS", "Throughput", "setup_throughput", "throughput_of"]
 
@@ -90,5 +91,9 @@ def setup_throughput(setup: Setup, samples_per_s: float) -> Throughput:
     if not setup.parts:
         return found
     peaks = [(part.count, part.device.peaks.get(precision, 0.0)) for part in setup.parts]
-    total = sum(count * peak for count, peak in peaks) if all(peak for _, peak in peaks) else 0.0
+    total = (
+        sum_in_order(count * peak for count, peak in peaks)
+        if all(peak for _, peak in peaks)
+        else 0.0
+    )
     return found._replace(peak_flops=total / gpus)

@@ -14,6 +14,7 @@ from perfsim.quantity import Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.run import mean_s, run, varies_by_chance
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "BOTTLENECKS",
@@ -291,7 +292,9 @@ def moves(
     """
     rounds, iteration_s = times.rounds, times.iteration_s
     by_cause = {cause: seconds_by_grade(rounds, cause, compute) for cause in _PART_OF_CAUSE}
-    total_s = {cause: seconds for cause in by_cause if (seconds := sum(by_cause[cause].values()))}
+    total_s = {
+        cause: seconds for cause in by_cause if (seconds := sum_in_order(by_cause[cause].values()))
+    }
     stretched: dict[Hashable, Ask] = {
         Stretched(cause, factor): partial(changed_to, change=_stretched(cause, factor))
         for factor in (2.0, 0.5)

@@ -13,6 +13,7 @@ from perfsim.collectives.hops import (
     folded,
     other_blocks_bytes,
 )
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "all_reduce_doubling",
@@ -155,7 +156,7 @@ def all_reduce_halving_doubling(size_bytes: float, hops: Hops) -> Parts:
     """
     shares = [0.5 ** (k + 1) for k in range(floor_log2(hops.ranks))]
     rounds_s, wires_s = exchanged(size_bytes, shares, hops)
-    power, sums = 2 ** len(shares), sum(shares)
+    power, sums = 2 ** len(shares), sum_in_order(shares)
     parts = Parts(2.0 * rounds_s, 2.0 * wires_s + sums * size_bytes * hops.gamma_s_per_byte)
     if power == hops.ranks:
         return parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfsim.collectives import Hops, Line, Parts, algorithm
 from perfsim.collectives.all_gather import all_gather_pat, pat_refusal
 from perfsim.collectives.hops import exchanged, floor_log2, folded, other_blocks_bytes
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "reduce_scatter_halving",
@@ -89,7 +90,7 @@ def reduce_scatter_halving(size_bytes: float, hops: Hops) -> Parts:
     surplus = ranks - 2**rounds
     shares = [(2**k + min(2**k, surplus)) / ranks for k in range(rounds)]
     latency_s, wires_s = exchanged(size_bytes, shares, hops)
-    transfer_s = wires_s + sum(shares) * size_bytes * hops.gamma_s_per_byte
+    transfer_s = wires_s + sum_in_order(shares) * size_bytes * hops.gamma_s_per_byte
     if not surplus:
         return Parts(latency_s, transfer_s)
     alpha_s, beta = folded(hops)

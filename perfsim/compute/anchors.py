@@ -19,6 +19,7 @@ from perfsim.data.catalog import Catalog, owner_of
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table, repeat_spread
 from perfsim.errors import DataError
 from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT, Kind, weakest
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "Anchor",
@@ -249,7 +250,7 @@ def _pooled(
             last = blocks.pop()
             blocks[-1] += last
             logs = [math.log(series[pooled].seconds / per(pooled)) for pooled in blocks[-1]]
-            levels[-2:] = [sum(logs) / len(logs)]
+            levels[-2:] = [sum_in_order(logs) / len(logs)]
     result: dict[int, Estimate] = {}
     for block, level in zip(blocks, levels, strict=True):
         if len(block) == 1:

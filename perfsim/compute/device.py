@@ -67,6 +67,7 @@ from perfsim.quantity import (
     Term,
     weakest,
 )
+from perfsim.sums import sum_in_order
 from perfsim.units import (
     format_bytes,
     format_count,
@@ -673,7 +674,7 @@ class Device:
         if self._measured_on(kernel) is not None:
             return self.cost(kernel).seconds
         if kernel.parts:
-            return sum([self.seconds(part) for part in kernel.parts])
+            return sum_in_order([self.seconds(part) for part in kernel.parts])
         return self._stream_s(kernel) + kernel.launches * self.launch_s.value
 
     def measured_here(self, kernel: Kernel) -> bool:
@@ -739,17 +740,19 @@ class Device:
         seconds = stream_s + latency_s
         parts = [(stream_s, bound[1].spread), (latency_s, self.launch_s.spread)]
         known = [part_s * spread for part_s, spread in parts if spread is not None]
-        spread = sum(known) / seconds if known and seconds > 0 else None
+        spread = sum_in_order(known) / seconds if known and seconds > 0 else None
         return Cost(seconds, latency_s, spread=spread, terms=terms)
 
     def _of_parts(self, kernel: Kernel) -> Cost:
         """Return what the operations of a method's code cost, one after another."""
         costs = [self.cost(part) for part in kernel.parts]
-        seconds = sum(cost.seconds for cost in costs)
-        spread_s = sum(cost.seconds * cost.spread for cost in costs if cost.spread is not None)
+        seconds = sum_in_order(cost.seconds for cost in costs)
+        spread_s = sum_in_order(
+            cost.seconds * cost.spread for cost in costs if cost.spread is not None
+        )
         return Cost(
             seconds,
-            sum(cost.latency_s for cost in costs),
+            sum_in_order(cost.latency_s for cost in costs),
             spread=spread_s / seconds if spread_s else None,
             terms=tuple(dict.fromkeys(term for cost in costs for term in cost.terms)),
         )

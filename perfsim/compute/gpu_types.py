@@ -10,6 +10,7 @@ from math import gcd
 from perfsim.compute.device import Device
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.errors import RequestError
+from perfsim.sums import sum_in_order
 
 __all__ = ["GpuGroup", "alone_s", "check_nodes", "gpus_per_node", "types_of_ranks"]
 
@@ -44,7 +45,7 @@ def alone_s(groups: Sequence[GpuGroup], micro_batches: int = 1) -> float:
         * (group.transferred.profile.forward_s + group.transferred.profile.backward_s)
         for group in groups
     ]
-    return gpus / sum(group.count / one for group, one in zip(groups, each, strict=True))
+    return gpus / sum_in_order(group.count / one for group, one in zip(groups, each, strict=True))
 
 
 def gpus_per_node(types: _Types, stated: int) -> int:

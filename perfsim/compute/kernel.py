@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias, overload
 
+from perfsim.sums import sum_in_order
+
 __all__ = [
     "Kernel",
     "KernelLoop",
@@ -176,8 +178,8 @@ def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Ker
     return Kernel(
         name,
         elements,
-        sum([part.moved_bytes for part in parts]),
-        sum([part.flops for part in parts]),
+        sum_in_order([part.moved_bytes for part in parts]),
+        sum_in_order([part.flops for part in parts]),
         sum([part.launches for part in parts]),
         width,
         parts,

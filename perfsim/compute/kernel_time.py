@@ -19,6 +19,7 @@ from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.compute.work import LOAD_BYTES, LayerWork, ModelWork, Work, model_work
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "PASSES_BY_OPERATION",
@@ -419,12 +420,14 @@ def work_time(
     recompute: str = "none",
 ) -> ModelTime:
     """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
-    passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
+    passes_s = sum_in_order(
+        count * _seconds(one, batch, rates, work) for one, count in work.counted
+    )
     launched = work.operations
     if recompute != "none":
         alone = _attention_alone(rates, recompute)
         again = work.attention if alone else work.forward
-        passes_s += sum(
+        passes_s += sum_in_order(
             count * _again_s(one, batch, rates, work, recompute) for one, count in again
         )
         launched += _FORWARD_LAUNCHES * (work.attention_operations if alone else launched)
@@ -476,7 +479,7 @@ def kernel_shares(
     for one, count in work.counted:
         word = _WORDS[one.kind]
         found[word] = found.get(word, 0.0) + count * _seconds(one, batch, rates, work)
-    total = sum(found.values())
+    total = sum_in_order(found.values())
     return {word: found[word] / total for word in sorted(found, key=lambda name: -found[name])}
 
 
@@ -518,7 +521,7 @@ def newton_schulz_flops(shape: Sequence[int]) -> float:
 
 def _newton_schulz_s(work: ModelWork, rates: KernelRates) -> float:
     """Return how long Muon's products take, on one GPU and in the precision of the passes [s]."""
-    flops = sum(count * newton_schulz_flops(shape) for shape, count in work.matrices)
+    flops = sum_in_order(count * newton_schulz_flops(shape) for shape, count in work.matrices)
     return flops / rates.flops_per_s["product"]
 
 
@@ -557,12 +560,12 @@ def times_of_layers(
     def again_s(layer: LayerWork) -> float:
         if layer is last or (alone and not layer.attention):
             return 0.0
-        return sum(again.get(one, 0.0) for one in layer.forward)
+        return sum_in_order(again.get(one, 0.0) for one in layer.forward)
 
     return [
         (
-            sum(known[one] for one in layer.forward),
-            sum(known[one] for one in layer.backward) + again_s(layer),
+            sum_in_order(known[one] for one in layer.forward),
+            sum_in_order(known[one] for one in layer.backward) + again_s(layer),
         )
         for layer in work.layers
     ]

@@ -18,6 +18,7 @@ from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
 from perfsim.models.layers import ModelLayer, is_expert
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "OPTIMIZER_STATES",
@@ -165,23 +166,25 @@ def activation_bytes(
     logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
     grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
     working = 2.0 * size.value * max(grown, default=0.0)
-    total = sum(kept)
+    total = sum_in_order(kept)
     if recompute != "none":
         blocks = list(block_spans(whole))
         if not blocks:
             raise RequestError(
                 "recompute", "only networks with attention have blocks to recompute."
             )
-        within = [sum(kept[first:end]) for first, end in blocks]
+        within = [sum_in_order(kept[first:end]) for first, end in blocks]
         if recompute == "selective" and execution.recomputes_attention:
             scores = [
                 _statistics(layer, size, execution) for layer in layers if layer.kind == "attention"
             ]
-            total -= sum(scores)
+            total -= sum_in_order(scores)
             working += max(scores)
         else:
             some = recompute == "selective"
-            total += sum(_checkpoint(layers, span, size, some) for span in blocks) - sum(within)
+            total += sum_in_order(
+                _checkpoint(layers, span, size, some) for span in blocks
+            ) - sum_in_order(within)
             working += max(within)
     return Activations(batch * total, batch * working, batch * logits)
 
@@ -403,7 +406,7 @@ def _checkpoint(
     kept = whole.outputs * size.wide
     if some:
         products = [layer for layer in within if layer.kind == "linear"]
-        outputs = sum(layer.outputs for layer in products[::2]) + within[at].outputs
+        outputs = sum_in_order(layer.outputs for layer in products[::2]) + within[at].outputs
         kept += outputs * size.value + _flash_bytes(within[at])
     return kept
 

@@ -22,6 +22,7 @@ from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
 from perfsim.errors import DataError, RequestError, newer, own_name, shown, unknown
 from perfsim.models import is_defined, model_elements, takes_tokens
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "AUTOCAST_PRECISIONS",
@@ -196,12 +197,12 @@ class Profile:
     @cached_property
     def forward_s(self) -> float:
         """Forward pass [s]."""
-        return sum(layer.forward_s for layer in self.layers)
+        return sum_in_order(layer.forward_s for layer in self.layers)
 
     @cached_property
     def backward_s(self) -> float:
         """Backward pass [s]."""
-        return sum(layer.backward_s for layer in self.layers)
+        return sum_in_order(layer.backward_s for layer in self.layers)
 
     @cached_property
     def other_s(self) -> float:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from math import exp, log, sqrt
 from typing import NamedTuple
 
+from perfsim.sums import sum_in_order
+
 __all__ = ["Deviations", "IterationSetting", "Residual", "estimate"]
 
 
@@ -111,8 +113,8 @@ def estimate(
     lower = _cholesky(known, by)
     to_goal = _solved(lower, [covariance(goal, one.setting, by) for one in known])
     values = _solved(lower, [one.value for one in known])
-    value = sum(a * b for a, b in zip(to_goal, values, strict=True))
-    return value, sqrt(max(alone - sum(a * a for a in to_goal), 0.0))
+    value = sum_in_order(a * b for a, b in zip(to_goal, values, strict=True))
+    return value, sqrt(max(alone - sum_in_order(a * a for a in to_goal), 0.0))
 
 
 def _cholesky(known: Sequence[Residual], by: Deviations) -> list[list[float]]:
@@ -123,10 +125,10 @@ def _cholesky(known: Sequence[Residual], by: Deviations) -> list[list[float]]:
         for j in range(i):
             rest = covariance(one.setting, known[j].setting, by)
             other = rows[j]
-            rest -= sum(a * b for a, b in zip(row, other, strict=False))
+            rest -= sum_in_order(a * b for a, b in zip(row, other, strict=False))
             row.append(rest / other[j])
         own = covariance(one.setting, one.setting, by) + one.deviation**2
-        row.append(sqrt(max(own - sum(a * a for a in row), 1e-12)))
+        row.append(sqrt(max(own - sum_in_order(a * a for a in row), 1e-12)))
         rows.append(row)
     return rows
 
@@ -135,6 +137,6 @@ def _solved(lower: Sequence[Sequence[float]], right: Sequence[float]) -> list[fl
     """Return x of lower x = right, by forward substitution."""
     solution: list[float] = []
     for row, value in zip(lower, right, strict=True):
-        rest = value - sum(a * b for a, b in zip(row, solution, strict=False))
+        rest = value - sum_in_order(a * b for a, b in zip(row, solution, strict=False))
         solution.append(rest / row[len(solution)])
     return solution

@@ -31,6 +31,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table
 from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.quantity import COUNT_LIMIT, NumberLimit
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "FUSED_UPDATES",
@@ -94,7 +95,7 @@ class ProductRatios(NamedTuple):
         """
         sides = (_weights(self.m, m), _weights(self.n, n), _weights(self.k, k))
         return exp(
-            sum(
+            sum_in_order(
                 a * b * c * self.logarithms[x, y, z]
                 for (x, a), (y, b), (z, c) in product(*sides)
                 if a * b * c

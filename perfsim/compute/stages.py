@@ -40,6 +40,7 @@ from perfsim.models.split import (
     split_layers,
     stage_blocks,
 )
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "DividedLayers",
@@ -419,7 +420,7 @@ class RankWork:
             before[owner][1] += backward_s
         # How many times as long a layer takes in the profile as by its kernels. Codes that divide
         # models keep parameters in 16 bits: the profile's casts of all weights are not theirs.
-        kernels_s = sum(map(sum, whole_s))
+        kernels_s = sum_in_order(map(sum_in_order, whole_s))
         cast_s = cast_time(divided.trained_whole, rates)
         kept = kernels_s / (kernels_s + cast_s) if kernels_s else 1.0
         grown = [
@@ -443,7 +444,7 @@ class RankWork:
             numbers.setdefault(pair, len(numbers))
             for pair in zip(divided.kinds, self._seconds, strict=True)
         )
-        self._launched = sum(divided.operations)
+        self._launched = sum_in_order(divided.operations)
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}
 
@@ -544,7 +545,7 @@ class RankWork:
         """Return how long the layers of a stage take; the later of host and GPU sets the pace."""
         profile, divided = self.profile, self.divided
         indexes = [index for first, end in spans for index in range(first, end)]
-        launched = sum(divided.operations[index] for index in indexes) / self._launched
+        launched = sum_in_order(divided.operations[index] for index in indexes) / self._launched
         forwards_s: list[float] = []
         backwards_s: list[float] = []
         seen: dict[int, int] = {}
@@ -558,7 +559,7 @@ class RankWork:
             else:
                 forwards_s[at] += forward_s
                 backwards_s[at] += backward_s
-        passes_s = sum(map(add, forwards_s, backwards_s))
+        passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
         host_s, device_s = launched * profile.host_share * whole_s, passes_s * profile.device_share
         longest_s = max(host_s, device_s)
@@ -618,7 +619,7 @@ class RankWork:
             own += tuple([one.at(ready_s[last], last) for one in self.gradients[copied]])
         share = sum(gradient.elements for gradient in own) / max(profile.elements, 1)
         optimizer_s = profile.optimizer_s * share
-        passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+        passes_s = sum_in_order(layer.forward_s + layer.backward_s for layer in layers)
         return replace(
             profile,
             layers=tuple(layers),
@@ -839,7 +840,7 @@ class _Messages:
         spans = self.divided.spans
         first, end = next(span for span in spans if span[0] <= index < span[1])
         messages = _MESSAGES_OF_EXPERTS * (1 + self._is_dispatched(self.parts[index]))
-        return sum(map(sum, self.seconds[first:end])) / messages
+        return sum_in_order(map(sum_in_order, self.seconds[first:end])) / messages
 
 
 def _read_together(before: ModelLayer | None, layer: ModelLayer) -> bool:

@@ -56,6 +56,7 @@ from perfsim.models.adapters import base_model
 from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
 from perfsim.note import warning
 from perfsim.quantity import Kind, Quantity, weakest
+from perfsim.sums import sum_in_order
 from perfsim.units import format_seconds
 
 __all__ = [
@@ -289,7 +290,7 @@ def kernel_profile(
         done_s += layers[index].backward_s
         ready_s[index] = done_s
     time = model_time(model, tokens, batch, rates)
-    passes_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+    passes_s = sum_in_order(layer.forward_s + layer.backward_s for layer in layers)
     source = "kernels of the model's layers (perfsim/compute/kernel_time.py)"
     header = {"source": source, "software": era, "optimizer": "adam", "kernels": "alone"}
     if sequence is not None:
@@ -870,7 +871,7 @@ def _by_rates(
         memory = home.memory_bandwidth.value / goal.memory_bandwidth.value
     except RequestError:  # a profile of the user's own, of a GPU without a file
         products = memory = 1.0
-    passes_s = sum(
+    passes_s = sum_in_order(
         (layer.forward_s + layer.backward_s)
         * (products if layer.kind.startswith(_PRODUCT_KINDS) else memory)
         for layer in profile.layers
@@ -1024,10 +1025,10 @@ def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) 
         Layer(layer.name, layer.kind, layer.forward_s * ahead, layer.backward_s * back)
         for layer, ahead, back in zip(profile.layers, forward, backward, strict=True)
     )
-    before_s = sum(layer.backward_s for layer in profile.layers)
-    after_s = sum(layer.backward_s for layer in layers)
+    before_s = sum_in_order(layer.backward_s for layer in profile.layers)
+    after_s = sum_in_order(layer.backward_s for layer in layers)
     gradients = _ready(profile, backward, after_s / before_s if before_s else 1.0)
-    total_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+    total_s = sum_in_order(layer.forward_s + layer.backward_s for layer in layers)
     passes_s = profile.forward_s + profile.backward_s
     grown = total_s / passes_s if passes_s else 1.0
     iteration_s = total_s + profile.optimizer_s + profile.other_s * grown

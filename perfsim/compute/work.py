@@ -23,6 +23,7 @@ from perfsim.compute.by_operations import (
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
+from perfsim.sums import sum_in_order
 
 __all__ = ["LOAD_BYTES", "LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
 
@@ -178,14 +179,14 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         tuple(counted.items()),
         tuple(forward.items()),
         tuple(matrices.items()),
-        sum(layer.operations for layer in works),
+        sum_in_order(layer.operations for layer in works),
         sum(len(layer.trained) for layer in layers),
         sum(layer.trained_elements for layer in layers),
         blocks[0].rows if blocks else None,
         bool(blocks),
         any(not layer.causal for layer in blocks),
         tuple(attended.items()),
-        sum(layer.operations for layer in attention),
+        sum_in_order(layer.operations for layer in attention),
     )
 
 

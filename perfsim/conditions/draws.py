@@ -18,6 +18,7 @@ from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.simulate.array import meets_all
 from perfsim.simulate.sync import Blocks, Neighbours, SyncScope, largest_of_blocks
 from perfsim.simulate.task import Task
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -244,7 +245,7 @@ def _shares(costed: CostedGraph, place: _Place) -> tuple[_Share, ...]:
     for number, (begin, end) in enumerate(zip(begins, [*begins[1:], len(tasks)], strict=True)):
         cut = last.get(number, end)
         spent.append((_own_s(costed, begin, cut), _own_s(costed, cut, end)))
-    mean_s = sum(map(sum, spent)) / len(spent) or 1.0
+    mean_s = sum_in_order(map(sum_in_order, spent)) / len(spent) or 1.0
     return tuple(
         _Share(_thirds(before / mean_s), _thirds(after / mean_s) if number in last else None)
         for number, (before, after) in enumerate(spent)
@@ -257,7 +258,7 @@ def _thirds(share: float) -> float:
 
 def _own_s(costed: CostedGraph, begin: int, end: int) -> float:
     """Return how long the GPU's own tasks among some take [s]."""
-    return sum(
+    return sum_in_order(
         float(costed.graph.tasks[index].duration_s)
         for index in range(begin, end)
         if runs_on_gpu(costed.graph.tasks[index], costed.charges[index])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,14 +77,14 @@ class MeasuredJitter(NamedTuple):
     @property
     def mean(self) -> float:
         """Its mean."""
-        return sum(width * (low + high) / 2 for width, low, high in self._pieces())
+        return sum_in_order(width * (low + high) / 2 for width, low, high in self._pieces())
 
     @property
     def spread(self) -> float:
         """Its standard deviation."""
         mean = self.mean
         return sqrt(
-            sum(
+            sum_in_order(
                 width * ((low - mean) ** 2 + (low - mean) * (high - mean) + (high - mean) ** 2) / 3
                 for width, low, high in self._pieces()
             )

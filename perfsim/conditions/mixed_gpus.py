@@ -19,6 +19,7 @@ from perfsim.quantity import Term
 from perfsim.schedule.costed_graph import CostedGraph, Mixed, term_subject, terms_of
 from perfsim.simulate.graph import by_kind
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.simulate.task import Duration
@@ -105,7 +106,7 @@ def _without_slivers(costed: CostedGraph) -> CostedGraph:
     wait beyond it, on one type and none on another.
     """
     tasks = costed.graph.tasks
-    least_s = _SLIVER * sum(float(task.duration_s) for task in tasks)
+    least_s = _SLIVER * sum_in_order(float(task.duration_s) for task in tasks)
     slivers = {
         index
         for index, task in enumerate(tasks)

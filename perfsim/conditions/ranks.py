@@ -21,6 +21,7 @@ from perfsim.simulate.array import drawn_closes, simulate_draws
 from perfsim.simulate.chains import NO_FACTOR, Chains, chains_of
 from perfsim.simulate.task import Duration, Task
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -388,9 +389,9 @@ def over_draws(
     """Return what an iteration spends on each part [s]: some draws, scaled to the mean of all."""
     if len(draws) == 1:
         return part(draws[0])
-    scale = mean_period_s / sum(one.mean_period_s for one in draws)
+    scale = mean_period_s / sum_in_order(one.mean_period_s for one in draws)
     parts = [part(one) for one in draws]
-    return {key: scale * sum(one[key] for one in parts) for key in parts[0]}
+    return {key: scale * sum_in_order(one[key] for one in parts) for key in parts[0]}
 
 
 def _seconds(costed: CostedGraph, durations: Sequence[float] | None) -> list[float]:

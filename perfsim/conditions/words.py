@@ -13,6 +13,7 @@ from perfsim.note import warning
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.array import meets_all
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionRe
 
 
 def _period(setup: Setup) -> float:
-    return sum(one.count * len(one.iterations) for one in setup.method.rounds())
+    return sum_in_order(one.count * len(one.iterations) for one in setup.method.rounds())
 
 
 def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
@@ -269,7 +270,7 @@ def _error_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> fl
     """Return the standard error of the mean iteration over draws [s]."""
     import numpy as np
 
-    total = sum(costed.iterations for costed in rounds)
+    total = sum_in_order(costed.iterations for costed in rounds)
     errors = (
         costed.count / total * float(np.std(timeline.period_s, ddof=1)) / sqrt(timeline.shape[0])
         for costed, timeline in zip(rounds, timelines, strict=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.data.files import cell, check_lines, forbidden, read_text
 from perfsim.errors import DataError, PerfsimError, newer, shown
 from perfsim.quantity import KINDS, Kind, NumberLimit
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import pandas
@@ -250,8 +251,8 @@ def repeat_spread(values: list[float]) -> float | None:
     if len(values) < 2:
         return None
     logs = [math.log(value) for value in values]
-    mean = sum(logs) / len(logs)
-    return _Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+    mean = sum_in_order(logs) / len(logs)
+    return _Z90 * math.sqrt(sum_in_order((log - mean) ** 2 for log in logs) / (len(logs) - 1))
 
 
 # Writing: records as CSV or as a pandas table
@@ -278,7 +279,7 @@ def flat_record(
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
     memory = prediction["memory_bytes"]
-    held = sum(memory.values())
+    held = sum_in_order(memory.values())
     low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in columns}
     question["options"] = options_cell(scenario["options"])

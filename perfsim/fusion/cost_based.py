@@ -11,6 +11,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
 __all__ = ["fuse_as_asc", "fuse_as_dear_tuned", "fuse_as_mgwfbp", "fuse_optimally", "merge_cost"]
@@ -274,8 +275,10 @@ def _groups_to_try(
     numbers: dict[float, int] = {}
 
     def sent(first: int, end: int) -> tuple[int, float, float]:
-        size = numbers.setdefault(sum(sizes_bytes[first:end]), len(numbers))
-        passes_s = sum([forward_s[one] for one in set(layers[first:end])]) if forward_s else 0.0
+        size = numbers.setdefault(sum_in_order(sizes_bytes[first:end]), len(numbers))
+        passes_s = (
+            sum_in_order([forward_s[one] for one in set(layers[first:end])]) if forward_s else 0.0
+        )
         return size, ready_s[end - 1], passes_s
 
     found = [_Groups(one, [sent(*place) for place in one]) for one in dict.fromkeys(tried)]

@@ -12,6 +12,7 @@ from perfsim.errors import RequestError, shown
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext, fill, fill_up
 from perfsim.quantity import NumberLimit
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds
 
 __all__ = [
@@ -220,8 +221,8 @@ def fuse_by_compressed_size(gradients: Sequence[Gradient], context: FusionContex
     if not gradients:
         return []
     limit = _limit(context, ACPSGD_BUCKET_BYTES)
-    sent_bytes = sum(map(context.message_bytes, gradients))
-    full_bytes = sum(gradient.size_bytes for gradient in gradients)
+    sent_bytes = sum_in_order(map(context.message_bytes, gradients))
+    full_bytes = sum_in_order(gradient.size_bytes for gradient in gradients)
     return fill(gradients, context.message_bytes, limit * sent_bytes / full_bytes)
 
 
@@ -297,7 +298,7 @@ def dear_groups(
     groups: list[tuple[int, int]] = []
     total_bytes = 0.0
     for first, end in reversed(layers):
-        size_bytes = sum(sizes_bytes[first:end])
+        size_bytes = sum_in_order(sizes_bytes[first:end])
         if groups and total_bytes + size_bytes < limit_bytes:
             groups[-1] = first, groups[-1][1]
             total_bytes += size_bytes

@@ -25,6 +25,7 @@ from perfsim.methods.building.low_rank import (
     factor_rank,
     factored_matrices,
 )
+from perfsim.sums import sum_in_order
 
 
 class Acpsgd(Method):
@@ -74,7 +75,9 @@ class Acpsgd(Method):
             compress.append(elementwise(one.elements, 9, 3))
             copied += one.p_elements + one.q_elements
         compress.append(elementwise(copied, 2, 2 * len(matrices) + vectors))
-        sent = sum(self.message_bytes(gradient, iteration) for gradient in bucket.gradients)
+        sent = sum_in_order(
+            self.message_bytes(gradient, iteration) for gradient in bucket.gradients
+        )
         return [Compute(tuple(compress), "compress"), Send("all_reduce", sent)]
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
@@ -104,7 +107,9 @@ class Acpsgd(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of every matrix's residual and of the buffers of P and of Q."""
         residual = fp32_bytes(_matrices(gradients))
-        return residual + sum(self.message_bytes(one, turn) for one in gradients for turn in (0, 1))
+        return residual + sum_in_order(
+            self.message_bytes(one, turn) for one in gradients for turn in (0, 1)
+        )
 
 
 def _matrices(gradients: Sequence[Gradient]) -> list[Gradient]:

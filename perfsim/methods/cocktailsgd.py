@@ -15,6 +15,7 @@ from perfsim.methods.building.cpu_offload import to_gpu, to_host
 from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.quantise import STREAM
 from perfsim.methods.building.sparsify import exact
+from perfsim.sums import sum_in_order
 
 _SAMPLED = "(ceil(ceil(n / P) / (1 / random_ratio // 1)) // bucket * bucket)"
 _OF_SAMPLED = f"(topk_ratio * {_SAMPLED} // 1)"
@@ -122,7 +123,7 @@ class Cocktailsgd(InStep):
         )
         new = (*decode, *_changed(one, FLOAT), *_changed(one, _HALF))
         # All isends are posted at once: to each other rank a message of its own, or the same.
-        send = Send("all_to_all", ranks * sum(one.parts_bytes))
+        send = Send("all_to_all", ranks * sum_in_order(one.parts_bytes))
         up, down = _staged(one, ranks, up=True), _staged(one, ranks, up=False)
         return [
             Compute((*own * ranks, *down), "compress", STREAM),

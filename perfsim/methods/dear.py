@@ -7,6 +7,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
 from perfsim.methods.building.layerwise import crossing_jobs
+from perfsim.sums import sum_in_order
 
 
 class Dear(Method):
@@ -53,4 +54,4 @@ class Dear(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the groups' buffers and of one rank's shards."""
-        return sum(gradient.size_bytes for gradient in gradients) * (1.0 + 1.0 / ranks)
+        return sum_in_order(gradient.size_bytes for gradient in gradients) * (1.0 + 1.0 / ranks)

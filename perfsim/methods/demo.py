@@ -13,6 +13,7 @@ from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoin
 from perfsim.methods.building.in_step import InStep
 from perfsim.methods.building.sparsify import exact
 from perfsim.methods.building.tensor_lists import gathered_in_list
+from perfsim.sums import sum_in_order
 
 
 class Demo(InStep):
@@ -85,7 +86,7 @@ class Demo(InStep):
         """Return the stages of one tensor, up to its gradient for the update."""
         n, k, width = gradient.elements, self.sent_values(gradient), gradient.value_bytes
         sides, own_bytes = self.sides(gradient), (self.index_bytes * k, width * k)
-        received = ranks * sum(own_bytes)
+        received = ranks * sum_in_order(own_bytes)
         own = (
             _passes(n, 5, 2, width),
             *_transform(n, sides, width),
@@ -120,7 +121,7 @@ class Demo(InStep):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the momentum, and of the lists of the tensor with most values."""
         lists = max((self.message_bytes(one, 0) for one in gradients), default=0.0)
-        return sum(one.size_bytes for one in gradients) + 2 * ranks * lists
+        return sum_in_order(one.size_bytes for one in gradients) + 2 * ranks * lists
 
 
 _INDEX = 8

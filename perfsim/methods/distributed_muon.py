@@ -11,6 +11,7 @@ from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint, Send
 from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.dense_buckets import DenseBuckets
 from perfsim.methods.building.tensor_lists import gathered_in_list
+from perfsim.sums import sum_in_order
 
 
 class DistributedMuon(DdpBuckets, DenseBuckets):
@@ -91,8 +92,8 @@ class DistributedMuon(DdpBuckets, DenseBuckets):
         passes_s = min(world.kernel_s(passes), profile.optimizer_s)
         others = profile.elements - _elements(groups)
         longest = sum(max(one.elements for one in group) for group in groups)
-        total_flops = sum(map(sum, flops))
-        products = sum(map(max, flops)) / total_flops if total_flops else 1.0
+        total_flops = sum_in_order(map(sum_in_order, flops))
+        products = sum_in_order(map(max, flops)) / total_flops if total_flops else 1.0
         streamed = (others + longest) / profile.elements
         products_s = profile.optimizer_s - passes_s
         return (streamed * passes_s + products * products_s) / profile.optimizer_s

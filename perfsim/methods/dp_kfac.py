@@ -17,6 +17,7 @@ from perfsim.methods.building.kfac_factors import (
 )
 from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
 from perfsim.methods.building.kfac_schedule import Preconditioner
+from perfsim.sums import sum_in_order
 
 
 class DpKfac(Preconditioner):
@@ -62,7 +63,9 @@ class DpKfac(Preconditioner):
         assert world.profile is not None
         work = [self.own_kernels(layer, factors, inverses) for layer in layers]
         owners = round_robin(len(layers), world.ranks)
-        rank = busiest_rank(owners, [sum(map(world.kernel_s, kernels)) for kernels in work])
+        rank = busiest_rank(
+            owners, [sum_in_order(map(world.kernel_s, kernels)) for kernels in work]
+        )
         mine = [
             one for owner, own in zip(owners, work, strict=True) if owner == rank for one in own
         ]

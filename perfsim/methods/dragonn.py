@@ -21,6 +21,7 @@ from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import decoded, kept
+from perfsim.sums import sum_in_order
 
 _SMALL = 2**17
 """Elements up to which the code keeps one value in a hundred, whatever the density."""
@@ -117,10 +118,10 @@ class Dragonn(Method):
             return elements > self.compress_above
         count = self._count(elements) * world.ranks
         gathers = (("all_gather", float(size * count)) for size in (FLOAT, INDEX))
-        sparse_s = sum(world.collective_s(name, size, "all") for name, size in gathers)
+        sparse_s = sum_in_order(world.collective_s(name, size, "all") for name, size in gathers)
         dense_s = world.collective_s("all_reduce", float(FLOAT * elements), "all")
         kernels = *self._encoded(elements), *self._decoded(elements, world.ranks)
-        return sum(map(world.kernel_s, kernels)) < dense_s - sparse_s
+        return sum_in_order(map(world.kernel_s, kernels)) < dense_s - sparse_s
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return 8 bytes a kept value, or the dense tensor; only the size decides here."""

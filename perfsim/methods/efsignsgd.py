@@ -23,6 +23,7 @@ from perfsim.methods.building.quantise import (
     summed,
     two_step,
 )
+from perfsim.sums import sum_in_order
 
 _FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 """Passes and launches of the residual, besides one decode. MergeComp copies the gradient, decays
@@ -123,7 +124,7 @@ class Efsignsgd(GathersThroughHorovod):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and their scale."""
-        return sum(self.parts(gradient.elements))
+        return sum_in_order(self.parts(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual and, in two steps, of that of the rank's share."""

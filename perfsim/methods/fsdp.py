@@ -36,6 +36,7 @@ from perfsim.methods.building.sharded_parameters import (
     scattered,
     with_root,
 )
+from perfsim.sums import sum_in_order
 
 
 class Fsdp(Method):
@@ -230,7 +231,7 @@ class Fsdp(Method):
             for parameters in (world.profile.in_ready_order(), world.profile.all_parameters())
         )
         gathered = max(one + other for one, other in pairwise([0.0, *units]))
-        gathered = sum(units) if self.shard == "grad" else gathered
+        gathered = sum_in_order(units) if self.shard == "grad" else gathered
         return max(trained) + gathered * gathered_width(self.gather, world) / FLOAT
 
     def exchanges_each(self, asked: bool | None) -> bool:

@@ -7,6 +7,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
+from perfsim.sums import sum_in_order
 
 SWAP_PASSES, SWAP_LAUNCHES = 8, 4
 """Passes and launches that swap a tensor: division by P, clone, and two copies."""
@@ -56,4 +57,4 @@ class Lbsgd(Method):
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the buffer: one fp32 value a parameter."""
-        return sum(gradient.size_bytes for gradient in gradients)
+        return sum_in_order(gradient.size_bytes for gradient in gradients)

@@ -7,6 +7,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.methods.base import MethodContext
 from perfsim.methods.building.quantised_shards import Levels
 from perfsim.methods.zeropp import TwoSteps, Zeropp
+from perfsim.sums import sum_in_order
 
 __all__ = ["Loco"]
 
@@ -97,4 +98,4 @@ class Loco(Zeropp):
             if self.quantises(gradient, world)
             for error in _Corrected(gradient, world, HALF).errors()
         ]
-        return super().memory_in(world) + sum(errors)
+        return super().memory_in(world) + sum_in_order(errors)

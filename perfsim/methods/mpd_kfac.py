@@ -6,6 +6,7 @@ from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
 from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
 from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor
+from perfsim.sums import sum_in_order
 
 
 class MpdKfac(AveragedFactors):
@@ -45,7 +46,7 @@ class MpdKfac(AveragedFactors):
         owners = round_robin(len(factors), world.ranks)
         if world.ranks <= layers:
             owners = [owner for owner in round_robin(layers, world.ranks) for _ in range(2)]
-        seconds = [sum(map(world.kernel_s, factor.inverse)) for factor in factors]
+        seconds = [sum_in_order(map(world.kernel_s, factor.inverse)) for factor in factors]
         rank = busiest_rank(owners, seconds)
         kernels: list[Kernel] = []
         for factor, owner in zip(factors, owners, strict=True):

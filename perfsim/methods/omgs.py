@@ -12,6 +12,7 @@ from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
 from perfsim.methods.building.averaging import fp32_bytes
 from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged_by_omgs
+from perfsim.sums import sum_in_order
 
 
 class Omgs(Method):
@@ -62,11 +63,11 @@ class Omgs(Method):
         if self.merge:
 
             def select_s(elements: int) -> float:
-                return sum(map(world.kernel_s, self._selected(elements, world.software)))
+                return sum_in_order(map(world.kernel_s, self._selected(elements, world.software)))
 
             def gather_s(elements: int) -> float:
                 count = kept(elements, self.density) * world.ranks
-                return sum(
+                return sum_in_order(
                     world.collective_s("all_gather", float(size * count), "all")
                     for size in (FLOAT, INDEX)
                 )

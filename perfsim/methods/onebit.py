@@ -18,6 +18,7 @@ from perfsim.methods.building.quantise import (
     sign_bytes,
     summed,
 )
+from perfsim.sums import sum_in_order
 
 _ENCODE = (10.0, 18)
 """Passes and launches without packing: compare (1.25); for each sign the indices of its mask
@@ -105,7 +106,7 @@ class Onebit(GathersThroughHorovod):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and of both means."""
-        return sum(self.parts(gradient.elements))
+        return sum_in_order(self.parts(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the residual: one fp32 value a parameter."""

@@ -23,6 +23,7 @@ from perfsim.methods.building.low_rank import (
     powersgd_package,
     powersgd_paper_code,
 )
+from perfsim.sums import sum_in_order
 
 HOOKS = ("hook", "batched_hook")
 
@@ -177,5 +178,5 @@ class Powersgd(DdpBuffers):
         turns = (0, 1) if self.variant == "package" else (0,)
         square_too = self.variant == "batched_hook"
         chosen = [each for each in gradients if square_too or self.compressed(each)]
-        factors = sum(self.message_bytes(each, turn) for each in chosen for turn in turns)
+        factors = sum_in_order(self.message_bytes(each, turn) for each in chosen for turn in turns)
         return copies * fp32_bytes(gradients) + factors

@@ -31,6 +31,7 @@ from perfsim.methods.building.outer_step import (
     Workers,
     after_update,
 )
+from perfsim.sums import sum_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +267,12 @@ class Sparseloco(OuterSteps):
 
     def _gathered_once(self, bucket: Bucket, workers: Workers) -> list[JobStage]:
         """Return the all-gather of one message of each node."""
-        size = workers.count * sum(self._parts(bucket))
+        size = workers.count * sum_in_order(self._parts(bucket))
         return [Send("all_gather", size, "update", group=workers.group)]
 
     def _stored(self, bucket: Bucket, workers: Workers) -> list[JobStage]:
         """Return a message to the store, and those of other workers from it."""
-        size = sum(self._parts(bucket))
+        size = sum_in_order(self._parts(bucket))
         up = Send("send_recv", size, "update", group=workers.group)
         return [up, up._replace(size_bytes=size * self._messages(workers), counted=False)]
 
@@ -287,7 +288,7 @@ class Sparseloco(OuterSteps):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one tensor's message."""
-        return sum(self._parts(Bucket.of([gradient])))
+        return sum_in_order(self._parts(Bucket.of([gradient])))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the error and of the old parameters."""

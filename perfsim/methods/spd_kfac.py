@@ -8,6 +8,7 @@ from perfsim.compute.kernel import Kernel
 from perfsim.methods.base import Job, MethodContext, PassPoint
 from perfsim.methods.building.kfac_placement import balanced_inverses
 from perfsim.methods.building.kfac_schedule import AveragedFactors, FactorFusion, KroneckerFactor
+from perfsim.sums import sum_in_order
 
 
 class SpdKfac(AveragedFactors):
@@ -57,8 +58,8 @@ class SpdKfac(AveragedFactors):
         """Tell whether every rank inverts a factor for itself."""
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
-        inverse_s = sum(map(world.kernel_s, factor.inverse))
-        return inverse_s < sum(
+        inverse_s = sum_in_order(map(world.kernel_s, factor.inverse))
+        return inverse_s < sum_in_order(
             world.collective_s("broadcast", size_bytes, "all")
             for size_bytes in factor.inverse_bytes
         )

@@ -39,6 +39,7 @@ from perfsim.methods.building.quantised_shards import (
 )
 from perfsim.methods.building.sharded_parameters import gathered_width
 from perfsim.methods.zero import Zero
+from perfsim.sums import sum_in_order
 
 __all__ = ["TwoSteps", "Zeropp"]
 
@@ -292,7 +293,11 @@ class Zeropp(QuantisedShards):
         limit = self.persistence_threshold
         tensors = sum(size > limit for sizes in modules for size in sizes)
         kernel = moved(part, 3 * width * part, 2 * tensors)
-        forward_s = sum(layer.forward_s for layer in world.profile.layers) if world.profile else 0.0
+        forward_s = (
+            sum_in_order(layer.forward_s for layer in world.profile.layers)
+            if world.profile
+            else 0.0
+        )
         begins = PassPoint("forward", forward_s)
         stage = Compute((kernel,), "decompress")
         return Job("second copy", (stage,), begins, PassPoint("backward"), repeats="once")

@@ -19,6 +19,7 @@ from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
 from perfsim.models.recurrent import RECURRENT
 from perfsim.models.specification import is_specified, specification_takes_tokens, specified_layers
 from perfsim.models.transformers import TEXT_MODELS, TRANSFORMERS
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "MODELS",
@@ -190,15 +191,15 @@ def model_flops(model: str, tokens: int | None) -> dict[str, float]:
         return {}
     text = takes_tokens(model)
     layers = build_model(model, tokens if text else None)
-    made = sum(_passes(layer) * layer.flops for layer in layers)
-    masked = sum(layer.flops for layer in layers if layer.causal)
+    made = sum_in_order(_passes(layer) * layer.flops for layer in layers)
+    masked = sum_in_order(layer.flops for layer in layers if layer.causal)
     found = {"products": made, "causal": made - _PASSES * masked / 2}
     length = tokens or next((layer.rows for layer in layers if layer.kind == "attention"), None)
     if not text or length is None:
         return found
     plain = 2.0 * _passes(layers[-1]) * _working(layers) * length
     attention = [layer for layer in layers if layer.kind == "attention"]
-    width = sum(layer.outputs for layer in attention)  # layers x width x length
+    width = sum_in_order(layer.outputs for layer in attention)  # layers x width x length
     return found | {"palm": plain + 12.0 * width * length, "6n": plain}
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from perfsim.models.layers import ModelLayer
+from perfsim.sums import sum_in_order
 
 __all__ = ["NORMS", "attended_values", "block_spans", "block_start"]
 
@@ -19,7 +20,7 @@ def attended_values(layers: Sequence[ModelLayer], index: int, whole: Sequence[Mo
     ``whole`` are the same layers undivided.
     """
     first = block_start(whole, index)
-    return sum(
+    return sum_in_order(
         layers[at].outputs
         for at in range(first, index)
         if layers[at].kind == "linear"

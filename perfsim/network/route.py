@@ -20,6 +20,7 @@ from perfsim.collectives import Algorithm, Hops, Line
 from perfsim.errors import RequestError
 from perfsim.network.link import Latency, LatencyPiece, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
@@ -589,7 +590,7 @@ def _beyond(quantity: Quantity, size_bytes: float) -> bool:
 
 def _spread(parts: list[tuple[float, list[Term]]]) -> float | None:
     """Return the relative spread of a sum: each part's widest, weighted by the part."""
-    total_s = sum(part_s for part_s, _ in parts)
+    total_s = sum_in_order(part_s for part_s, _ in parts)
     weighted = 0.0
     for part_s, terms in parts:
         spreads = [term.quantity.spread for term in terms if part_s > 0]

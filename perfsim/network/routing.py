@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from perfsim.collectives.hops import exchange_pairs
 from perfsim.errors import RequestError
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "PATTERNS",
@@ -538,7 +539,7 @@ def critical_latency_s(
     hop_s = net.latencies_s({hop for chain in pattern.chains for hop in chain}, hosts, ties)
     longest = (0.0, 0)
     for chain in pattern.chains:
-        longest = max(longest, (sum(hop_s[hop] for hop in chain), len(chain)))
+        longest = max(longest, (sum_in_order(hop_s[hop] for hop in chain), len(chain)))
     return longest
 
 
@@ -725,7 +726,7 @@ class _RoutingGraph:
         for hop in hops:
             up, down = self.path_ends(hosts[hop[0]], hosts[hop[1]])
             edges = (*pairwise(up), *pairwise(down))
-            latencies_s[hop] = sum(self.latency_s[edge] for edge in edges)
+            latencies_s[hop] = sum_in_order(self.latency_s[edge] for edge in edges)
             if up[-1] != down[0]:
                 through_core.setdefault(down[0], []).append((up[-1], hop))
         for target, crossings in through_core.items():

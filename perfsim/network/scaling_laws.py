@@ -31,6 +31,7 @@ from perfsim.network.tuner_fit import (
     fit_tuner,
     tuner_figures,
 )
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "DOUBLING_SMALL_BYTES",
@@ -783,11 +784,13 @@ def _without_levels(curves: Sequence[CollectiveCurve], call_s: float) -> float:
     if len({level for level, _ in points}) < 2:
         return call_s
     weights = [1.0 / time_s**2 for _, time_s in points]
-    total = sum(weights)
-    level = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
-    mean_s = sum(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
-    across = sum(w * (x - level) ** 2 for w, (x, _) in zip(weights, points, strict=True))
-    along = sum(w * (x - level) * (t - mean_s) for w, (x, t) in zip(weights, points, strict=True))
+    total = sum_in_order(weights)
+    level = sum_in_order(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_s = sum_in_order(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
+    across = sum_in_order(w * (x - level) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    along = sum_in_order(
+        w * (x - level) * (t - mean_s) for w, (x, t) in zip(weights, points, strict=True)
+    )
     least_s = min(time_s for _, time_s in points)
     return min(max(mean_s - along / across * level, 0.0), least_s)
 

@@ -19,6 +19,7 @@ from perfsim.libraries.nccl import NcclTuner
 from perfsim.libraries.nccl_versions import VersionFigures, version_figures
 from perfsim.libraries.rccl import AMD_GENERATIONS, RcclTuner
 from perfsim.network.measured import CollectiveCurve
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "LABELS",
@@ -242,7 +243,7 @@ def fit_tuner(curves: Sequence[CollectiveCurve]) -> TunedChoice:
         rate = bus_bandwidth(curves, two_nodes > 1.0)
         choice = TunedChoice(of, rate, two_nodes, plain, near)
         unusual = ((two_nodes > 1.0) != hopper) + plain + near
-        penalty = sum(_penalty(choice, curve) for curve in curves)
+        penalty = sum_in_order(_penalty(choice, curve) for curve in curves)
         against = round(penalty, 9), unusual
         if best is None or against < best[0]:
             best = against, choice
@@ -268,7 +269,7 @@ def _penalty(choice: TunedChoice, curve: CollectiveCurve) -> float:
     """Return what speaks against a tuner: its switches, and a curve's steps between them."""
     sizes = curve.size_bytes
     pairs = [choice.tuner(curve.ranks, curve.nodes).choose("all_reduce", size) for size in sizes]
-    return sum(
+    return sum_in_order(
         _step(curve, index) if pairs[index][:2] == pairs[index - 1][:2] else _SWITCH_PENALTY
         for index in range(1, len(sizes))
     )

@@ -48,6 +48,7 @@ from perfsim.libraries import library as find_library
 from perfsim.network.routing import Flow, Pattern, all_to_all_flows, flows
 from perfsim.network.wide_link import SitePath, WideLink
 from perfsim.quantity import Cost, Quantity, Term
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.methods.base import Group
@@ -357,7 +358,7 @@ def _chunked(
         size_bytes, ranks = size_bytes / max(wide.nodes), len(wide.nodes)
     loops = max(1.0, size_bytes / (_CHANNELS * ranks * _CHUNK_STEPS * _STEP_BYTES))
     chunk_s = transfer_s / (loops * crossing.sent * ranks)
-    waiting_s = crossing.chain_s + (loops - 1.0) * crossing.sent * sum(delays_s)
+    waiting_s = crossing.chain_s + (loops - 1.0) * crossing.sent * sum_in_order(delays_s)
     waiting_s += len(delays_s) / ranks / _SLICES * transfer_s + (1.0 - 1.0 / _SLICES) * chunk_s
     seconds = max(transfer_s + crossing.last_s, waiting_s)
     latency_s = max(0.0, seconds - transfer_s)
@@ -421,7 +422,7 @@ def _all_at_once(wide: WideArea) -> float:
     """
     up = min(link.up for link in wide.links) / max(wide.sizes)
     one = 1.0 / min(path.reached for path in wide.paths())
-    return sum(max(count / up, one) for count in range(1, ceil_log2(len(wide.sizes)) + 1))
+    return sum_in_order(max(count / up, one) for count in range(1, ceil_log2(len(wide.sizes)) + 1))
 
 
 def _ring(wide: WideArea) -> list[SitePath]:
@@ -480,14 +481,14 @@ def _crossing(collective: str, name: str, servers: int, library: str, wide: Wide
     passes = [back] if collective == "reduce_scatter" else [there]
     if collective == "all_reduce" and algorithm.flows == "halving":
         passes = [there, back]
-    s_per_byte = sum(_transfer(one, wide, paths) for one in passes)
-    chain_s = sum(_longest_s(one, paths) for one in passes)
+    s_per_byte = sum_in_order(_transfer(one, wide, paths) for one in passes)
+    chain_s = sum_in_order(_longest_s(one, paths) for one in passes)
     return _Crossing(sent, s_per_byte, chain_s, last_s)
 
 
 def _longest_s(pattern: Pattern, paths: dict[tuple[int, int], SitePath]) -> float:
     """Return the one-way delays on the longest chain of messages [s]."""
-    return max(sum(paths[hop].one_way_s for hop in chain) for chain in pattern.chains)
+    return max(sum_in_order(paths[hop].one_way_s for hop in chain) for chain in pattern.chains)
 
 
 def _reversed(pattern: Pattern) -> Pattern:
@@ -538,14 +539,14 @@ def _around(
     delays_s = [path.one_way_s for path in _ring(wide)]
     last_s = max(path.one_way_s for path in paths.values())
     if not algorithm.blocks:
-        return _Crossing(sent, s_per_byte, steps / len(nodes) * sum(delays_s), last_s)
+        return _Crossing(sent, s_per_byte, steps / len(nodes) * sum_in_order(delays_s), last_s)
     if algorithm.name == "neighbor":  # every step waits for its slowest pair
         between = _only_between(sites)._replace(alpha_inter_s=1.0)
         crossings = algorithm.formula(0.0, between).latency_s
         return _Crossing(sent, s_per_byte, crossings * last_s, last_s)
     turns = 2 if sent > 1.0 or algorithm.collective == "all_reduce" else 1
     members = tuple(map(len, wide.parts)) if algorithm.name == "hierarchical" else sites
-    chain_s = turns * sum(delays_s) - _skipped(delays_s, members, turns)
+    chain_s = turns * sum_in_order(delays_s) - _skipped(delays_s, members, turns)
     factor = steps / max(1, turns * (len(nodes) - 1))  # gloo's round trips, others' 1
     return _Crossing(sent, s_per_byte, factor * chain_s, last_s)
 
@@ -596,7 +597,7 @@ def _skipped(delays_s: Sequence[float], members: Sequence[int], turns: int) -> f
         for delay_s in (*(0.0,) * (count - 1), delay_s)
     ]
     around = [*edges, *edges[: turns - 1]]
-    return min(sum(around[at : at + turns]) for at in range(len(edges)))
+    return min(sum_in_order(around[at : at + turns]) for at in range(len(edges)))
 
 
 def _loads(phase: Iterable[Flow]) -> tuple[dict[int, float], dict[int, float]]:
@@ -612,7 +613,7 @@ def _loads(phase: Iterable[Flow]) -> tuple[dict[int, float], dict[int, float]]:
 def _busiest(pattern: Pattern) -> float:
     """Return the load of the busiest node in each phase, added up."""
     loads = map(_loads, pattern.phases)
-    return sum(max(*out.values(), *into.values()) for out, into in loads)
+    return sum_in_order(max(*out.values(), *into.values()) for out, into in loads)
 
 
 def _transfer(pattern: Pattern, wide: WideArea, paths: dict[tuple[int, int], SitePath]) -> float:

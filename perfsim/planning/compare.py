@@ -28,6 +28,7 @@ from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
 from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache
+from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import learning_notes
 from perfsim.units import format_seconds
 from perfsim.what_if import steady_s
@@ -80,7 +81,7 @@ SORTS: dict[str, Callable[[Prediction], Any]] = {
     "high": lambda one: one.iteration_s_interval[1],
     "exposed": lambda one: one.breakdown_s["communication_exposed"],
     "sent": lambda one: one.communication["bytes_per_gpu"],
-    "memory": lambda one: sum(one.memory_bytes.values()),
+    "memory": lambda one: sum_in_order(one.memory_bytes.values()),
     "name": lambda one: one.scenario.method,
 }
 """What rows can be sorted by: time to the same accuracy, the iteration, the upper end of its
@@ -700,7 +701,7 @@ def _beside_passes_s(prediction: Prediction) -> float:
     total_s = iterations = 0.0
     for count, timeline in zip(prediction.counts, prediction.timelines, strict=True):
         tasks = timeline.graph.tasks
-        total_s += count * sum(float(one.duration_s) for one in tasks if one.kind in kinds)
+        total_s += count * sum_in_order(float(one.duration_s) for one in tasks if one.kind in kinds)
         iterations += count * timeline.graph.iterations
     return total_s / iterations
 

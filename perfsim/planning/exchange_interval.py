@@ -28,6 +28,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import JobCache
+from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import EpochsFactor, EpochsFactors, replicas_of
 from perfsim.what_if import steady_s
 
@@ -124,7 +125,7 @@ class ExchangeTime(NamedTuple):
     @property
     def busy_s(self) -> float:
         """All parts together [s]."""
-        return sum(self)
+        return sum_in_order(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,8 +395,8 @@ def interval_of(setup: Setup) -> ExchangeInterval | None:
     longest = next(int(cast("int", one.le)) for one in field.metadata if isinstance(one, Le))
     kinds = {kind for one in apart for kind in one.iterations}
     parts = [(one, one.count * len(one.iterations)) for one in method.rounds()]
-    within = sum(count for one, count in parts if kinds.issuperset(one.iterations))
-    share = within / sum(count for _, count in parts)
+    within = sum_in_order(count for one, count in parts if kinds.issuperset(one.iterations))
+    share = within / sum_in_order(count for _, count in parts)
     return ExchangeInterval(option, int(getattr(method, option)), longest, share)
 
 
@@ -443,12 +444,12 @@ def _rounds_apart(setup: Setup, jobs: JobCache | None) -> _Apart:
     between, rounds = setup.method.between, setup.method.interval_rounds()
     exchanging = [one for one in rounds if set(one.iterations) != {between}]
     inner, *costed = build_rounds(setup, jobs, [Round((between,)), *exchanging])
-    return _Apart(inner, costed, sum(one.count * len(one.iterations) for one in rounds))
+    return _Apart(inner, costed, sum_in_order(one.count * len(one.iterations) for one in rounds))
 
 
 def _period(inner: CostedGraph, exchanging: Sequence[CostedGraph], iterations: float) -> PeriodTime:
     inner_s = float(run(inner, brief=True).mean_period_s)
-    exposed_s = sum(
+    exposed_s = sum_in_order(
         one.count * (float(run(one, brief=True).mean_period_s) - one.graph.iterations * inner_s)
         for one in exchanging
     )
@@ -476,7 +477,7 @@ def _parts(setup: Setup, costed: CostedGraph) -> list[float]:
             continue
         assert isinstance(work.stage, Compute)
         each = [(one, count * setup.device.cost(one).seconds) for one, count in work.kernels]
-        total_s = sum(one_s for _, one_s in each)
+        total_s = sum_in_order(one_s for _, one_s in each)
         for kernel, one_s in each:
             spent_s = seconds * one_s / total_s if total_s else 0.0
             if kernel.outer:
@@ -707,7 +708,7 @@ def exchange_cost(setup: Setup, iteration_s: float, baseline_s: float) -> Exchan
     jobs = JobCache()
     apart = _rounds_apart(setup, jobs)
     between = setup.method.between
-    exchanges = sum(
+    exchanges = sum_in_order(
         one.count * sum(kind != between for kind in one.iterations)
         for one in setup.method.interval_rounds()
     )

@@ -32,6 +32,7 @@ from perfsim.schedule.stage_passes import AXIS_WORDS
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.units import format_seconds, parse_bytes
 from perfsim.what_if import CostChange, faster, steady_s
 
@@ -477,11 +478,11 @@ def waiting_times(
     axes = set(AXIS_WORDS.values())
     found = [("pipeline bubble", parallel.bubble_s if parallel else 0.0)]
     for words in AXIS_WORDS.values():
-        found.append((words, sum(one.exposed_s for one in buckets if one.bucket == words)))
+        found.append((words, sum_in_order(one.exposed_s for one in buckets if one.bucket == words)))
     data = [one for one in buckets if one.bucket not in axes]
     for words, gathers in (("exposed gathers", True), ("exposed reductions of gradients", False)):
         some = [one.exposed_s for one in data if one.collectives.startswith(_GATHERS) == gathers]
-        found.append((words, sum(some)))
+        found.append((words, sum_in_order(some)))
     if parallel is None:
         free_s = steady_s(plans, faster(math.inf, "host")) * scale
         found.append(("launches of the host", prediction.iteration_s - free_s))
@@ -652,7 +653,7 @@ def exposed(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> list
     ``exposed_s`` of all sums to the prediction's ``communication_exposed``; if ranks vary by
     chance, to that of one draw (see ``one_run``).
     """
-    total = sum(plan.iterations for plan in plans)
+    total = sum_in_order(plan.iterations for plan in plans)
     result = []
     for number, (plan, timeline) in enumerate(zip(plans, timelines, strict=True)):
         one = one_run(timeline)

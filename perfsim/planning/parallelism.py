@@ -58,6 +58,7 @@ from perfsim.scenario import Scenario
 from perfsim.schedule.model_parallel import laid_out_pipeline
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes
 from perfsim.what_if import steady_s
 
@@ -188,7 +189,7 @@ class RankedDivision(NamedTuple):
         """What computation waits for in an iteration [s], by group; ``dp`` is the exchange."""
         waits = dict(self.parallel.waits_s) if self.parallel else {}
         exposed_s = self.prediction.breakdown_s["communication_exposed"]
-        return {**waits, "dp": max(0.0, exposed_s - sum(waits.values()))}
+        return {**waits, "dp": max(0.0, exposed_s - sum_in_order(waits.values()))}
 
     @property
     def bubble_s(self) -> float:
@@ -636,7 +637,9 @@ class _Search:
             return float(laid_out_pipeline(setup, setup.split).run.busy_s.sum()) / batch
         # In another order of ranks, messages may go another way where there are stages.
         parts = setup.split.parts.stages
-        computes_s = sum(sum(chunk[:2]) for part in parts for chunk in part.chunks)
+        computes_s = sum_in_order(
+            sum_in_order(chunk[:2]) for part in parts for chunk in part.chunks
+        )
         return setup.node_load * computes_s / batch
 
 

@@ -29,6 +29,7 @@ from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.throughput import setup_throughput
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def row_figures(
     batch, gpus = setup.samples, setup.scenario.gpus
     samples_per_s = batch * setup.replicas / iteration_s
     efficiency = samples_per_s / (gpus * batch / single_s)
-    period = sum(plan.iterations for plan in plans)
-    sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
+    period = sum_in_order(plan.iterations for plan in plans)
+    sent_bytes = sum_in_order(plan.count * plan.sent_bytes for plan in plans) / period
     return [iteration_s, samples_per_s, efficiency, sent_bytes]
 
 
@@ -173,7 +174,7 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
         "ssgd_iteration_s": row["baseline"]["iteration_s"],
         "speedup": row["baseline"]["speedup"],
         **{f"{part}_s": seconds for part, seconds in row["breakdown_s"].items()},
-        "memory_bytes": sum(row["memory_bytes"].values()),
+        "memory_bytes": sum_in_order(row["memory_bytes"].values()),
         "fits": not any(note.startswith(UNFIT) for note in row.get("notes", ())),
         "reason": "",
     }

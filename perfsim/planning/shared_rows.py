@@ -23,6 +23,7 @@ from perfsim.schedule.costs import times_by
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import in_one_pass, mean_s, run
 from perfsim.session import Session
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.schedule.costed_graph import RoundTimes
@@ -239,6 +240,6 @@ def _together(each: Sequence[Sequence[RoundTimes]]) -> list[float]:
         tasks_s = np.array([one.durations_s for one in alike]).T
         counts = np.array([one.count for one in alike])
         total_s = total_s + counts * settled_periods(alike[0].graph, [*tasks_s])
-    iterations = np.array([sum(one.iterations for one in rounds) for rounds in each])
+    iterations = np.array([sum_in_order(one.iterations for one in rounds) for rounds in each])
     means: list[float] = (total_s / iterations).tolist()
     return means

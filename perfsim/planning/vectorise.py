@@ -31,6 +31,7 @@ from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import in_one_pass
 from perfsim.session import Session, SessionWithNetworks
 from perfsim.simulate.settled import settled_periods
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_seconds
 
 __all__ = ["BatchedFloat", "BranchTrace", "NotVectorisableError", "VectorisedRows"]
@@ -319,7 +320,7 @@ def _evaluated(setup: Setup) -> list[Any]:
             raise NotVectorisableError("a run takes more than one pass")
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
-    iteration_s = total_s / sum(plan.iterations for plan in plans)
+    iteration_s = total_s / sum_in_order(plan.iterations for plan in plans)
     return row_figures(setup, plans, iteration_s, _values(setup.alone_s))
 
 

@@ -27,6 +27,7 @@ from perfsim.report.terminal import (
     print_notes,
 )
 from perfsim.resolve import ResolvedScenario
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["MAX_ROWS", "print_comparison", "print_ranking"]
@@ -127,7 +128,7 @@ class _Row(NamedTuple):
 
     def share(self, parts: Sequence[str]) -> str:
         """Return the share of some parts in the iteration [%]."""
-        spent_s = sum(self.prediction.breakdown_s[part] for part in parts)
+        spent_s = sum_in_order(self.prediction.breakdown_s[part] for part in parts)
         return f"{100 * spent_s / self.prediction.iteration_s:.0f}%"
 
 

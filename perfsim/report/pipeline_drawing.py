@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Protocol
 
+from perfsim.sums import sum_in_order
 from perfsim.units import format_seconds
 
 __all__ = ["DrawnPass", "DrawnRun", "draw_pipeline"]
@@ -117,5 +118,5 @@ def _drawn(passes: Iterable[DrawnPass], columns: int, each_s: float) -> str:
             share = min(end, column + 1) - max(start, column)
             shares[column][glyph] = shares[column].get(glyph, 0.0) + share
     for share_of in shares:
-        share_of[_IDLE] = 1.0 - sum(share_of.values())
+        share_of[_IDLE] = 1.0 - sum_in_order(share_of.values())
     return "".join(max(share_of, key=lambda glyph: share_of[glyph]) for share_of in shares)

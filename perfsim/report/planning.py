@@ -50,6 +50,7 @@ from perfsim.report.terminal import (
     rate_words,
 )
 from perfsim.scenario import gpu_words
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -423,7 +424,7 @@ def _exposed(buckets: list[Exposed], rounds: Sequence[str], limit: int) -> Itera
 
     ``rounds`` are the words of each of the method's rounds, "" where there is one.
     """
-    total_s = sum(one.exposed_s for one in buckets)
+    total_s = sum_in_order(one.exposed_s for one in buckets)
     title = f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
     yield from wrap(title, page_columns())
     shown = [one for one in buckets if one.exposed_s > 0]
@@ -449,7 +450,7 @@ def _exposed(buckets: list[Exposed], rounds: Sequence[str], limit: int) -> Itera
         told, page_columns(), left="bucket,messages", drop=("messages", "kernels", "on the wire")
     )
     if rest:
-        rest_s = sum(shown[index].exposed_s for index in rest)
+        rest_s = sum_in_order(shown[index].exposed_s for index in rest)
         yield f"{len(rest)} more, {format_seconds(rest_s)} in all"
     if len(shown) < len(buckets):
         hidden = len(buckets) - len(shown)

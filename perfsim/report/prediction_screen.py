@@ -30,6 +30,7 @@ from perfsim.report.terminal import (
     print_lines,
     rate_words,
 )
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def _memory(prediction: Prediction) -> str:
     """Say what a GPU holds of what it has."""
     parts = prediction.memory_bytes
     usable = prediction.memory_usable_bytes
-    words = format_bytes(sum(parts.values()), 3)
+    words = format_bytes(sum_in_order(parts.values()), 3)
     words += f" of {format_bytes(usable, 3)}" if usable is not None else ""
     if not parts["activations"] and not parts["step"]:
         words += " without activations"

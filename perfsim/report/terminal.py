@@ -17,6 +17,7 @@ from perfsim.errors import spelled
 from perfsim.note import briefs
 from perfsim.report.plain import is_plain
 from perfsim.scenario import gpu_words
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def outer_state_words(state: OuterState) -> list[str]:
         ("in host memory", {part.what: part.host_bytes for part in state.parts}),
     ):
         kept = [f"{what} {format_bytes(size, 3)}" for what, size in held.items() if size]
-        total = f" {format_bytes(sum(held.values()), 3)}" if len(kept) > 1 else ""
+        total = f" {format_bytes(sum_in_order(held.values()), 3)}" if len(kept) > 1 else ""
         if kept:
             lines.append(f"{where}{total}: {', '.join(kept)}")
     if state.host_bytes:

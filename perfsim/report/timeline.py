@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING
 
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
@@ -253,7 +254,7 @@ def _letter(kinds: dict[str, float], each_s: float) -> str:
         return _IDLE_LETTER
     longest = max(kinds, key=lambda kind: kinds[kind])
     letter = KIND_LETTERS[longest]
-    if kinds[longest] >= each_s - sum(kinds.values()):
+    if kinds[longest] >= each_s - sum_in_order(kinds.values()):
         return letter
     return _PARTLY_IDLE.get(letter, letter.lower())
 

@@ -46,6 +46,7 @@ from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import COMPUTE, Credit, Shared, Task, TaskKind
+from perfsim.sums import sum_in_order
 
 __all__ = ["issue", "late_launches_s", "optimizer_share"]
 
@@ -494,7 +495,7 @@ class _RoundBuilder:
             here = held_at.get(cut_s, [])
             for job in here:
                 self.wait_for(before, job, int(index == 0))
-            share = sum(job.updates for job in here)
+            share = sum_in_order(job.updates for job in here)
             if share > 0:
                 self.compute(f"update {before}.{here[0].name}", "update", self.update_s * share)
             self.jobs_at(cuts_at.get(cut_s, []), total_s)
@@ -561,7 +562,7 @@ class _RoundBuilder:
     def update(self, index: int) -> None:
         """Issue the rest of the update; it waits for the jobs that nothing else waits for."""
         count, delay = len(self.jobs), self.method.delay() if self.overlap else 0
-        rest = 1.0 - sum(job.updates for job in self.jobs[index])
+        rest = 1.0 - sum_in_order(job.updates for job in self.jobs[index])
         behind, at = divmod(index - delay * self.steps, count)
         awaited = [job for job in self.jobs[at] if job.holds is None]
         for job in awaited:

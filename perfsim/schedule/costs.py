@@ -28,6 +28,7 @@ from perfsim.schedule.costed_graph import (
 )
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "Costs",
@@ -87,8 +88,10 @@ class Costs:
         """Return what the kernels of a work take [s]."""
         factor, seconds_of = self.kernel_factor, self.device.seconds
         if factor == 1.0:
-            return sum([count * seconds_of(kernel) for kernel, count in work.kernels])
-        return sum([count * (seconds_of(kernel) * factor) for kernel, count in work.kernels])
+            return sum_in_order([count * seconds_of(kernel) for kernel, count in work.kernels])
+        return sum_in_order(
+            [count * (seconds_of(kernel) * factor) for kernel, count in work.kernels]
+        )
 
     def with_kernels(self, seconds: float, jobs: Iterable[Job]) -> Costs:
         """Return these costs with kernels scaled so that those of ``jobs`` take ``seconds``.
@@ -101,7 +104,7 @@ class Costs:
         first = [job for job in jobs if job.repeats != "later"]
         parts = [part for job in first for part in (*job.stages, *job.after)]
         each = [count_kernels(part.kernels) for part in parts if isinstance(part, Compute)]
-        modelled_s = sum(
+        modelled_s = sum_in_order(
             count * self.kernel(kernel).seconds
             for kernels in each
             for kernel, count in kernels.items()

@@ -18,6 +18,7 @@ from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import mean_s, run
 from perfsim.schedule.stage_passes import PassSends, StagePasses
 from perfsim.simulate.task import COMPUTE
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.compute.device import Device
@@ -249,8 +250,8 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
     between, hidden = _between_stages(split, stage, count, answer.run.micro_batches)
     beside = _all_of([beside, hidden])
     # While it waits for other stages, these compute and communicate in the shares of a pass.
-    computing_s = load * sum(sum(chunk[:2]) for chunk in own.chunks)
-    waiting_s = sum(seconds for chunk in chunks for seconds in chunk.waits_s.values())
+    computing_s = load * sum_in_order(sum_in_order(chunk[:2]) for chunk in own.chunks)
+    waiting_s = sum_in_order(seconds for chunk in chunks for seconds in chunk.waits_s.values())
     passes = free_s / (computing_s + waiting_s) if computing_s + waiting_s else 0.0
     idle_sends = tuple(
         send._replace(repeats=send.repeats * passes, counted=False)

@@ -70,6 +70,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsim.models.split import ZERO_BUBBLE, check_schedule
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "PassKind",
@@ -323,7 +324,9 @@ def _times(
     if len(sends) != links:
         raise ValueError(f"{links} links between stages, but {len(sends)} times of messages")
     messages = [0.0, *(one for one in sends for _ in range(2))]
-    if not (min(*passes, *weights, *messages) >= 0.0 and sum(passes + weights + messages) < inf):
+    if not (
+        min(*passes, *weights, *messages) >= 0.0 and sum_in_order(passes + weights + messages) < inf
+    ):
         raise ValueError("times must be finite, 0 or more, and weights_s within backward_s")
     return _Times([*passes, 0.0], weights, messages)
 

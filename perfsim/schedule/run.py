@@ -15,6 +15,7 @@ from perfsim.conditions.ranks import drawn, slowed
 from perfsim.errors import RequestError
 from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.simulate.several_jobs import ConcurrentJob
@@ -110,10 +111,10 @@ def mean_s(
 ) -> float:
     """Return the mean iteration of all rounds [s], from the timeline of each."""
     counts = [costed.count for costed in rounds]
-    total_s = sum(
+    total_s = sum_in_order(
         count * timeline.mean_period_s for count, timeline in zip(counts, timelines, strict=True)
     )
-    return total_s / sum(costed.iterations for costed in rounds)
+    return total_s / sum_in_order(costed.iterations for costed in rounds)
 
 
 class JobSlowdown(NamedTuple):
@@ -194,29 +195,31 @@ def contention_result(
     runs : for each round, its timelines as `_run_together` returns them
     """
     each = [own for own, *_ in runs]
-    total = sum(costed.iterations for costed in rounds)
+    total = sum_in_order(costed.iterations for costed in rounds)
     spent_s = [
         costed.count * timeline.mean_period_s for costed, timeline in zip(rounds, each, strict=True)
     ]
     lows, highs = zip(*map(_range, each), strict=True)
-    own_s = sum(spent_s) / total
+    own_s = sum_in_order(spent_s) / total
     weights = [costed.iterations / total for costed in rounds]
     own = JobSlowdown(
         own_s,
         _alone_s(rounds),
-        sum(weight * low for weight, low in zip(weights, lows, strict=True)),
-        sum(weight * high for weight, high in zip(weights, highs, strict=True)),
+        sum_in_order(weight * low for weight, low in zip(weights, lows, strict=True)),
+        sum_in_order(weight * high for weight, high in zip(weights, highs, strict=True)),
     )
     others = []
     for number, other in enumerate(rounds[0].beside, start=1):
         its = [timelines[number] for timelines in runs]
         # As many iterations as it gets done while this job is in each of its rounds.
-        done = sum(
+        done = sum_in_order(
             share / (one.mean_period_s / other.graph.iterations)
             for share, one in zip(spent_s, its, strict=True)
         )
         lows, highs = zip(*map(_range, its), strict=True)
-        others.append(JobSlowdown(sum(spent_s) / done, _alone_s([other]), min(lows), max(highs)))
+        others.append(
+            JobSlowdown(sum_in_order(spent_s) / done, _alone_s([other]), min(lows), max(highs))
+        )
     counted = [one.averaged * one.graph.iterations for one in each]
     return ContentionResult(own, tuple(others), min(one.shape[0] for one in each), min(counted))
 

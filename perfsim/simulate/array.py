@@ -15,6 +15,7 @@ from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.sync import SyncScope, joins_all
 from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -366,7 +367,7 @@ def simulate_draws(
     import numpy as np
 
     work_s = [
-        sum(second for second, one in zip(durations, which, strict=True) if one == number)
+        sum_in_order(second for second, one in zip(durations, which, strict=True) if one == number)
         for number in range(1 + max(which))
     ]
     starts: list[list[Duration]] = []

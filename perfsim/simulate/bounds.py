@@ -7,6 +7,7 @@ from typing import cast
 
 from perfsim.simulate.graph import TaskGraph, checked_durations
 from perfsim.simulate.task import Duration
+from perfsim.sums import sum_in_order
 
 __all__ = ["busiest_stream_s", "makespan_bounds_s", "steady_period_s", "wait_free_chain"]
 
@@ -74,10 +75,12 @@ def makespan_bounds_s(
             )
             ends.append(start + spent[index])
     load = max(
-        sum(one for one, task in zip(spent, graph.tasks, strict=True) if task.stream == name)
+        sum_in_order(
+            one for one, task in zip(spent, graph.tasks, strict=True) if task.stream == name
+        )
         for name in graph.streams
     )
-    return max(*ends, periods * load), periods * sum(spent)
+    return max(*ends, periods * load), periods * sum_in_order(spent)
 
 
 def busiest_stream_s(graph: TaskGraph, durations: Sequence[Duration] | None = None) -> float:
@@ -153,7 +156,9 @@ def steady_period_s(graph: TaskGraph, durations: Sequence[Duration] | None = Non
         cycle = _better_cycle(graph, spent, ratio)
         if not cycle:
             return ratio
-        found = sum(spent[index] for index, _ in cycle) / sum(back for _, back in cycle)
+        found = sum_in_order(spent[index] for index, _ in cycle) / sum_in_order(
+            back for _, back in cycle
+        )
         if found <= ratio:
             return ratio
         ratio = found
@@ -163,7 +168,7 @@ def _better_cycle(graph: TaskGraph, spent: list[float], ratio: float) -> list[tu
     """Return a cycle of (task, periods back to the one it waits for) above ``ratio``, or []."""
     waits = graph.waits()
     members = sorted(graph.ancestors())
-    noise = 1e-14 * sum(spent[index] for index in members)
+    noise = 1e-14 * sum_in_order(spent[index] for index in members)
     height = dict.fromkeys(members, 0.0)
     via: dict[int, tuple[int, int]] = {}
     risen = -1

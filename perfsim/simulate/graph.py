@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from perfsim.simulate.bursts import Bursts, bursts_of, single_bursts
 from perfsim.simulate.sync import Neighbours, SyncGroups, SyncScope
 from perfsim.simulate.task import TASK_KINDS, Credit, Duration, Shared, Task, TaskKind
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -530,7 +531,7 @@ def _holds(duration_s: Duration) -> bool:
 def _all_hold(durations: Sequence[Duration]) -> bool:
     if {float, int}.issuperset(map(type, durations)):
         # A sum is finite where all are; where it is not, it may only be too large.
-        finite = math.isfinite(sum(durations)) or all(map(math.isfinite, durations))
+        finite = math.isfinite(sum_in_order(durations)) or all(map(math.isfinite, durations))
         return finite and bool(min(durations) >= 0.0)
     return all(map(_holds, durations))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import Duration, LinkUse
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.simulate.events import EventLog, QueueOrder
@@ -76,7 +77,7 @@ class SimulationEffort:
 def simulation_effort(jobs: Sequence[ConcurrentJob]) -> SimulationEffort | None:
     """Return how many starts and periods to run; None where even the fewest take too long."""
     longest_s = max(job.alone_s for job in jobs)
-    each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * _STRETCH
+    each = sum_in_order(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * _STRETCH
     efforts = [
         SimulationEffort(starts, counted) for starts in (_STARTS, 4, 2) for counted in _COUNTED
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.simulate.task import LinkUse
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from simpy import Environment, Event
@@ -113,7 +114,9 @@ class CrossedLink:
         for flows in jobs.values():
             for flow in flows:
                 flow.speed = _own_speed(flow, flows)
-        needs = [min(1.0, sum(one.speed * one.need for one in flows)) for flows in jobs.values()]
+        needs = [
+            min(1.0, sum_in_order(one.speed * one.need for one in flows)) for flows in jobs.values()
+        ]
         for flows, need, part in zip(jobs.values(), needs, max_min_shares(needs), strict=True):
             if part < need:
                 for flow in flows:

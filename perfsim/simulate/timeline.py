@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import COMPUTE, Duration
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "BREAKDOWN_PARTS",
@@ -420,7 +421,7 @@ class Timeline:
 
         def merit(rank: int) -> tuple[float, float]:
             here = (*place, rank)
-            busy = sum(
+            busy = sum_in_order(
                 _element(end, shape, here) - _element(start, shape, here)
                 for task, start, end in zip(
                     self.graph.tasks, self.starts[period], self.ends[period], strict=True

@@ -47,6 +47,7 @@ from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import Session, SessionWithNetworks
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_rate
 from perfsim.validate.cases import Case, nested_fields
 from perfsim.validate.mapping import (
@@ -620,7 +621,7 @@ def _loss(
     columns = list(zip(*(known[log_factor] for log_factor in falling), strict=True))
 
     def loss(factor: float) -> float:
-        return sum(
+        return sum_in_order(
             abs(float(interp(1 / factor, inverse, column)) - row.measured_s)
             / (RUN_SPREAD * row.iteration_s)
             for row, column in zip(rows, columns, strict=True)

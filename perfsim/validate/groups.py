@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from perfsim.interval import GRADES, Moves
 from perfsim.scenario import DEFAULT_GPU, Scenario, parse_types
+from perfsim.sums import sum_in_order
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.cases import Case
 from perfsim.validate.mapping import WAYS, Way
@@ -137,10 +138,10 @@ class PredictedCase:
         A metric that compares with one GPU's time (efficiency, speed-up) is judged the same way:
         its error is that of the iteration's time.
         """
-        total_s = sum(self.breakdown_s.values())
+        total_s = sum_in_order(self.breakdown_s.values())
         if not total_s or not self.whole:
             return False
-        computing_s = sum(self.breakdown_s.get(part, 0.0) for part in _COMPUTING)
+        computing_s = sum_in_order(self.breakdown_s.get(part, 0.0) for part in _COMPUTING)
         measured_s = total_s / (1.0 + self.error)
         return abs(computing_s / measured_s - 1.0) > _MATTERS
 

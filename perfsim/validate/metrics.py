@@ -19,6 +19,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.task import COMPUTE, Task, TaskKind
 from perfsim.simulate.timeline import Timeline
+from perfsim.sums import sum_in_order
 from perfsim.throughput import CONVENTIONS
 
 __all__ = [
@@ -117,7 +118,7 @@ def _rate(prediction: PredictedIteration, factor: float) -> _PredictedValue:
 
 def _part(*names: str) -> Callable[[PredictedIteration], _PredictedValue]:
     def read(prediction: PredictedIteration) -> _PredictedValue:
-        value = sum(prediction.breakdown_s[name] for name in names)
+        value = sum_in_order(prediction.breakdown_s[name] for name in names)
         return value, value, value
 
     return read

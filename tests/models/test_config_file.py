@@ -862,7 +862,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("none.json", "No such file or directory"), (".", "Is a directory"), ("\0", "null byte")],
+    [("none.json", "No such file or directory"), (".", "Is a directory"), ("\0", "embedded null")],
 )
 def test_a_file_that_cannot_be_read_is_named(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as refused:

@@ -94,8 +94,8 @@ def test_nothing_imports_the_command_line(arrows: dict[str, set[str]]) -> None:
     assert wrong == set()
 
 
-WORDS = {"perfsim.simulate.task", "perfsim.simulate.sync", "perfsim.methods.base"}
-"""What a stage, a task and a group of ranks are: words that other rooms speak in."""
+WORDS = {"perfsim.simulate.task", "perfsim.simulate.sync", "perfsim.methods.base", "perfsim.sums"}
+"""What a stage, a task and a group of ranks are, and how floats are added: all may name them."""
 
 FORMULAS = {"errors", "units", "quantity", "note"}
 """Numbers with units and sources, notes on them, and how they are refused."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from perfsim.compute.device import device_named
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "TORCH_DEVICES",
@@ -95,7 +96,7 @@ def process_waited_s(tasks: Path = _TASKS) -> float:
     The time of threads that have ended is lost.
     """
     waited = (waited_for_core_s(task / "schedstat") for task in tasks.glob("*"))
-    return sum(each_s or 0.0 for each_s in waited)
+    return sum_in_order(each_s or 0.0 for each_s in waited)
 
 
 class DeviceClock(Protocol):

@@ -26,6 +26,7 @@ from perfsim.compute.device import (
 from perfsim.compute.kernel import FLOAT
 from perfsim.data.tables import read_table, repeat_spread
 from perfsim.quantity import SPREAD_LIMIT
+from perfsim.sums import sum_in_order
 from perfsim.units import format_count, format_seconds
 
 __all__ = [
@@ -301,7 +302,7 @@ def kernel_lines(
 def _counted_s(bench: Bench, size: Size | None, device: Device | None) -> float | None:
     if bench.counted is None or size is None or device is None:
         return None
-    return sum(device.cost(kernel).seconds for kernel in bench.counted(size))
+    return sum_in_order(device.cost(kernel).seconds for kernel in bench.counted(size))
 
 
 def noisy_points(points: Iterable[KernelPoint]) -> list[str]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from statistics import median
 
 from perfsim.errors import RequestError, shown
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_fraction
 
 __all__ = [
@@ -78,7 +79,7 @@ def mean_of(samples: Sequence[float]) -> float:
     """
     ordered = sorted(samples)
     kept = max(1, len(ordered) - math.ceil(LONGEST_SHARE * len(ordered)))
-    return (sum(ordered[:kept]) + (len(ordered) - kept) * ordered[kept - 1]) / len(ordered)
+    return (sum_in_order(ordered[:kept]) + (len(ordered) - kept) * ordered[kept - 1]) / len(ordered)
 
 
 def half_width(samples: Sequence[float]) -> float:

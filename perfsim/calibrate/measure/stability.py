@@ -16,6 +16,7 @@ from typing import NamedTuple
 from perfsim.calibrate.measure.journals import NetworkPoint
 from perfsim.calibrate.measure.repeats import MIN_REPEATS
 from perfsim.network.network_file import Noticed
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
@@ -190,7 +191,7 @@ def change_of(before: NetworkPoint, now: NetworkPoint, least_s: float = 0.0) -> 
     if min(abs(middle_now - middle), abs(low_now - low)) <= least_s:
         return None
     longer, usual_s = (now, middle) if moved > 0 else (before, middle_now)
-    if explained(sum(longer.seconds) - len(longer.seconds) * usual_s, longer.waited_s):
+    if explained(sum_in_order(longer.seconds) - len(longer.seconds) * usual_s, longer.waited_s):
         return None
     least, most = middle / allowed, middle * allowed
     return Change(middle, middle_now, min(least, middle - least_s), max(most, middle + least_s))
@@ -236,8 +237,10 @@ def _drift(
     if found.chance > level or not differs or abs(after_s - before_s) <= least_s:
         return []
     usual_s = min(before_s, after_s)
-    excess_s = sum(len(look.seconds) * max(0.0, look.median_s - usual_s) for look in series)
-    if explained(excess_s, sum(look.waited_s for look in series)):
+    excess_s = sum_in_order(
+        len(look.seconds) * max(0.0, look.median_s - usual_s) for look in series
+    )
+    if explained(excess_s, sum_in_order(look.waited_s for look in series)):
         return []
     count, first, last = len(series), format_seconds(before_s), format_seconds(after_s)
     words = (
@@ -333,7 +336,7 @@ def _stalls(points: Sequence[NetworkPoint]) -> list[Noticed]:
         limit = usual + max(STALL_S, STALLS_OF_MEDIAN * usual)
         calls += len(point.seconds)
         late = [one - usual for one in point.seconds if one > limit]
-        if explained(sum(late), point.waited_s):
+        if explained(sum_in_order(late), point.waited_s):
             continue
         stalled += len(late)
         if max(point.seconds) > limit and max(point.seconds) - usual > longest:
@@ -361,7 +364,7 @@ def _two_kinds(points: Sequence[NetworkPoint]) -> list[Noticed]:
         if low < UNSTEADY_MIN_S:
             continue
         looked_at += 1
-        excess_s = sum(one - low for one in point.seconds if one > UNSTEADY_FACTOR * low)
+        excess_s = sum_in_order(one - low for one in point.seconds if one > UNSTEADY_FACTOR * low)
         if high <= UNSTEADY_FACTOR * low or explained(excess_s, point.waited_s):
             continue
         unsteady += 1

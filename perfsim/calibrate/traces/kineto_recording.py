@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from perfsim.calibrate.traces.chrome_json import EVENTS, microseconds, trace_entries
 from perfsim.data.files import printable
 from perfsim.errors import DataError
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "ACCUMULATE",
@@ -369,4 +370,4 @@ def covered_length(spans: Sequence[tuple[float, float]]) -> float:
     >>> covered_length([(0, 2), (1, 3), (5, 6)])
     4
     """
-    return sum(end - start for start, end in merge_spans(spans))
+    return sum_in_order(end - start for start, end in merge_spans(spans))

@@ -15,6 +15,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.policies import DDP_BUCKET_BYTES
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
 from perfsim.methods.building.quantise import STREAM
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "Codec",
@@ -254,9 +255,9 @@ def serial_s(stages: Sequence[JobStage], world: MethodContext) -> float:
     """Return the time of stages that run one after another, at the context's costs [s]."""
     sends = (stage for stage in stages if isinstance(stage, Send))
     kernels = (stage.kernels for stage in stages if isinstance(stage, Compute))
-    return sum(
+    return sum_in_order(
         world.collective_s(send.collective, send.size_bytes, send.group) for send in sends
-    ) + sum(map(world.kernel_s, chain.from_iterable(kernels)))
+    ) + sum_in_order(map(world.kernel_s, chain.from_iterable(kernels)))
 
 
 def _sent(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import MethodContext
+from perfsim.sums import sum_in_order
 
 __all__ = ["packed_buffer", "python_calls", "written_back"]
 
@@ -69,7 +70,7 @@ def written_back(
     [('eager_launch', 3), ('eager_view', 4)]
     """
     calls = python_calls(_EMPTY_LAUNCHES * tensors, _EMPTY_VIEWS * tensors)
-    host_s = sum(world.kernel_s(call) for call in calls)
+    host_s = sum_in_order(world.kernel_s(call) for call in calls)
     moved = elementwise(elements, _EMPTY_PASSES, 0)
     left = max(0.0, 1.0 - overlap_s / host_s) if host_s > 0 else 0.0
     if left * host_s <= world.kernel_s(moved):

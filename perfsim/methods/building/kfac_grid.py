@@ -32,6 +32,7 @@ from perfsim.methods.building.kfac_factors import (
     unpacked_triangle,
 )
 from perfsim.methods.building.kfac_schedule import KroneckerFactor, kronecker_factors
+from perfsim.sums import sum_in_order
 
 __all__ = ["KfacGrid", "Placement", "bucketed", "grid_jobs", "layer_inverses", "phased_jobs"]
 
@@ -60,7 +61,7 @@ def bucketed(
 
     def send_group(hook: PassPoint, after: str) -> None:
         if group:
-            size_bytes = sum(sizes[name] for name in group)
+            size_bytes = sum_in_order(sizes[name] for name in group)
             number = sum(job.name.startswith("factors") for job in jobs)
             send = Send("all_reduce", size_bytes)
             jobs.append(Job(f"factors {number}", (send,), hook, needs=(after,)))
@@ -71,7 +72,7 @@ def bucketed(
         copy = elementwise(round(sizes[factor.name] / FLOAT), 2)
         stage = Compute((*factor.kernels, copy), "second_order")
         jobs.append(Job(factor.name, (stage,), factor.hook))
-        if sum(sizes[name] for name in group) + sizes[factor.name] > limit_bytes:
+        if sum_in_order(sizes[name] for name in group) + sizes[factor.name] > limit_bytes:
             send_group(factor.hook, factor.name)
         group.append(factor.name)
     send_group(end, order[-1].name)
@@ -294,10 +295,12 @@ def grid_jobs(
         hooks, divided = _averaged_factors(layers, symmetric, limit_bytes, end)
         steps.append(divided)
         needs = (divided.name,)
-    own_s = [sum(map(world.kernel_s, preconditioned(layer, inversion))) for layer in layers]
+    own_s = [
+        sum_in_order(map(world.kernel_s, preconditioned(layer, inversion))) for layer in layers
+    ]
     inverted_s = [
         inverses
-        * sum(
+        * sum_in_order(
             world.kernel_s(kernel)
             for side in (layer.inputs, layer.outputs)
             for kernel in inverse_kernels(side, inversion, copied=False)
@@ -349,10 +352,11 @@ def phased_jobs(
         needs = ("divided",)
 
     inverted_s = [
-        inverses * sum(map(world.kernel_s, layer_inverses(layer, inversion))) for layer in layers
+        inverses * sum_in_order(map(world.kernel_s, layer_inverses(layer, inversion)))
+        for layer in layers
     ]
     own_s = [
-        sum(map(world.kernel_s, preconditioned(layer, inversion, quotients=True)))
+        sum_in_order(map(world.kernel_s, preconditioned(layer, inversion, quotients=True)))
         for layer in layers
     ]
     placement = Placement.of(grid, layers, inverted_s, own_s)

@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
 from perfsim.methods.building.kfac_schedule import KroneckerFactor
+from perfsim.sums import sum_in_order
 
 __all__ = ["balanced_inverses", "busiest_rank", "least_loaded", "round_robin"]
 
@@ -75,7 +76,7 @@ def balanced_inverses(
     """
     large = [factor for factor in factors if factor.name in sent]
     owners = least_loaded([factor.side for factor in large], world.ranks)
-    owner_s = [sum(map(world.kernel_s, factor.inverse)) for factor in large]
+    owner_s = [sum_in_order(map(world.kernel_s, factor.inverse)) for factor in large]
     owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
     shown = busiest_rank(owners, owner_s)
     common: list[Kernel] = []

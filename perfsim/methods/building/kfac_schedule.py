@@ -44,6 +44,7 @@ from perfsim.methods.building.kfac_factors import (
     unpacked_triangle,
 )
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
+from perfsim.sums import sum_in_order
 
 __all__ = [
     "AveragedFactors",
@@ -178,7 +179,7 @@ def in_hooks(factors: Sequence[KroneckerFactor], world: MethodContext, policy: s
         for factor in in_pass:
             jobs.append(Job(factor.name, (Compute(factor.kernels, "second_order"),), factor.hook))
             kernels = (*factor.kernels, *factor.packed)
-            built_s += sum(world.kernel_s(kernel) for kernel in kernels)
+            built_s += sum_in_order(world.kernel_s(kernel) for kernel in kernels)
             ready_s.append(factor.hook.seconds + built_s)
         for number, group in enumerate(messages(in_pass, ready_s, world, policy)):
             names = tuple(factor.name for factor in group)

@@ -24,6 +24,7 @@ from perfsim.network.routing import (
     route,
     route_flows,
 )
+from perfsim.sums import sum_in_order
 
 __all__ = ["Fabric", "NodeFabric", "fabric_kind", "fabrics", "oversubscribed"]
 
@@ -230,7 +231,7 @@ def _slowdown(
                 graph.edges[edge]["rate_bytes_per_s"] *= share
     asked = flows(pattern, placement)
     seconds_per_byte, busiest, _ = route_flows(graph, hosts, asked, fabric.ties)
-    alone = sum(_nic_loads(asked, [fastest * share for share in shares]))
+    alone = sum_in_order(_nic_loads(asked, [fastest * share for share in shares]))
     return (max(1.0, seconds_per_byte / alone) if alone else 1.0), busiest
 
 
@@ -241,14 +242,16 @@ def _extra_latency_s(fabric: Fabric, pattern: str, placement: tuple[int, ...]) -
     hosts = fabric.hosts(graph, len(placement))
     total_s, hops = critical_latency_s(graph, hosts, flows(pattern, placement), fabric.ties)
     ways = (graph.out_edges, graph.in_edges)
-    nearest_s = sum(min(s for h in hosts for _, _, s in way(h, data="latency_s")) for way in ways)
+    nearest_s = sum_in_order(
+        min(s for h in hosts for _, _, s in way(h, data="latency_s")) for way in ways
+    )
     return max(0.0, total_s / hops - nearest_s) if hops else 0.0
 
 
 def _rate(graph: Graph, host: str) -> float:
     """Return the rate of all links of a host, in the faster direction [B/s]."""
     ways = (graph.out_edges, graph.in_edges)
-    sums = (sum(rate for _, _, rate in way(host, data="rate_bytes_per_s")) for way in ways)
+    sums = (sum_in_order(rate for _, _, rate in way(host, data="rate_bytes_per_s")) for way in ways)
     return float(max(sums))
 
 

@@ -45,6 +45,7 @@ from perfsim.report.planning import (
     tuned_verdict,
 )
 from perfsim.report.terminal import cluster_words
+from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def answer_of(prediction: Prediction) -> dict[str, str]:
         "held back by": f"{cause.replace('_', ' ')} (twice as fast would save"
         f" {prediction.worth[cause]:.0%})",
         "sent by each GPU": f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls",
-        "memory held": format_bytes(sum(prediction.memory_bytes.values())),
+        "memory held": format_bytes(sum_in_order(prediction.memory_bytes.values())),
     }
 
 

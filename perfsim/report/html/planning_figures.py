@@ -42,6 +42,7 @@ from perfsim.report.planning import (
     tuned_verdict,
 )
 from perfsim.report.timeline import TimelineSpan
+from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_fraction, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
@@ -211,13 +212,13 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
     """Draw the exposed time of buckets in the order of sending; a table row is a bucket."""
     several = len({row.round for row in rows}) > 1
     buckets = [f"round {row.round + 1}: {row.bucket}" if several else row.bucket for row in rows]
-    total_s = sum(row.exposed_s for row in rows)
+    total_s = sum_in_order(row.exposed_s for row in rows)
     order = sorted(range(len(rows)), key=lambda at: (-rows[at].exposed_s, -rows[at].busy_s, at))
     shown = sorted(order[:_MAX_EXPOSED_BARS])
     names = [figure_label(buckets[at]) for at in shown]
     most = order[0]
     left = len(rows) - len(shown)
-    rest_s = sum(rows[at].exposed_s for at in order[_MAX_EXPOSED_BARS:])
+    rest_s = sum_in_order(rows[at].exposed_s for at in order[_MAX_EXPOSED_BARS:])
     unit = time_unit(one_s for row in rows for one_s in (row.exposed_s, row.busy_s))
     return Figure(
         "exposed",

@@ -25,6 +25,7 @@ from perfsim.report.html.figure import (
 )
 from perfsim.report.terminal import PART_NAMES
 from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
+from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import Comparison, Standing
@@ -465,7 +466,7 @@ def _ranked_row(
         standing.against_ssgd or "itself",
         "yes" if standing.learns_as_ssgd else "no",
         prediction.communication["bytes_per_gpu"],
-        sum(prediction.memory_bytes.values()),
+        sum_in_order(prediction.memory_bytes.values()),
     )
 
 
@@ -686,7 +687,7 @@ def timeline_figure(prediction: Prediction) -> Figure:
     """Draw the steady iteration by stream; a table row is a task."""
     rounds = steady_rounds(prediction)
     gap_s = _ROUND_GAP * max(one.window_s for one in rounds)
-    unit = time_unit([sum(one.window_s for one in rounds)])
+    unit = time_unit([sum_in_order(one.window_s for one in rounds)])
     spans: list[tuple[float, str, TimelineSpan]] = []
     shapes: list[dict[str, Any]] = []
     names: list[dict[str, Any]] = []
