@@ -59,7 +59,7 @@ def _said(start: list[str], line: str) -> object:
     [
         "compare --model resnet50 --gpus 64 --net 10gbe",
         "predict --model resnet20-cifar --gpus 8 --gpu v100 --method spd_kfac",
-        "explain --model gpt2 --gpu a100 --gpus 32 --net 100gbe --method fsdp --tp 2 --jitter 5%",
+        "predict --model gpt2 --gpu a100 --gpus 32 --net 100gbe --method fsdp --tp 2 --pp 2",
     ],
 )
 def test_no_answer_depends_on_how_sum_rounds(line: str) -> None:
