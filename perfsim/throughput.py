@@ -91,9 +91,6 @@ def setup_throughput(setup: Setup, samples_per_s: float) -> Throughput:
     if not setup.parts:
         return found
     peaks = [(part.count, part.device.peaks.get(precision, 0.0)) for part in setup.parts]
-    total = (
-        sum_in_order(count * peak for count, peak in peaks)
-        if all(peak for _, peak in peaks)
-        else 0.0
-    )
+    known = all(peak for _, peak in peaks)
+    total = sum_in_order(count * peak for count, peak in peaks) if known else 0.0
     return found._replace(peak_flops=total / gpus)

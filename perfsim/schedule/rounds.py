@@ -305,8 +305,8 @@ def schedule(
         durations_only=timing_only and conditions is None and stage is WHOLE_MODEL,
     )
     works = cluster.gpus > 1 or method.works_alone
-    refusal = _frozen_refusal(method, builder.context) if works else ""
-    refusal = refusal or (method.refusal(builder.context) if works else "")
+    world = builder.context
+    refusal = (_frozen_refusal(method, world) or method.refusal(world)) if works else ""
     if refusal:
         raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
     if kernels_s is not None and works:
