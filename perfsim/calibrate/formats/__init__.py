@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 
 from perfsim.calibrate.formats import csv_tables, nccl_tests
 from perfsim.calibrate.formats.rows import (
@@ -103,6 +104,17 @@ def holds_measurements(path: Path) -> bool:
     return _format_of(_text(path)) is not None
 
 
+def _is_folder(path: Path) -> bool:
+    """Tell whether a path is a folder, and leave the errors of the system as they are.
+
+    ``Path.is_dir`` hides them since Python 3.14, such as a name that is too long.
+    """
+    try:
+        return S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def read_folder(
     path: Path | str, *, skip_bad: bool = False, names: Iterable[str] = ()
 ) -> dict[Path, Reading]:
@@ -117,7 +129,7 @@ def read_folder(
         If the folder does not exist or nothing in it can be read.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not _is_folder(path):
         raise DataError("is not a folder", path=path)
     wanted = set(names)
     readings: dict[Path, Reading] = {}
