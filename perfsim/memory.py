@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import (
     Activations,
-    Recompute,
     State,
     StateShares,
     activation_bytes,
@@ -330,9 +329,9 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
     """Return the activations of one sample on a rank of a stage; kept for stages that are alike."""
     part, era = split.parts.stages[stage], setup.transferred.era
     gathered = split.layout.tp if split.divides_tokens else 1
-    recompute: Recompute = "none"  # a stage without blocks has nothing to compute again
+    recompute = "none"  # a stage without blocks has nothing to compute again
     if any(layer.kind == "attention" for layer in part.layers):
-        recompute = cast("Recompute", setup.scenario.recompute)
+        recompute = setup.scenario.recompute
 
     def counted() -> Activations:
         head = any(layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers)
@@ -426,7 +425,7 @@ def _smallest(setup: Setup) -> Device:
 
 @cache
 def _activations(
-    model: str, tokens: int | None, precision: str, era: str, recompute: Recompute
+    model: str, tokens: int | None, precision: str, era: str, recompute: str
 ) -> Activations:
     """Return the activations of one sample; they grow with the batch."""
     return activation_bytes(build_model(model, tokens), 1, precision, execution_of(era), recompute)

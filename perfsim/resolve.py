@@ -31,6 +31,7 @@ from perfsim.compute.profile import (
     read_profile,
     with_positions,
 )
+from perfsim.compute.recompute import RECOMPUTE, check_modules
 from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
@@ -466,6 +467,8 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
     if not has_attention(model):
         why = "only transformers have blocks to compute again; leave `recompute` out."
         raise RequestError("recompute", why, value=scenario.recompute)
+    if scenario.recompute not in RECOMPUTE:
+        check_modules(scenario.recompute, build_model(model), model)
 
 
 def _check_autocast(scenario: Scenario, profile: Profile) -> None:

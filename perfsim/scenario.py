@@ -526,11 +526,14 @@ class ScenarioFields:
         ScenarioField(
             "What the backward pass computes again: none; selective (attention in Megatron-LM's"
             " software and where its scores are stored; else element-wise work and every second"
-            " product, as torchtitan); full (the forward pass).",
+            " product, as torchtitan); full (the forward pass); or parts of each block such as"
+            " layernorm+moe_act, as Megatron-LM's recompute_modules: core_attn, layernorm,"
+            " mla_up_proj, mlp, moe, moe_act, shared_experts.",
             read_by=("compute",),
-            metavar="WORD",
-            words=_recompute_words,
-            vary="none,selective,full",
+            metavar="WORD|PARTS",
+            nonempty=True,
+            check=_recompute,
+            vary="none,full,layernorm+moe_act",
         ),
     ] = "none"
     optimizer: Annotated[
@@ -959,10 +962,10 @@ def _write_types(value: str, field: str) -> str:
     return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
 
-def _recompute_words() -> Collection[str]:
-    from perfsim.compute.kernel_time import RECOMPUTE
+def _recompute(value: str, field: str) -> str:
+    from perfsim.compute.recompute import checked_recompute
 
-    return RECOMPUTE
+    return checked_recompute(value, field)
 
 
 def _optimizer_words() -> Collection[str]:

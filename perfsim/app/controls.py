@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.kernel_time import RECOMPUTE, UPDATES
+from perfsim.compute.kernel_time import UPDATES
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import PRECISIONS
+from perfsim.compute.recompute import MODULES, RECOMPUTE
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.data.catalog import Catalog
@@ -242,7 +243,7 @@ _WORDS: Mapping[str, Collection[str]] = {
     "precision": PRECISIONS,
     "software": ERAS,
     "input": INPUTS,
-    "recompute": RECOMPUTE,
+    "recompute": (*RECOMPUTE, *MODULES),
     "optimizer": UPDATES,
     "reduce_dtype": REDUCE_BYTES,
     "schedule": SCHEDULES,

@@ -27,6 +27,9 @@ EXAMPLES = {
         "    --accumulate 8 --method distributed_optimizer",
         "perfsim predict --model qwen3-30b-a3b --gpus 64 --node dgx-h100 --ep 16 \\\n"
         "    --accumulate 8 --recompute full --dispatcher deepep --ep-overlap",
+        "perfsim predict --model deepseek-v3 --gpus 256 --node dgx-b200 --pp 16 \\\n"
+        "    --ep 8 --batch 1 --accumulate 256 --precision fp8 --software megatron \\\n"
+        "    --method distributed_optimizer --recompute mla_up_proj+moe_act",
         "perfsim predict --gpus 16 --gpu a100 --net ib200 --batch 4 \\\n"
         "    --model transformer:layers=24,hidden=2048,heads=16,vocab=50257",
         "perfsim predict --scenario what_if_dgc_1gbe --gpus 128 --json",

@@ -61,7 +61,10 @@ _OTHER_WORDS = {
     "net": ("bandwidth", "latency", "interconnect", "fabric"),
     "pp": ("pipeline-parallel", "pipeline-model-parallel", "stages"),
     "precision": ("dtype", "bf16", "fp16", "fp8", "amp", "mixed-precision"),
-    "recompute": ("activation-checkpointing", "checkpointing", "recompute-granularity"),
+    "recompute": (
+        *("activation-checkpointing", "checkpointing", "recompute-granularity"),
+        "recompute-modules",
+    ),
     "seq": ("seq-length", "sequence-length", "context", "context-length", "tokens"),
     "tp": ("tensor-parallel", "tensor-model-parallel"),
     "virtual-stages": ("virtual-pipeline-model-parallel", "vpp", "interleave"),

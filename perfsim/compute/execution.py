@@ -84,7 +84,8 @@ class Execution(NamedTuple):
     fused what it could, which is less than what is written by hand, ``autocasts`` whether mixed
     precision casts the values of an fp32 model at each operation, ``fused_loss`` whether one
     kernel computes the loss (llm-foundry's, by flash-attn's cross-entropy), ``expert_s`` the least
-    that the product of one expert takes among those of others [s]. ``updates_by_operation`` says
+    that the product of one expert takes among those of others [s], ``eager_s`` the host's time for
+    an operation that is left to eager PyTorch around experts. ``updates_by_operation`` says
     whether each operation of an update is a kernel, as in eager PyTorch: of a tensor, in PyTorch 2
     of many. ``core_again`` says whether selective recomputation computes attention alone again, as
     Megatron-LM's does (Korthikanti et al., arXiv 2205.05198), and not every second product of a
@@ -104,6 +105,7 @@ class Execution(NamedTuple):
     compiled: bool = False
     fused_loss: bool = False
     expert_s: float = 0.0
+    eager_s: float = 0.0
     updates_by_operation: bool = False
     autocasts: bool = False
     core_again: bool = False
@@ -186,6 +188,7 @@ EXECUTIONS: dict[str, Execution] = {
         attention="",
         tuned=True,
         expert_s=33e-6,
+        eager_s=41e-6,
         core_again=True,
     ),
     "torch2-compiled": Execution(

@@ -18,12 +18,12 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
+from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.work import LOAD_BYTES, LayerWork, ModelWork, Work, model_work
 from perfsim.sums import sum_in_order
 
 __all__ = [
     "PASSES_BY_OPERATION",
-    "RECOMPUTE",
     "UPDATES",
     "UPDATE_PASSES",
     "Constants",
@@ -162,9 +162,6 @@ UPDATES = {
     "muon": "muon",
 }
 """What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
-RECOMPUTE = ("none", "selective", "full")
-"""What a backward pass computes again: nothing; what the software's selective recomputation does
-(`_attention_alone`); the whole forward pass."""
 _PRODUCTS_AGAIN = 0.5
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
@@ -394,7 +391,7 @@ def model_time(
     tokens : tokens a sample, None for the network's own
     update : whether the optimizer's update belongs to it
     optimizer : a name in ``UPDATE_PASSES``; if None, Adam for transformers and SGD for others
-    recompute : what the backward pass computes again, of ``RECOMPUTE``
+    recompute : what the backward pass computes again (see `perfsim.compute.recompute`)
 
     Raises
     ------
@@ -424,7 +421,16 @@ def work_time(
         count * _seconds(one, batch, rates, work) for one, count in work.counted
     )
     launched = work.operations
-    if recompute != "none":
+    if modules := modules_again(recompute):
+        passes_s += sum_in_order(
+            _seconds(one, batch, rates, work)
+            for layer in work.layers
+            for one in _kernels_again(layer, modules)
+        )
+        launched += _FORWARD_LAUNCHES * sum_in_order(
+            layer.operations for layer in work.layers if is_again(layer.module, modules)
+        )
+    elif recompute != "none":
         alone = _attention_alone(rates, recompute)
         again = work.attention if alone else work.forward
         passes_s += sum_in_order(
@@ -497,6 +503,13 @@ def _attention_alone(rates: KernelRates, recompute: str) -> bool:
     return recompute == "selective" and rates.execution.recomputes_attention
 
 
+def _kernels_again(layer: LayerWork, modules: frozenset[str]) -> tuple[Work, ...]:
+    """Return the forward kernels of a layer that the backward pass runs again, by its part."""
+    if is_again(layer.module, modules):
+        return layer.forward
+    return layer.activation if "moe_act" in modules else ()
+
+
 def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
     """Return what computing a forward kernel again adds to the backward pass [s]."""
     if recompute == "full" or _attention_alone(rates, recompute):
@@ -540,8 +553,8 @@ def layer_times(
 ) -> list[tuple[float, float]]:
     """Return the forward and backward time of each layer of a network on a GPU [s].
 
-    Layers without parameters count to the one before, as in a profile. ``recompute`` is of
-    ``RECOMPUTE``.
+    Layers without parameters count to the one before, as in a profile. ``recompute`` is that of
+    `model_time`.
     """
     return times_of_layers(_work(model, tokens, rates), batch, rates, recompute)
 
@@ -552,13 +565,16 @@ def times_of_layers(
     """Return the forward and backward time of each layer [s], given a network's kernels."""
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     again = dict.fromkeys(known, 0.0)
-    if recompute != "none":
+    modules = modules_again(recompute)
+    if recompute in ("selective", "full"):
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
     alone = _attention_alone(rates, recompute)
     last = work.layers[-1]
 
     def again_s(layer: LayerWork) -> float:
-        if layer is last or (alone and not layer.attention):
+        if modules:
+            return sum_in_order(known[one] for one in _kernels_again(layer, modules))
+        if layer is last or (alone and layer.module != "core_attn"):
             return 0.0
         return sum_in_order(again.get(one, 0.0) for one in layer.forward)
 

@@ -9,11 +9,12 @@ batch that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from perfsim.compute.by_operations import ACTIVATIONS, activated_values
 from perfsim.compute.execution import Execution
 from perfsim.compute.kernel import FLOAT
+from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
@@ -25,7 +26,6 @@ __all__ = [
     "REPLICATED",
     "Activations",
     "Overhead",
-    "Recompute",
     "State",
     "StateShares",
     "activation_bytes",
@@ -36,8 +36,6 @@ __all__ = [
     "state_bytes",
     "usable_bytes",
 ]
-
-Recompute = Literal["none", "selective", "full"]
 
 MIB = 2.0**20
 GIB = 2.0**30
@@ -114,7 +112,7 @@ def activation_bytes(
     batch: int,
     precision: str,
     execution: Execution,
-    recompute: Recompute = "none",
+    recompute: str = "none",
     *,
     fused_loss: bool | None = None,
     gathered: int = 1,
@@ -133,7 +131,10 @@ def activation_bytes(
     recompute : ``full`` keeps the input of each block only. ``selective`` computes attention
         without its projections again in Megatron-LM and where scores are stored (Korthikanti et
         al., arXiv 2205.05198); else it keeps the outputs of attention and of every second product
-        of a block (torchtitan's selective checkpointing of operations)
+        of a block (torchtitan's selective checkpointing of operations). Parts of blocks keep what
+        they read (mlp, moe, shared_experts), all but the statistics of scores (core_attn), or
+        nothing of what they write (layernorm, mla_up_proj, moe_act: Megatron-LM's
+        output-discarding checkpoints)
     fused_loss : whether one kernel computes the loss; None for what the software does
     gathered : ranks that keep a part each of what a product reads, and gather it again for the
         backward pass (sequence parallelism)
@@ -174,7 +175,16 @@ def activation_bytes(
                 "recompute", "only networks with attention have blocks to recompute."
             )
         within = [sum_in_order(kept[first:end]) for first, end in blocks]
-        if recompute == "selective" and execution.recomputes_attention:
+        if modules := modules_again(recompute):
+
+            def made_again(index: int) -> float:
+                one = layers, index, kept[index], modules
+                return _made_again(*one, size, execution, gathered, whole)
+
+            saved = [sum_in_order(map(made_again, range(*span))) for span in blocks]
+            total -= sum_in_order(saved)
+            working += max(saved)
+        elif recompute == "selective" and execution.recomputes_attention:
             scores = [
                 _statistics(layer, size, execution) for layer in layers if layer.kind == "attention"
             ]
@@ -317,21 +327,7 @@ def _linear_bytes(
     """Return what a dense layer and the activation function after it keep, for one sample."""
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
-    first = index
-    while _shares_input(whole, first):
-        first -= 1
-    if _narrows(whole, first):
-        first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
-    elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
-        first -= _ROUTED  # what chooses experts reads the same
-    normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
-    values = 0.0
-    if (first == index and not layer.reads_again) or (size.cast and normalised):
-        # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
-        divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
-        copied = FLOAT / size.value if _in_fp32(layer, size) else 1.0
-        kept = _inputs(layer) if _keeps_input(whole, first) else 0.0
-        values += copied * kept / (gathered if divides else 1)
+    values = _read_values(layers, index, size, gathered, whole)
     values += layer.adapter * max(layer.rows, 1)
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
@@ -348,6 +344,67 @@ def _linear_bytes(
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
     return values * size.value + _kept_by_operations(layer, size)
+
+
+def _read_values(
+    layers: Sequence[ModelLayer],
+    index: int,
+    size: _Bytes,
+    gathered: int,
+    whole: Sequence[ModelLayer],
+) -> float:
+    """Return how many values a dense layer keeps of what it reads: none that another keeps."""
+    layer, first = layers[index], index
+    while _shares_input(whole, first):
+        first -= 1
+    if _narrows(whole, first):
+        first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
+    elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
+        first -= _ROUTED  # what chooses experts reads the same
+    normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
+    if (first != index or layer.reads_again) and not (size.cast and normalised):
+        return 0.0
+    # Of what is gathered a rank keeps its part. Copies of tokens for experts it keeps whole.
+    divides = layer.split in ("column", "vocabulary") and not is_expert(layer)
+    copied = FLOAT / size.value if _in_fp32(layer, size) else 1.0
+    kept = _inputs(layer) if _keeps_input(whole, first) else 0.0
+    return copied * kept / (gathered if divides else 1)
+
+
+def _made_again(
+    layers: Sequence[ModelLayer],
+    index: int,
+    kept: float,
+    modules: frozenset[str],
+    size: _Bytes,
+    execution: Execution,
+    gathered: int,
+    whole: Sequence[ModelLayer],
+) -> float:
+    """Return what a layer need not keep of one sample where parts of its block are made again."""
+    layer = layers[index]
+
+    def read_bytes(at: int) -> float:
+        return _read_values(layers, at, size, gathered, whole) * size.value
+
+    if layer.kind == "attention":
+        scores = _statistics(layer, size, execution)
+        reads = kept - scores  # what the wide projections of latent attention write
+        return ("core_attn" in modules) * scores + ("mla_up_proj" in modules) * reads
+    if layer.module == "layernorm":
+        return read_bytes(index + 1) if "layernorm" in modules else 0.0
+    if layer.module != "mla_up_proj" and is_again(layer.module, modules):
+        before = layers[index - 1].module
+        # What the first layer of a part reads is kept, but no copy of it.
+        first = not is_again(before, modules) or before not in (layer.module, "moe")
+        copied = FLOAT / size.value if _in_fp32(layer, size) else 1.0
+        return kept - first * read_bytes(index) / copied
+    if not (is_expert(layer) and "moe_act" in modules):
+        return 0.0
+    if not layer.activated:
+        return read_bytes(index)  # what the activation writes
+    halves = 0.0 if size.fused else layer.outputs / 2 * size.value
+    return halves + _kept_by_operations(layer, size)
 
 
 def _in_fp32(layer: ModelLayer, size: _Bytes) -> bool:

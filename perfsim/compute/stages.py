@@ -22,6 +22,7 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
+from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
 from perfsim.compute.profile import (
     FrozenParameter,
@@ -30,7 +31,8 @@ from perfsim.compute.profile import (
     Profile,
     precision_bytes,
 )
-from perfsim.compute.work import ModelWork, work_of
+from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.work import ModelWork, experts_launch_s, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
@@ -231,6 +233,7 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
+    experts_launch_s : by layer of a rank, what the host needs for experts one by one [s]
     trained, trained_whole : parameters with gradients, by layer of a rank and of the whole model
     tied : embedding and output layer where these are one matrix; None where they are two
     """
@@ -247,6 +250,7 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
+    experts_launch_s: tuple[float, ...]
     trained: tuple[int, ...]
     trained_whole: int
     tied: _Tied | None
@@ -291,6 +295,7 @@ def divide_layers(
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        tuple([experts_launch_s(part, execution_of(era)) for part in parts]),
         tuple([part.trained_elements for part in parts]),
         whole_work.parameters,
         _tied(layers),
@@ -561,7 +566,9 @@ class RankWork:
                 backwards_s[at] += backward_s
         passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
-        host_s, device_s = launched * profile.host_share * whole_s, passes_s * profile.device_share
+        host_s = launched * profile.host_share * whole_s
+        host_s += sum_in_order([divided.experts_launch_s[index] for index in indexes])
+        device_s = passes_s * profile.device_share
         longest_s = max(host_s, device_s)
         slower = longest_s / passes_s if passes_s else 1.0
         return _StageTimes(
@@ -680,7 +687,7 @@ class _Messages:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
-        self.overlapped, self.again = overlapped, recompute == "full"
+        self.overlapped, self.recompute = overlapped, recompute
         self.experts_overlapped = experts_overlapped
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
@@ -696,13 +703,16 @@ class _Messages:
         return self.found[key]
 
     def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
-        sent = Counter(
-            message for index in range(first, end) for message in self._layer(index, first)
-        )
-        if self.again:
-            for message, count in list(sent.items()):
-                if message.phase == "forward":
-                    sent[message._replace(phase="backward")] += count
+        sent: Counter[LayerMessage] = Counter()
+        again: list[LayerMessage] = []
+        modules = modules_again(self.recompute)
+        for index in range(first, end):
+            messages = [*self._layer(index, first)]
+            sent.update(messages)
+            if self.recompute == "full" or is_again(self.parts[index].module, modules):
+                forward = [one for one in messages if one.phase == "forward"]
+                again += [one._replace(phase="backward") for one in forward]
+        sent.update(again)
         return tuple(sent.items())
 
     def _layer(self, index: int, first: int) -> Iterator[LayerMessage]:

@@ -22,10 +22,19 @@ from perfsim.compute.by_operations import (
 )
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
-from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
+from perfsim.models.layers import LayerShape, ModelLayer, Module, is_expert, layer_figures
 from perfsim.sums import sum_in_order
 
-__all__ = ["LOAD_BYTES", "LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
+__all__ = [
+    "LOAD_BYTES",
+    "LayerWork",
+    "ModelWork",
+    "Work",
+    "WorkKind",
+    "experts_launch_s",
+    "model_work",
+    "work_of",
+]
 
 WorkKind = Literal["product", "conv", "winograd", "batched", "attention", "recurrent", "stream"]
 
@@ -66,14 +75,16 @@ class Work(NamedTuple):
 class LayerWork(NamedTuple):
     """A layer's kernels, forward and backward, and how many operations its host launches.
 
-    ``attention`` says whether it is attention without its projections.
+    ``module`` is that of `ModelLayer`, ``activation`` has the forward kernels of the activation
+    behind experts' first product.
     """
 
     name: str
     forward: tuple[Work, ...]
     backward: tuple[Work, ...]
     operations: float
-    attention: bool = False
+    module: Module = ""
+    activation: tuple[Work, ...] = ()
 
 
 class ModelWork(NamedTuple):
@@ -165,7 +176,7 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     works = tuple(_works(layers, execution))
     forward = Counter(work for layer in works[:-1] for work in layer.forward)
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
-    attention = [layer for layer in works if layer.attention]
+    attention = [layer for layer in works if layer.module == "core_attn"]
     attended = Counter(work for layer in attention for work in layer.forward)
     matrices = Counter(
         shape
@@ -222,12 +233,41 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         if era.autocasts and layer.kind == "linear":
             operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
         launched = operations * era.op_share
-        yield LayerWork(layer.name, tuple(forward), tuple(backward), launched, attended)
+        activation = tuple(_activation(layer, era))
+        yield LayerWork(
+            layer.name, tuple(forward), tuple(backward), launched, layer.module, activation
+        )
 
 
 _CASTS = 4.0
 """Operations that a dense layer in fp32 launches to cast what it reads and its weight, and both of
 their gradients."""
+
+
+_DISPATCH_OPERATIONS = 65.0
+"""Operations that Megatron-LM launches in both passes to choose experts, to send tokens to them and
+to put them in order: 38 forward and 27 backward (counted: tests/scripts/expert_operations.txt)."""
+_PRODUCTS = 3.0
+"""Products of a dense layer: one forward, two backward."""
+_BIAS_OPERATIONS = 8.0
+"""Operations on the bias of each expert behind its last product: two forward, that weight and add
+it, and six backward (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py,
+``_apply_bias``)."""
+
+
+def experts_launch_s(layer: ModelLayer, era: Execution) -> float:
+    """Return what the host needs to launch a rank's experts one by one, and what leads to them [s].
+
+    In both passes; 0 for other layers, and where one kernel does for all experts.
+    """
+    if not (era.expert_s and is_expert(layer)):
+        return 0.0
+    experts = layer.tensors[0][1][0]
+    seconds = _PRODUCTS * experts * era.expert_s
+    if layer.split == "row":  # the last product
+        eager = _DISPATCH_OPERATIONS + _BIAS_OPERATIONS * experts * bool(layer.unfused)
+        seconds += eager * era.eager_s
+    return seconds
 
 
 def _launched_besides(layer: ModelLayer) -> float:
@@ -316,12 +356,12 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _lookup(layer)
         if layer.frozen:
             works = works[0], []
-    gated = layer.activation == "clamped_swiglu" and not era.fused  # its operations have all
+    copied, unfused = _gate(layer, era)
     beside = (
-        (0.0 if gated else layer.copies, era.passes.add),
+        copied,
         (layer.rotated, era.passes.rotary),
         (_PERMUTED * layer.permuted, (1.0, 1.0)),
-        (0.0 if era.captured or gated else layer.unfused, (1.0, 1.0)),
+        unfused,
         _dropout(layer, era),
     )
     for values, passes in beside:
@@ -329,7 +369,30 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     return works
 
 
-def _dropout(layer: ModelLayer, era: Execution) -> tuple[float, tuple[float, float]]:
+_Passes = tuple[float, tuple[float, float]]
+"""Values, and how often each pass goes over them."""
+
+
+def _gate(layer: ModelLayer, era: Execution) -> tuple[_Passes, _Passes]:
+    """Return what a gate multiplies or a shortcut adds, and operations that nothing fuses."""
+    gated = layer.activation == "clamped_swiglu" and not era.fused  # its operations have all
+    return (
+        (0.0 if gated else layer.copies, era.passes.add),
+        (0.0 if era.captured or gated else layer.unfused, (1.0, 1.0)),
+    )
+
+
+def _activation(layer: ModelLayer, era: Execution) -> list[Work]:
+    """Return the forward kernels of the activation behind experts' first product."""
+    if not (is_expert(layer) and layer.activated):
+        return []
+    forward = [work for work in _linear(layer, era)[0] if work.kind == "stream"]
+    for values, passes in _gate(layer, era):
+        forward += _streams(values, passes)[0]
+    return forward
+
+
+def _dropout(layer: ModelLayer, era: Execution) -> _Passes:
     """Return the values that a layer's dropout passes over, and how often."""
     if layer.kind != "attention":
         return layer.dropped, era.passes.dropout

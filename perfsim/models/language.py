@@ -6,7 +6,7 @@ Hugging Face transformers' Llama. ``NAMED`` has the published models by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from perfsim.models.layers import (
     Activation,
     LayerShape,
     ModelLayer,
+    Module,
     Scores,
     attention,
     conv,
@@ -199,19 +200,24 @@ def _block(
     name: str, shape: Architecture, index: int, tokens: int, *, causal: bool
 ) -> Iterator[ModelLayer]:
     """Yield a block: normalise, attend, normalise, transform each token."""
-    yield _norm(f"{name}.input_layernorm", shape, tokens, added=True)
+    first = _norm(f"{name}.input_layernorm", shape, tokens, added=True)
+    yield replace(first, module="layernorm")
     yield from _attention(f"{name}.self_attn", shape, index, tokens, causal=causal)
     if shape.norms == 4:
         yield _norm(f"{name}.post_attention_layernorm", shape, tokens)
     if shape.norms > 1:
         made = _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
-        yield replace(made, reads_again=shape.parallel)
+        yield replace(made, reads_again=shape.parallel, module="layernorm")
     if shape.experts and index >= shape.dense:
         yield from _experts(f"{name}.mlp", shape, tokens)
     else:
-        yield from _feedforward(f"{name}.mlp", shape, shape.ffn, tokens)
+        yield from _in_module("mlp", _feedforward(f"{name}.mlp", shape, shape.ffn, tokens))
     if shape.norms == 4:
         yield _norm(f"{name}.post_feedforward_layernorm", shape, tokens)
+
+
+def _in_module(module: Module, layers: Iterable[ModelLayer]) -> Iterator[ModelLayer]:
+    return (replace(layer, module=module) for layer in layers)
 
 
 def _attention(
@@ -282,14 +288,14 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
     else:
         query = linear(f"{name}.q_proj", shape.hidden, wide, tokens, bias=False)
     turned = float(tokens * shape.heads * shape.rope)
-    yield replace(query, rotated=turned, split="column", parts=shape.heads)
+    yield replace(query, rotated=turned, split="column", parts=shape.heads, module="mla_up_proj")
     narrow = shape.kv_rank + shape.rope
     yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
     yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)
     value = shape.value or shape.head
     both = shape.heads * (shape.head + value)
     made = linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
-    yield replace(made, split="column", parts=shape.heads)
+    yield replace(made, split="column", parts=shape.heads, module="mla_up_proj")
     values = shape.heads * value
     drops = shape.dropout
     made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True, dropped=drops)
@@ -326,14 +332,14 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     """Yield a router and its experts, which keep their weights in one tensor for each product."""
     rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
     router = linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
-    yield replace(router, fp32=shape.router_fp32)
+    yield replace(router, fp32=shape.router_fp32, module="moe")
 
     def product(part: str, inputs: int, outputs: int, **more: Any) -> ModelLayer:
         tensors: tuple[tuple[str, LayerShape], ...] = (
             (f"{name}.experts.{part}", (shape.experts, outputs, inputs)),
         )
         made = linear(f"{name}.experts.{part}", inputs, outputs, rows, bias=False)
-        return replace(made, tensors=tensors, **more)
+        return replace(made, tensors=tensors, module="moe", **more)
 
     # Tokens are put in the order of their experts, and back, weighted, behind them.
     spread, ordered = float(rows * width), float((rows + tokens) * width)
@@ -350,10 +356,16 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     yield replace(first, permuted=ordered, unfused=clamped, split="column", groups=groups)
     last = product("down_proj", inner, width, copies=spread)
     yield replace(last, permuted=ordered, unfused=added, split="row")
+    yield from _in_module("shared_experts", _shared_experts(name, shape, tokens))
+
+
+def _shared_experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield the experts that work for all tokens, if there are any, and their gate."""
     if shape.shared_gate:
-        yield linear(f"{name}.shared_expert_gate", width, 1, tokens, bias=False)
+        yield linear(f"{name}.shared_expert_gate", shape.hidden, 1, tokens, bias=False)
     if shape.shared:
-        *inputs, last = _feedforward(f"{name}.shared_experts", shape, shape.shared * inner, tokens)
+        inner = shape.shared * shape.expert_ffn
+        *inputs, last = _feedforward(f"{name}.shared_experts", shape, inner, tokens)
         yield from inputs
         weighted = last.outputs * shape.shared_gate  # its output, by what the gate's product says
         yield replace(last, copies=weighted, kept=weighted)

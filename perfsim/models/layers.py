@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, get_args
 
 __all__ = [
     "HEAD_WIDTH",
+    "MODULES",
     "Activation",
     "LayerShape",
     "ModelBuilder",
     "ModelLayer",
+    "Module",
     "Scores",
     "Split",
     "attention",
@@ -50,6 +52,17 @@ Scores = Literal["", "softcap", "sinks"]
 They are capped by a hyperbolic tangent (Gemma 2), or a learned score of each head stands beside
 those of the tokens (gpt-oss). Hugging Face transformers runs both by single operations
 (modeling_gemma2.py, modeling_gpt_oss.py: eager_attention_forward, ``_supports_sdpa = False``)."""
+
+Module = Literal[
+    "", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"
+]
+"""A part of a block that may be computed again by itself, by Megatron-LM's names for them.
+
+Attention without its projections; the normalisations before attention and before the dense layers;
+the wide projections of latent attention; dense layers; experts with their router; their activation,
+which is no layer of its own; shared experts (NVIDIA/Megatron-LM@d98e8a64
+megatron/core/transformer/transformer_config.py, recompute_modules)."""
+MODULES: tuple[Module, ...] = get_args(Module)[1:]
 
 Split = Literal["", "column", "row", "vocabulary"]
 """How tensor parallelism divides a layer's matrix (Shoeybi et al., arXiv 1909.08053, section 3).
@@ -95,6 +108,7 @@ class ModelLayer:
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
+    module : the part of a block that it belongs to, by Megatron-LM's names; "" for another
     """
 
     name: str
@@ -122,6 +136,7 @@ class ModelLayer:
     reads_again: bool = False
     frozen: bool = False
     adapter: int = 0
+    module: Module = ""
 
     @property
     def outputs(self) -> float:
@@ -172,6 +187,7 @@ layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
     *("activation", "fp32", "scores", "kept", "reads_again", "frozen", "adapter"),
+    "module",
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 
@@ -330,7 +346,7 @@ def attention(
     heads = heads or width // HEAD_WIDTH
     scores = float(heads * tokens**2) * dropped
     made = ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
-    return replace(made, dropped=scores)
+    return replace(made, dropped=scores, module="core_attn")
 
 
 def matmul(

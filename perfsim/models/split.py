@@ -169,6 +169,8 @@ def _among_experts(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLay
     moved = 0.0
     if degrees.dispatcher == "deepep":
         moved = _BUFFERED * degrees.received
+        if made.split == "row":
+            made = replace(made, unfused=made.unfused * _WEIGHTED_IN_FP32)
     elif tensors[0][1][0] > 1:
         # What comes is in the order of the ranks: it is put in that of a rank's own experts.
         moved = 2.0
@@ -180,6 +182,13 @@ _BUFFERED = 1.5
 is written to a buffer and read from it to be put in order, and read once more to be added up (six
 in both passes on both sides; deepseek-ai/DeepEP@94a9f8f6 docs/Hybrid-EP_Implementation.md, section
 7.2: permutation is a kernel of its own by default)."""
+
+
+_WEIGHTED_IN_FP32 = 17.0 / 7.0
+"""How many more values operations beside experts' last product move where the router's weights are
+fp32, as DeepEP and HybridEP take them: the weighted bias of each expert and its sum with a token
+are fp32 too, and cast: 14 values of 16 bits forward and 20 backward, of 6 and 8 (NVIDIA/
+Megatron-LM@d98e8a64 megatron/core/transformer/moe/token_dispatcher.py, experts.py: _apply_bias)."""
 
 
 def copies_sent(layers: Sequence[ModelLayer], places: int) -> float:

@@ -204,14 +204,19 @@ def decoder(
         )
         joint = linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True)
         inner = linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True)
+        first, second = (
+            layernorm(f"{part}.{one}", width, tokens, added=True, dropped=True)
+            for one in ("ln_1", "ln_2")
+        )
+        last = linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row")
         layers += [
-            layernorm(f"{part}.ln_1", width, tokens, added=True, dropped=True),
+            replace(first, module="layernorm"),
             replace(joint, split="column", parts=size.heads),
             attended,
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True, split="row"),
-            layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
-            replace(inner, activated=True, activation=activation, split="column"),
-            linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row"),
+            replace(second, module="layernorm"),
+            replace(inner, activated=True, activation=activation, split="column", module="mlp"),
+            replace(last, module="mlp"),
         ]
     head = 2.0 * width * size.vocabulary * tokens
     layers += [

@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
-from perfsim.compute.kernel_time import RECOMPUTE
 from perfsim.compute.profile import defined_tokens, matches_definition
+from perfsim.compute.recompute import RECOMPUTE
 from perfsim.compute.stages import check_stages
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError

@@ -30,7 +30,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from perfsim.compute.kernel_time import RECOMPUTE
+from perfsim.compute.recompute import RECOMPUTE
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.errors import RequestError, spelled, unknown, unspelled
@@ -961,9 +961,14 @@ def _any_fits(scenario: Scenario, global_batch: int, catalog: Catalog) -> bool:
         return False
     # What needs least is most likely among those that are divided most and compute most again.
     order = {word: place for place, word in enumerate(RECOMPUTE)}
+    parts = order["selective"]  # parts of blocks, where the scenario asks for them
     for chain in sorted(
         space.chains,
-        key=lambda one: (-order[one.recompute], -one.ranks.tp * one.ranks.cp, one.ranks.pp),
+        key=lambda one: (
+            -order.get(one.recompute, parts),
+            -one.ranks.tp * one.ranks.cp,
+            one.ranks.pp,
+        ),
     ):
         for sharding in reversed(chain.shardings):
             *_, schedules = chain.sizes[0]

@@ -153,7 +153,7 @@ def ranked_rows(search: ParallelSearch) -> tuple[list[str], list[list[str]]]:
                 str(division.replicas),
                 sharding[:5] if sharding != "as asked" else "-",
                 f"{division.batch} x {division.accumulate}",
-                _AGAIN[division.recompute],
+                _AGAIN.get(division.recompute, "some"),
                 format_seconds(total_s),
                 *(f"{share / total_s:.1%}" for share in shares),
                 format_bytes(one.tried.memory_bytes, 3),

@@ -41,10 +41,11 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import Field
 
+from perfsim.compute.recompute import checked_recompute
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import csv_rows, leave_out
 from perfsim.data.toml import Tables, TomlModel, read_toml
-from perfsim.errors import DataError
+from perfsim.errors import DataError, RequestError
 
 __all__ = [
     "CRITERIA",
@@ -343,7 +344,10 @@ class TrainingRun:
             return ""
         if text in ("full", "selective", "selective op"):
             return text.partition(" ")[0]
-        return "?"
+        try:
+            return checked_recompute(text, "activation_checkpointing")
+        except RequestError:
+            return "?"
 
     @property
     def batch_per_gpu(self) -> int | None:

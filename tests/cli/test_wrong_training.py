@@ -44,7 +44,22 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         ("--model resnet50 --seq 2048", 2, "--seq: resnet50 takes no tokens"),
         (f"{NAMED} --accumulate 0", 2, "--accumulate: '0' is not allowed: it must be 1 or more."),
         (f"{NAMED} --optimizer adamx", 2, "--optimizer: no 'adamx'; did you mean 'adam'?"),
-        (f"{NAMED} --recompute half", 2, "--recompute: no 'half'. Allowed: full, none, selective."),
+        (f"{NAMED} --recompute half", 2, "--recompute: no 'half'. Allowed: core_attn, full, "),
+        (
+            f"{NAMED} --recompute layernrm+mlp",
+            2,
+            "--recompute: no 'layernrm'; did you mean 'layernorm'?",
+        ),
+        (
+            f"{NAMED} --recompute full+mlp",
+            2,
+            "--recompute: full stands by itself: it is a word for all, not a part of a block.",
+        ),
+        (
+            f"{NAMED} --recompute moe_act",
+            2,
+            "--recompute: llama3-8b has no moe_act; of the parts that are computed again it has",
+        ),
         (
             "--model resnet50 --recompute full",
             2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import median, quantiles
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,6 @@ from perfsim.compute.memory import (
     GIB,
     OPTIMIZER_STATES,
     REPLICATED,
-    Recompute,
     StateShares,
     activation_bytes,
     fsdp_sharding,
@@ -50,7 +49,7 @@ ROWS = [
 # A layer, against published formulas
 
 
-def _a_block(model: str, tokens: int, era: str, recompute: Recompute = "none") -> float:
+def _a_block(model: str, tokens: int, era: str, recompute: str = "none") -> float:
     """Return the bytes a block keeps for each token and value of the hidden width, in 16 bits."""
     shape = NAMED[model]
     found = activation_bytes(
@@ -279,7 +278,7 @@ def test_recomputation_never_keeps_more(model: str, precision: str) -> None:
     network = specified_layers(model) if is_specified(model) else build_model(model)
     for era in ("torch1.8", "torch2", "torch2-compiled"):
         kept = [
-            activation_bytes(network, 1, precision, execution_of(era), cast("Recompute", how)).kept
+            activation_bytes(network, 1, precision, execution_of(era), how).kept
             for how in ("none", "selective", "full")
         ]
         assert kept == sorted(kept, reverse=True)
@@ -422,7 +421,7 @@ def predicted(row: dict[str, str], batch: int | None = None) -> Predicted:
         int(row["batch"]) if batch is None else batch,
         row["precision"],
         execution_of(row["software"]),
-        cast("Recompute", row["recompute"]),
+        row["recompute"],
         fused_loss=row["loss"] == "fused",
     )
     overhead = overhead_bytes(row["software"], gpus)

@@ -16,7 +16,6 @@ from perfsim.compute.device import Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import (
     PASSES_BY_OPERATION,
-    RECOMPUTE,
     UPDATE_PASSES,
     UPDATES,
     Constants,
@@ -27,6 +26,7 @@ from perfsim.compute.kernel_time import (
     work_time,
 )
 from perfsim.compute.profile import Profile, read_profile
+from perfsim.compute.recompute import RECOMPUTE
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import Training, TransferredProfile, transfer
 from perfsim.compute.work import model_work, work_of
@@ -112,7 +112,7 @@ def test_attention_alone_runs_again_in_megatron_and_where_scores_are_stored(era:
     for layer, (_, before), (_, after) in zip(
         work.layers, times_of_layers(work, 2, rates), by_layer, strict=True
     ):
-        assert (after > before) == layer.attention
+        assert (after > before) == (layer.module == "core_attn")
 
 
 def test_attention_computed_again_is_the_share_that_its_paper_counts() -> None:
@@ -421,7 +421,7 @@ def test_fsdp_gathers_in_its_precision_and_scatters_in_what_is_asked(
 @pytest.mark.parametrize(
     ("field", "word", "said"),
     [
-        ("recompute", "some", "full, none, selective"),
+        ("recompute", "some", "core_attn, full, layernorm"),
         ("recompute", "ful", "did you mean 'full'"),
         ("optimizer", "adamm", "did you mean 'adam"),
         ("reduce_dtype", "int8", "bf16, fp16, fp32"),

@@ -14,6 +14,10 @@ that keep what the kernels for GPUs do: queries, keys, values, the output and a 
 the operations that it runs in fp32 are others on a CPU. Attention is what transformers runs by
 default: for gemma2 and gpt_oss single operations, as PyTorch's one kernel neither caps scores nor
 has sinks.
+
+Then come a few kinds whose dense layers (mlp) or experts (moe) are computed again, by PyTorch's
+checkpoint of the module in each block. Megatron-LM's other parts discard what they write, which
+PyTorch's checkpoint does not.
 """
 
 from __future__ import annotations
@@ -35,6 +39,12 @@ ENCODERS = ("bert", "roberta", "vit", "xlm-roberta")
 """Kinds that have no cache."""
 OUTPUT = ("lm_head", "cls.", "head")
 """How the names of output layers begin."""
+
+AGAIN = {
+    "mlp": ("llama", "gemma2", "cohere", "gpt2", "deepseek_v3"),
+    "moe": ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3"),
+}
+"""Parts that are computed again, and the kinds that are asked with each."""
 
 _SIZES: Config = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), 512),
@@ -114,7 +124,23 @@ def as_on_a_gpu() -> None:
     torch.nn.functional.dropout = dropout
 
 
-def by_pytorch(config: Config, precision: str) -> int:
+def compute_again(model: Any, part: str, config: Config) -> None:
+    """Let the backward pass compute the dense layers or the experts of each block again."""
+    from torch.utils.checkpoint import checkpoint
+
+    dense = set(range(config.get("first_k_dense_replace") or 0))
+    experts = any(key in config for key in ("num_local_experts", "num_experts", "n_routed_experts"))
+    blocks = getattr(model, "layers", None) or model.h
+    for index, block in enumerate(blocks):
+        if (part == "moe") == (experts and index not in dense):
+            inner = getattr(block, "mlp", None) or block.block_sparse_moe
+            forward = inner.forward
+            inner.forward = lambda *given, _run=forward: checkpoint(
+                _run, *given, use_reentrant=True
+            )
+
+
+def by_pytorch(config: Config, precision: str, again: str = "none") -> int:
     """Return the bytes of all tensors that the backward pass of the body waits for."""
     import torch
     import transformers
@@ -127,6 +153,8 @@ def by_pytorch(config: Config, precision: str) -> int:
     else:
         model = transformers.AutoModel.from_config(made)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).train()
+    if again != "none":
+        compute_again(model, again, config)
     own = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
     kept: dict[int, Any] = {}
 
@@ -150,11 +178,11 @@ def by_pytorch(config: Config, precision: str) -> int:
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def by_perfsim(config: Config, precision: str) -> float:
+def by_perfsim(config: Config, precision: str, again: str = "none") -> float:
     """Return what perfsim counts for the same layers."""
     layers = [one for one in layers_of(config, TOKENS) if not one.name.startswith(OUTPUT)]
     execution = execution_of(SOFTWARE)
-    return activation_bytes(layers, BATCH, precision, execution, loss=False).kept
+    return activation_bytes(layers, BATCH, precision, execution, again, loss=False).kept
 
 
 def main() -> None:
@@ -174,6 +202,14 @@ def main() -> None:
         config = proportioned(kind)
         shares = [by_perfsim(config, one) / by_pytorch(config, one) for one in PRECISIONS]
         print(f"{kind:18}" + "".join(f"{share:7.3f}" for share in shares), flush=True)
+    for part, kinds in AGAIN.items():
+        print(f"with --recompute {part}")
+        for kind in kinds:
+            config = proportioned(kind)
+            shares = [
+                by_perfsim(config, one, part) / by_pytorch(config, one, part) for one in PRECISIONS
+            ]
+            print(f"{kind:18}" + "".join(f"{share:7.3f}" for share in shares), flush=True)
 
 
 if __name__ == "__main__":

@@ -275,6 +275,16 @@ DIVIDED = [
     "model=mixtral-8x7b gpus=128 node=dgx-h100 batch=1 tp=2 ep=8 pp=4 accumulate=16"
     " method=distributed_optimizer imbalance=1.3",
     "model=mixtral-8x7b gpus=8 node=dgx-h100 batch=1 ep=8 imbalance=100",
+    *(
+        "model=deepseek-v3 gpus=256 node=dgx-b200 precision=fp8 batch=1 accumulate=64 pp=16 ep=8"
+        f" software=megatron method=distributed_optimizer recompute={again}"
+        for again in ("mla_up_proj", "moe", "layernorm+moe_act+shared_experts+mlp", "gdn")
+    ),
+    "model=gpt-oss-120b gpus=64 node=dgx-h100 batch=1 accumulate=8 pp=4 ep=8 software=megatron"
+    " method=distributed_optimizer dispatcher=deepep recompute=layernorm+moe_act",
+    "model=qwen3-30b-a3b gpus=8 node=dgx-b200 batch=1 accumulate=8 ep=8 software=megatron"
+    " precision=fp8 method=distributed_optimizer",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp recompute=mlp+layernorm",
     "model=gpt3-1.3b gpus=64 node=dgx-h100 batch=4 accumulate=8 tp=2 pp=4"
     " method=distributed_optimizer",
     "model=gpt3-1.3b gpus=64 node=dgx-h100 batch=4 accumulate=8 tp=2 pp=4 schedule=zbv",

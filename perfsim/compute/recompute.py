@@ -1,0 +1,91 @@
+"""What the backward pass computes again: a word, or parts of each block by their names.
+
+Activations that are computed again need not be kept (Chen et al., "Training deep nets with
+sublinear memory cost", arXiv 1604.06174). Megatron-LM's option for parts is recompute_modules
+(NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/transformer_config.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perfsim.errors import RequestError, any_of, own_name, unknown
+from perfsim.models.layers import MODULES, ModelLayer, Module, is_expert
+
+__all__ = [
+    "MODULES",
+    "RECOMPUTE",
+    "check_modules",
+    "checked_recompute",
+    "is_again",
+    "modules_again",
+]
+
+WITH = "+"
+"""Stands between parts; a comma does too, where it separates nothing else."""
+RECOMPUTE = ("none", "selective", "full")
+"""Words for what a backward pass computes again: nothing; what the software's selective
+recomputation does; the whole forward pass."""
+
+_WORDS = (*RECOMPUTE, *MODULES)
+
+
+def modules_again(recompute: str) -> frozenset[str]:
+    """Return the parts of a block that are computed again; none where a word says what is.
+
+    Examples
+    --------
+    >>> sorted(modules_again("layernorm+moe_act")), sorted(modules_again("full"))
+    (['layernorm', 'moe_act'], [])
+    """
+    return frozenset() if recompute in RECOMPUTE else frozenset(recompute.split(WITH))
+
+
+def checked_recompute(value: str, field: str) -> str:
+    """Return what is computed again as a scenario keeps it: a word, or parts in one order.
+
+    Raises
+    ------
+    RequestError
+        If a part is not known, or a word stands beside others.
+
+    Examples
+    --------
+    >>> checked_recompute("Full", "recompute"), checked_recompute("moe_act, mlp", "recompute")
+    ('full', 'mlp+moe_act')
+    """
+    given = [one.strip() for one in value.replace(",", WITH).split(WITH)]
+    asked = [own_name(one, _WORDS) for one in given]
+    if len(asked) == 1 and asked[0] in RECOMPUTE:
+        return asked[0]
+    for one in asked:
+        if one in RECOMPUTE:
+            why = f"{one} stands by itself: it is a word for all, not a part of a block."
+            raise RequestError(field, why, value=value)
+        if one not in MODULES:
+            raise unknown(field, one, _WORDS)
+    return WITH.join(one for one in MODULES if one in asked)
+
+
+def check_modules(recompute: str, layers: Iterable[ModelLayer], model: str) -> None:
+    """Refuse parts that a model does not have.
+
+    Raises
+    ------
+    RequestError
+        The message says which parts it has.
+    """
+    there: set[str] = set()
+    for layer in layers:
+        there.add(layer.module)
+        if is_expert(layer):
+            there.add("moe_act")
+    known = [one for one in MODULES if one in there]
+    for one in sorted(modules_again(recompute) - there):
+        why = f"{model} has no {one}; of the parts that are computed again it has {any_of(known)}."
+        raise RequestError("recompute", why, value=recompute)
+
+
+def is_again(module: Module, modules: Iterable[str]) -> bool:
+    """Tell whether a layer of some part is computed again; shared experts are among the experts."""
+    return module in modules or (module == "shared_experts" and "moe" in modules)

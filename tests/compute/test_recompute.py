@@ -1,0 +1,244 @@
+"""Parts of a block that the backward pass computes again, by Megatron-LM's names."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.compute.device import load_device
+from perfsim.compute.execution import execution_of
+from perfsim.compute.kernel_time import kernel_rates, times_of_layers, work_time
+from perfsim.compute.memory import activation_bytes
+from perfsim.compute.recompute import check_modules, checked_recompute, is_again
+from perfsim.compute.work import experts_launch_s, work_of
+from perfsim.errors import RequestError
+from perfsim.models import build_model
+from perfsim.models.layers import MODULES, ModelLayer, is_expert
+from perfsim.models.split import Degrees, split_layers
+from perfsim.prediction import Prediction, predict
+from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
+
+H100 = load_device("h100", SHIPPED)
+TOKENS = 1024
+DEEPSEEK = build_model("deepseek-v3", TOKENS)
+GPT_OSS = build_model("gpt-oss-20b", TOKENS)
+LLAMA = build_model("llama3-8b", TOKENS)
+MEGATRON = execution_of("megatron")
+
+
+def _passes_s(layers: tuple[ModelLayer, ...], again: str) -> float:
+    rates = kernel_rates(H100, "amp-bf16", "megatron")
+    return work_time(work_of(layers, "megatron"), 1, rates, recompute=again).passes_s
+
+
+def _kept(layers: tuple[ModelLayer, ...], again: str, era: str = "megatron") -> float:
+    return activation_bytes(layers, 1, "bf16", execution_of(era), again).kept
+
+
+# What may be asked
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("moe_act+layernorm", "layernorm+moe_act"),
+        ("Layernorm, MoE-act", "layernorm+moe_act"),
+        ("mlp+mlp", "mlp"),
+        ("SELECTIVE", "selective"),
+    ],
+)
+def test_parts_are_kept_in_one_order(given: str, kept: str) -> None:
+    assert checked_recompute(given, "recompute") == kept
+    asked = {"model": "deepseek-v3", "gpus": 8, "node": "dgx-b200", "recompute": given}
+    assert make_scenario(asked).recompute == kept or kept == "mlp"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("layernrm", "did you mean 'layernorm'"),
+        ("full+mlp", "full stands by itself"),
+        ("mlp++moe", "no ''"),
+        ("", "it must not be empty"),
+    ],
+)
+def test_other_words_are_refused(given: str, why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        make_scenario({"model": "llama3-8b", "gpus": 8, "gpu": "h100", "recompute": given})
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "has"),
+    [
+        ("llama3-8b", "moe_act", "core_attn, layernorm or mlp"),
+        ("gpt-oss-20b", "mla_up_proj", "core_attn, layernorm, moe or moe_act"),
+        ("gpt-oss-20b", "mlp", "core_attn, layernorm, moe or moe_act"),
+        ("bert-large", "mlp", "core_attn"),
+    ],
+)
+def test_parts_that_a_model_lacks_are_refused(model: str, parts: str, has: str) -> None:
+    layers = build_model(model, 512)
+    with pytest.raises(RequestError, match=f"has no {parts}; .* it has {has}"):
+        check_modules(parts, layers, model)
+
+
+def test_deepseek_has_all_parts() -> None:
+    check_modules("+".join(MODULES), DEEPSEEK, "deepseek-v3")
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("part", [one for one in MODULES if one != "moe_act"])
+def test_a_part_costs_its_forward_pass_again(part: str) -> None:
+    rates = kernel_rates(H100, "amp-bf16", "megatron")
+    work = work_of(DEEPSEEK, "megatron")
+    forward = times_of_layers(work, 1, rates)
+    again = [is_again(layer.module, {part}) for layer in DEEPSEEK]
+    more_s = _passes_s(DEEPSEEK, part) - _passes_s(DEEPSEEK, "none")
+    assert any(again) and not all(again)
+    wanted = sum(time_s for (time_s, _), asked in zip(forward, again, strict=True) if asked)
+    assert more_s == pytest.approx(wanted, rel=1e-6)
+    found = times_of_layers(work, 1, rates, part)
+    for (ahead_s, back_s), (_, plain_s), asked in zip(found, forward, again, strict=True):
+        assert back_s - plain_s == pytest.approx(ahead_s * asked, abs=1e-12)
+
+
+def test_an_activation_costs_less_than_its_experts() -> None:
+    """The gate is passed over again; neither products nor the order of tokens."""
+    [first, last] = [one for one in work_of(GPT_OSS, "megatron").layers if "experts" in one.name][
+        :2
+    ]
+    assert {work.kind for work in first.activation} == {"stream"} and not last.activation
+    assert len(first.activation) < len(first.forward)
+    costs = [_passes_s(GPT_OSS, part) for part in ("none", "moe_act", "moe", "full")]
+    assert all(less < more for less, more in pairwise(costs))
+
+
+@given(st.sets(st.sampled_from(MODULES), min_size=1), st.sampled_from(MODULES))
+def test_more_parts_cost_more_time_and_keep_less(parts: set[str], more: str) -> None:
+    few, many = ("+".join(sorted(some)) for some in (parts, parts | {more}))
+    assert _passes_s(DEEPSEEK, few) <= _passes_s(DEEPSEEK, many) * (1 + 1e-12)
+    for era in ("megatron", "torch2"):
+        assert _kept(DEEPSEEK, few, era) >= _kept(DEEPSEEK, many, era) * (1 - 1e-12)
+        assert 0 < _kept(DEEPSEEK, many, era) < _kept(DEEPSEEK, "none", era)
+
+
+# What it keeps, by hand
+
+
+def _blocks(layers: tuple[ModelLayer, ...]) -> int:
+    return sum(layer.kind == "attention" for layer in layers)
+
+
+def test_what_norms_write_need_not_be_kept() -> None:
+    """Two normalisations a block, 4,096 values of 2 bytes a token each."""
+    saved = _kept(LLAMA, "none") - _kept(LLAMA, "layernorm")
+    assert saved == pytest.approx(32 * 2 * 2 * 4096 * TOKENS)
+
+
+def test_a_dense_part_keeps_what_it_reads() -> None:
+    """Gate, up and their product need not be kept, 14,336 values of 2 bytes each."""
+    saved = _kept(LLAMA, "none") - _kept(LLAMA, "mlp")
+    assert saved == pytest.approx(32 * 3 * 2 * 14336 * TOKENS)
+    both = _kept(LLAMA, "none") - _kept(LLAMA, "mlp+layernorm")
+    assert both == pytest.approx(saved + 32 * 2 * 2 * 4096 * TOKENS)
+
+
+def test_wide_projections_keep_what_is_narrow() -> None:
+    """Queries, keys and values of 128 heads, 192, 192 and 128 wide, need not be kept."""
+    saved = _kept(DEEPSEEK, "none") - _kept(DEEPSEEK, "mla_up_proj")
+    assert saved == pytest.approx(61 * 128 * (192 + 192 + 128) * 2 * TOKENS)
+
+
+def test_what_an_activation_writes_need_not_be_kept() -> None:
+    """2,880 values for each of 4 experts of a token."""
+    saved = _kept(GPT_OSS, "none") - _kept(GPT_OSS, "moe_act")
+    assert saved == pytest.approx(24 * 4 * 2880 * 2 * TOKENS)
+
+
+def test_selective_recomputation_in_megatron_is_that_of_attention() -> None:
+    assert _kept(LLAMA, "core_attn") == _kept(LLAMA, "selective")
+    assert _passes_s(LLAMA, "core_attn") == pytest.approx(_passes_s(LLAMA, "selective"))
+
+
+# Whole predictions
+
+
+def _predicted(asked: dict[str, Any], **more: Any) -> Prediction:
+    return predict(make_scenario(asked | more))
+
+
+def test_experts_that_are_computed_again_send_their_tokens_again() -> None:
+    asked = {"model": "gpt-oss-20b", "gpus": 8, "node": "dgx-h100", "batch": 1, "ep": 8}
+    plain, parts, experts = (
+        _predicted(asked, software="megatron", recompute=again)
+        for again in ("none", "layernorm+moe_act", "moe")
+    )
+    sent = [one.communication["bytes_per_gpu"] for one in (plain, parts, experts)]
+    assert sent[0] == pytest.approx(sent[1]) and sent[1] < sent[2]
+    assert plain.iteration_s < parts.iteration_s < experts.iteration_s
+    kept = [one.memory_bytes["activations"] for one in (plain, parts, experts)]
+    assert kept[0] > kept[1] > kept[2]
+
+
+def test_nvidias_deepseek_fits_a_b200_with_the_part_that_its_recipe_computes_again() -> None:
+    """mla_up_proj on 16 stages (Megatron-Bridge, deepseek_workload_base_configs.py)."""
+    asked = {
+        **{"model": "deepseek-v3", "gpus": 256, "node": "dgx-b200", "batch": 1, "accumulate": 256},
+        **{"pp": 16, "ep": 8, "precision": "fp8", "software": "megatron", "seq": 4096},
+        **{"method": "distributed_optimizer", "stage_layers": [*[4] * 15, 1]},
+    }
+    without, again = (_predicted(asked, recompute=part) for part in ("none", "mla_up_proj"))
+    assert again.memory_usable_bytes is not None
+    held = [sum(one.memory_bytes.values()) for one in (again, without)]
+    assert held[0] < again.memory_usable_bytes < held[1]
+
+
+# What the host launches for experts
+
+
+def test_experts_are_launched_one_by_one() -> None:
+    """3 products of 33 us for each of both layers, and 65 operations of 41 us around them."""
+    part = split_layers(DEEPSEEK, Degrees(ep=32))
+    first, last = [layer for layer in part if is_expert(layer)][:2]
+    assert experts_launch_s(first, MEGATRON) == pytest.approx(8 * 3 * 33e-6)
+    assert experts_launch_s(last, MEGATRON) == pytest.approx(8 * 3 * 33e-6 + 65 * 41e-6)
+    assert experts_launch_s(DEEPSEEK[0], MEGATRON) == 0
+    assert experts_launch_s(last, execution_of("mlperf")) == 0  # one graph
+
+
+def test_a_bias_of_each_expert_is_launched_too() -> None:
+    """8 operations for each, two forward and six backward."""
+    _, last = [*filter(is_expert, split_layers(GPT_OSS, Degrees(ep=8)))][:2]
+    without = 4 * 3 * 33e-6 + 65 * 41e-6
+    assert experts_launch_s(last, MEGATRON) == pytest.approx(without + 4 * 8 * 41e-6)
+
+
+def test_the_host_sets_the_pace_where_experts_have_few_tokens() -> None:
+    """On a B200 with one sample of Qwen3-30B the host is later, with four the GPU."""
+    asked = {
+        **{"model": "qwen3-30b-a3b", "gpus": 8, "node": "dgx-b200", "ep": 8, "seq": 4096},
+        **{"precision": "fp8", "software": "megatron", "method": "distributed_optimizer"},
+    }
+    one, four = (_predicted(asked, batch=samples) for samples in (1, 4))
+    assert four.iteration_s < 2 * one.iteration_s
+
+
+def test_weights_of_deepep_are_fp32() -> None:
+    """The bias behind the experts is weighted in fp32: 17 values are moved for 7."""
+    plain, deep = (
+        [
+            layer
+            for layer in split_layers(GPT_OSS, Degrees(ep=8, dispatcher=word))
+            if is_expert(layer)
+        ]
+        for word in ("alltoall", "deepep")
+    )
+    assert deep[0].unfused == plain[0].unfused
+    assert deep[1].unfused == pytest.approx(plain[1].unfused * 17 / 7)
