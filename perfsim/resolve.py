@@ -66,7 +66,7 @@ from perfsim.models import (
     own_tokens,
     takes_tokens,
 )
-from perfsim.models.adapters import ALL_LAYERS, Adapters, adapted_name
+from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, Adapters, adapted_name
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
 from perfsim.network.network_file import CUSTOM, Network
@@ -267,7 +267,8 @@ def _stated_profile(
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
     if scenario.lora is not None:
-        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers))
+        packed = scenario.lora_base != AS_COMPUTED
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed))
         build_model(model)
     precision = scenario.precision
     if precision is None:
@@ -474,6 +475,9 @@ def _check_recompute(scenario: Scenario, model: str) -> None:
 def _check_autocast(scenario: Scenario, profile: Profile) -> None:
     """Refuse to say how mixed precision is reached where there is none."""
     precision = scenario.precision or profile.precision
+    if scenario.lora_base != AS_COMPUTED and precision not in HALF_PRECISIONS:
+        why = f"is made 16 bits wide, not {precision}; set `precision` bf16, or leave it out."
+        raise RequestError("lora_base", why, value=scenario.lora_base)
     if not scenario.master_weights and precision not in HALF_PRECISIONS:
         why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
         raise RequestError("master_weights", why, value=False)
@@ -499,6 +503,9 @@ def _profile(
     if scenario.lora_layers != ALL_LAYERS:
         why = "says which layers have adapters; give their rank as `lora`, or leave it out."
         raise RequestError("lora_layers", why, value=scenario.lora_layers)
+    if scenario.lora_base != AS_COMPUTED:
+        why = "says what a frozen model is packed in; give the rank of adapters as `lora`, or leave"
+        raise RequestError("lora_base", f"{why} it out.", value=scenario.lora_base)
     if own is None and is_defined(model) and model not in _profiles_of(catalog):
         return _stated_profile(scenario, device, notes, autocast)
     if device.name not in catalog.files("devices"):

@@ -521,6 +521,19 @@ class ScenarioFields:
             column=False,
         ),
     ] = "all"
+    lora_base: Annotated[
+        str,
+        ScenarioField(
+            "What the frozen model is packed in: none; nf4 (its dense layers but the output layer"
+            " in 4 bits, as QLoRA by bitsandbytes, which makes them 16 bits wide in each pass).",
+            read_by=("compute",),
+            metavar="WORD",
+            words=_lora_base_words,
+            vary="none,nf4",
+            always=False,
+            column=False,
+        ),
+    ] = "none"
     recompute: Annotated[
         str,
         ScenarioField(
@@ -962,6 +975,12 @@ def _write_types(value: str, field: str) -> str:
     return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
 
+def _lora_base_words() -> Collection[str]:
+    from perfsim.models.adapters import LORA_BASES
+
+    return LORA_BASES
+
+
 def _recompute(value: str, field: str) -> str:
     from perfsim.compute.recompute import checked_recompute
 
@@ -1382,6 +1401,7 @@ def _check_together(scenario: ScenarioFields) -> None:
     """Refuse fields that contradict each other."""
     _check_library(scenario)
     _check_overlap(scenario)
+    _check_base(scenario)
     _check_types(scenario)
     _check_conditions(scenario)
     _check_node(scenario)
@@ -1417,6 +1437,13 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.ep_overlap and scenario.ep > 1 and scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
         raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
+
+
+def _check_base(scenario: ScenarioFields) -> None:
+    """Refuse to divide matrices that are kept in 4 bits."""
+    if scenario.lora_base != "none" and scenario.tp > 1:
+        why = "is divided by no code that is known here; leave out `tp`."
+        raise RequestError("lora_base", why, value=scenario.lora_base)
 
 
 def _check_types(scenario: ScenarioFields) -> None:

@@ -15,7 +15,15 @@ __all__ = ["COMMON", "HELP_GROUPS", "GroupedCommand", "brief_help"]
 HELP_GROUPS = {
     "What trains": (
         *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
-        *("lora", "lora_layers", "master_weights", "reduce_dtype", "exchange_each", "input"),
+        *(
+            "lora",
+            "lora_layers",
+            "lora_base",
+            "master_weights",
+            "reduce_dtype",
+            "exchange_each",
+            "input",
+        ),
         "software",
     ),
     "Cluster": (

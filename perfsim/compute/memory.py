@@ -602,11 +602,11 @@ def fsdp_sharding(
     (0.125, 525)
     """
     spans = list(block_spans(layers if whole is None else whole))
-    inside = [sum(layer.elements for layer in layers[first:end]) for first, end in spans]
-    total = sum(layer.elements for layer in layers)
+    inside = [sum(layer.stored_elements for layer in layers[first:end]) for first, end in spans]
+    total = sum(layer.stored_elements for layer in layers)
     root = float(total - sum(inside))
     outside = [
-        layer.elements
+        layer.stored_elements
         for index, layer in enumerate(layers)
         if not any(first <= index < end for first, end in spans)
     ]
@@ -663,7 +663,8 @@ def state_bytes(
     gradient_bytes : of a parameter's gradient; 2 where DeepSpeed trains in 16 bits
     foreach : whether the optimizer updates all tensors at once, as PyTorch 2 does by default
     master_weights : whether the optimizer updates parameters in fp32
-    frozen : parameters that are not trained; they are as wide as values, and have nothing else
+    frozen : parameters that are not trained; they are as wide as values, and have nothing else.
+        Those in 4 bits count as the 16-bit values that they take
 
     Raises
     ------

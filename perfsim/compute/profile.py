@@ -155,7 +155,10 @@ class Layer(NamedTuple):
 
 
 class FrozenParameter(NamedTuple):
-    """A parameter that is not trained, and the number of its layer."""
+    """A parameter that is not trained, and the number of its layer.
+
+    One that is kept in 4 bits has the shape of the 16-bit values that it takes.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -227,7 +230,7 @@ class Profile:
 
     @cached_property
     def frozen_elements(self) -> int:
-        """Parameters that are not."""
+        """Parameters that are not; those in 4 bits as the 16-bit values that they take."""
         return sum(math.prod(one.shape) for one in self.frozen)
 
     @cached_property

@@ -155,8 +155,8 @@ class Stage:
 
     @cached_property
     def frozen_elements(self) -> int:
-        """Its parameters that are not trained."""
-        return sum(layer.elements for layer in self.layers if layer.frozen)
+        """Its parameters that are not trained; those in 4 bits as the 16-bit values they take."""
+        return sum(layer.stored_elements for layer in self.layers if layer.frozen)
 
     @cached_property
     def copied(self) -> int | None:
@@ -645,7 +645,7 @@ class RankWork:
             FrozenParameter(*tensor, places[owner])
             for owner, part in zip(self.divided.owners, self.divided.parts, strict=True)
             if part.frozen and owner in places
-            for tensor in part.tensors
+            for tensor in part.stored
         )
 
 

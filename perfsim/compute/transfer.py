@@ -279,7 +279,7 @@ def kernel_profile(
             layers.append(Layer(layer.name, layer.kind, forward_s, backward_s))
             tensors += [(name, shape, len(layers) - 1) for name, shape in layer.trained]
             if layer.frozen:
-                frozen += [FrozenParameter(*tensor, len(layers) - 1) for tensor in layer.tensors]
+                frozen += [FrozenParameter(*tensor, len(layers) - 1) for tensor in layer.stored]
             continue
         last = layers[-1]
         layers[-1] = last._replace(

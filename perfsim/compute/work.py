@@ -21,8 +21,16 @@ from perfsim.compute.by_operations import (
     activated_values,
 )
 from perfsim.compute.execution import Execution, execution_of
+from perfsim.compute.kernel import FLOAT
 from perfsim.models import build_model
-from perfsim.models.layers import LayerShape, ModelLayer, Module, is_expert, layer_figures
+from perfsim.models.layers import (
+    PACKED_SHARE,
+    LayerShape,
+    ModelLayer,
+    Module,
+    is_expert,
+    layer_figures,
+)
 from perfsim.sums import sum_in_order
 
 __all__ = [
@@ -286,9 +294,15 @@ def _launched_besides(layer: ModelLayer) -> float:
 def _launched_with_adapter(layer: ModelLayer) -> float:
     """Return the operations that a frozen layer launches for its adapter, less those that go."""
     if layer.kind == "linear":
-        return _ADAPTER_OPERATIONS * bool(layer.adapter) - 1.0
+        unpacking = 2.0 * _UNPACKING_OPERATIONS * layer.packed
+        return _ADAPTER_OPERATIONS * bool(layer.adapter) + unpacking - 1.0
     return -1.0 if layer.kind == "embedding" else 0.0
 
+
+_UNPACKING_OPERATIONS = 3.0
+"""Operations that unpack a matrix of 4 bits in a pass: the constants of its blocks are unpacked,
+their mean is added, and the values are (bitsandbytes-foundation/bitsandbytes 0.45.0
+bitsandbytes/functional.py, ``dequantize_4bit``)."""
 
 _ADAPTER_OPERATIONS = 10.0
 """Operations of an adapter: two products, a scaling and a sum forward; four products, a scaling and
@@ -495,8 +509,17 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
         work, first, again = (one._replace(wide=True) for one in (work, first, again))
         casts = [Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)]
     gradients = [first] if layer.frozen else [first, again]
-    works = [*casts, work, *more[0]], [*gradients, *casts, *more[1]]
+    unpacked = _unpacked(layer)
+    works = [*unpacked, *casts, work, *more[0]], [*unpacked, *gradients, *casts, *more[1]]
     return _with(works, _adapter(layer, era)) if layer.adapter else works
+
+
+def _unpacked(layer: ModelLayer) -> list[Work]:
+    """Return the kernel that makes 16-bit values of a matrix in 4 bits: it reads and writes all."""
+    if not layer.packed:
+        return []
+    moved_bytes = _HALF_BYTES * (1.0 + PACKED_SHARE) * prod(layer.tensors[0][1])
+    return [Work("stream", 0.0, 0.0, moved_bytes / FLOAT, wide=True)]
 
 
 def _adapter(layer: ModelLayer, era: Execution) -> _Both:

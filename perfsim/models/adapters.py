@@ -1,13 +1,15 @@
 """Adapters (LoRA): a frozen model with two narrow matrices beside each of some dense layers.
 
 ``llama3-8b+lora16:attention`` is the name inside perfsim of llama3-8b with adapters of rank 16
-beside the projections of its attention.
+beside the projections of its attention; ``+qlora16`` says that its dense layers are kept in 4 bits.
 
 References
 ----------
 Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022 (arXiv 2106.09685). Code:
 huggingface/peft, src/peft/tuners/lora/layer.py (``Linear.forward``), whose target_modules are names
-of modules or "all-linear": all dense layers but the output layer.
+of modules or "all-linear": all dense layers but the output layer. Dettmers et al., "QLoRA:
+Efficient Finetuning of Quantized LLMs", NeurIPS 2023 (arXiv 2305.14314). Code:
+bitsandbytes-foundation/bitsandbytes, bitsandbytes/autograd/_functions.py (``MatMul4Bit``).
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from perfsim.models.layers import ModelLayer, is_expert
 __all__ = [
     "ADAPTED_LAYERS",
     "ALL_LAYERS",
+    "AS_COMPUTED",
+    "LORA_BASES",
     "Adapters",
     "adapted_name",
     "base_model",
@@ -35,15 +39,24 @@ _ATTENTION, _MLP = "attention", "mlp"
 ADAPTED_LAYERS = (ALL_LAYERS, _ATTENTION, _MLP)
 """Words for layers that have adapters, besides the last parts of their names."""
 
-_SIGN = "+lora"
-"""What stands between a model's name and its adapters."""
+AS_COMPUTED = "none"
+LORA_BASES = (AS_COMPUTED, "nf4")
+"""Words for what a frozen model is packed in: nothing, as it computes; 4 bits a value of a dense
+layer but the output layer, as bitsandbytes keeps them."""
+
+_SIGNS = {"+qlora": True, "+lora": False}
+"""What stands between a model's name and its adapters -> whether the model is packed."""
 
 
 class Adapters(NamedTuple):
-    """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names."""
+    """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names.
+
+    ``packed`` says whether the frozen dense layers are kept in 4 bits.
+    """
 
     rank: int
     layers: str = ALL_LAYERS
+    packed: bool = False
 
 
 def adapted_name(model: str, adapters: Adapters) -> str:
@@ -55,7 +68,8 @@ def adapted_name(model: str, adapters: Adapters) -> str:
     ('llama3-8b+lora16', 'gpt2+lora8:c_attn')
     """
     which = "" if adapters.layers == ALL_LAYERS else f":{adapters.layers}"
-    return f"{model}{_SIGN}{adapters.rank}{which}"
+    sign = next(sign for sign, packed in _SIGNS.items() if packed == adapters.packed)
+    return f"{model}{sign}{adapters.rank}{which}"
 
 
 def base_model(name: str) -> tuple[str, Adapters | None]:
@@ -64,13 +78,14 @@ def base_model(name: str) -> tuple[str, Adapters | None]:
     Examples
     --------
     >>> base_model("gpt2+lora8:c_attn")
-    ('gpt2', Adapters(rank=8, layers='c_attn'))
+    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False))
     """
-    base, sign, said = name.rpartition(_SIGN)
-    rank, _, layers = said.partition(":")
-    if not sign or not rank.isdecimal():
-        return name, None
-    return base, Adapters(int(rank), layers or ALL_LAYERS)
+    for sign, packed in _SIGNS.items():
+        base, found, said = name.rpartition(sign)
+        rank, _, layers = said.partition(":")
+        if found and rank.isdecimal():
+            return base, Adapters(int(rank), layers or ALL_LAYERS, packed)
+    return name, None
 
 
 def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[ModelLayer, ...]:
@@ -108,7 +123,12 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         why = f"{adapters.layers} is no dense layer of this model; it has {', '.join(known)}."
         raise RequestError("lora_layers", why, value=adapters.layers)
     return tuple(
-        replace(layer, frozen=True, adapter=adapters.rank if has_adapter(at) else 0)
+        replace(
+            layer,
+            frozen=True,
+            adapter=adapters.rank if has_adapter(at) else 0,
+            packed=adapters.packed and may[at],
+        )
         for at, layer in enumerate(layers)
     )
 

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 __all__ = [
     "HEAD_WIDTH",
     "MODULES",
+    "PACKED_SHARE",
     "Activation",
     "LayerShape",
     "ModelBuilder",
@@ -64,6 +65,10 @@ which is no layer of its own; shared experts (NVIDIA/Megatron-LM@d98e8a64
 megatron/core/transformer/transformer_config.py, recompute_modules)."""
 MODULES: tuple[Module, ...] = get_args(Module)[1:]
 
+PACKED_SHARE = (4.0 + 0.127) / 16.0
+"""What a value in 4 bits and its part of the constants of a block take of 16 bits (Dettmers et al.,
+arXiv 2305.14314, section 3: 8 / 64 + 32 / (64 x 256) = 0.127 bits by double quantization)."""
+
 Split = Literal["", "column", "row", "vocabulary"]
 """How tensor parallelism divides a layer's matrix (Shoeybi et al., arXiv 1909.08053, section 3).
 
@@ -105,6 +110,7 @@ class ModelLayer:
         that no library of kernels fuses
     frozen : whether its tensors are not trained: no product makes their gradients
     adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
+    packed : whether its frozen matrix is kept in 4 bits
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
@@ -136,6 +142,7 @@ class ModelLayer:
     reads_again: bool = False
     frozen: bool = False
     adapter: int = 0
+    packed: bool = False
     module: Module = ""
 
     @property
@@ -147,6 +154,19 @@ class ModelLayer:
     def elements(self) -> int:
         """Parameters of the layer, but those of an adapter beside it."""
         return sum(math.prod(shape) for _, shape in self.tensors)
+
+    @property
+    def stored(self) -> tuple[tuple[str, LayerShape], ...]:
+        """(name, shape) of its tensors as they are kept: one of 4 bits as so many 16-bit values."""
+        if not self.packed:
+            return self.tensors
+        name, shape = self.tensors[0]
+        return ((name, (round(math.prod(shape) * PACKED_SHARE),)), *self.tensors[1:])
+
+    @property
+    def stored_elements(self) -> int:
+        """Values of 16 bits that its parameters take, where they have 16 bits or fewer."""
+        return sum([math.prod(shape) for _, shape in self.stored])
 
     @property
     def trained(self) -> tuple[tuple[str, LayerShape], ...]:
@@ -186,7 +206,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 layer_figures = attrgetter(
     *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
     *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
-    *("activation", "fp32", "scores", "kept", "reads_again", "frozen", "adapter"),
+    *("activation", "fp32", "scores", "kept", "reads_again", "frozen", "adapter", "packed"),
     "module",
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""

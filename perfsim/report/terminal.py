@@ -234,7 +234,8 @@ def batch_words(scenario: ResolvedScenario) -> str:
     words += ["no fp32 master weights"] if "master_weights" in asked else []
     if "lora" in asked:
         which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
-        words.append(f"adapters of rank {asked['lora']}{which}")
+        base = f" beside {asked['lora_base']}" if "lora_base" in asked else ""
+        words.append(f"adapters of rank {asked['lora']}{which}{base}")
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)
 

@@ -49,7 +49,8 @@ def trained(model: str) -> int:
 def test_a_name_says_rank_and_layers() -> None:
     for model in ("llama3-8b", SMALL):
         for adapters in (Adapters(8), Adapters(64, "attention"), Adapters(1, "q_proj,v_proj")):
-            assert base_model(adapted_name(model, adapters)) == (model, adapters)
+            for one in (adapters, adapters._replace(packed=True)):
+                assert base_model(adapted_name(model, one)) == (model, one)
         assert base_model(model) == (model, None)
 
 
@@ -185,6 +186,80 @@ def test_each_stage_trains_its_part(fields: dict[str, Any]) -> None:
     assert sent[0] <= sent[1]
 
 
+# Beside a base in 4 bits (QLoRA)
+
+
+QLORA = adapted_name(MODEL, Adapters(16, packed=True))
+
+
+def test_dense_layers_but_the_output_layer_take_4_bits_and_their_constants() -> None:
+    """8 / 64 + 32 / (64 x 256) bits a value beside 4: 0.127 (QLoRA, section 3)."""
+    assert pytest.approx(0.127, abs=5e-4) == 8 / 64 + 32 / (64 * 256)
+    layers = build_model(QLORA)
+    packed = [layer for layer in layers if layer.packed]
+    assert len(packed) == 7 * 32
+    assert {layer.name for layer in layers} - {layer.name for layer in packed} >= {
+        *("model.embed_tokens", "lm_head", "model.norm", "model.layers.0.input_layernorm"),
+    }
+    each = sum(layer.elements for layer in packed)
+    wide = sum(layer.elements for layer in layers) - each
+    stored = sum(layer.stored_elements for layer in layers)
+    assert stored == pytest.approx(wide + each * 4.127 / 16)
+    bare = build_model(adapted(MODEL, 16))
+    assert all(layer.stored_elements == layer.elements for layer in bare)
+
+
+def test_each_pass_makes_16_bits_of_4_and_multiplies_as_before() -> None:
+    """A kernel a matrix and pass reads 4.127 bits of a value and writes 16."""
+    plain, packed = (work_of(build_model(name), "torch2") for name in (adapted(MODEL, 16), QLORA))
+    dense = sum(layer.elements for layer in build_model(QLORA) if layer.packed)
+    for way in ("forward", "backward"):
+        moved = 0.0
+        for one, other in zip(plain.layers, packed.layers, strict=True):
+            before, after = getattr(one, way), getattr(other, way)
+            more = [work for work in after if work not in before]
+            moved += sum(4 * work.weights for work in more)  # fp32 values' worth
+            assert len(after) - len(before) == len(more) <= 1
+        assert moved == pytest.approx(dense * (16 + 4.127) / 8)
+    assert packed.operations - plain.operations == 7 * 32 * 6
+
+
+def test_a_packed_base_needs_less_memory_and_sends_less() -> None:
+    for method in ("ddp", "fsdp"):
+        wide, packed = (answer(method=method, lora_base=base) for base in ("none", "nf4"))
+        assert packed.memory_bytes["parameters"] < 0.45 * wide.memory_bytes["parameters"]
+        assert packed.memory_bytes["optimizer"] == wide.memory_bytes["optimizer"]
+    sent = [
+        float(answer(method="fsdp", lora_base=base).communication["bytes_per_gpu"])
+        for base in ("none", "nf4")
+    ]
+    # Embedding and output layer, 1.05 of 8.03 billion parameters, stay wide.
+    assert sent[1] / sent[0] == pytest.approx((1.05 + 6.98 * 4.127 / 16) / 8.03, rel=0.05)
+
+
+def test_published_peaks_of_qlora_with_fsdp_on_two_gpus() -> None:
+    """Llama 2 7B, rank 64, checkpoints, two RTX 3090 (AnswerDotAI/fsdp_qlora@05ed9f2).
+
+    benchmarks_03_2024.md, reserved GiB of a GPU: what PyTorch reserves beside its context and
+    NCCL's buffers.
+    """
+    usual = {"model": "llama2-7b", "gpus": 2, "gpu": "rtx3090", "node": None, "gpus_per_node": 2}
+    usual |= {"lora": 64, "lora_layers": "q_proj,k_proj,v_proj,mlp", "recompute": "full"}
+    for method, base, batch, seq, published in (
+        ("fsdp", "nf4", 1, 512, 4.98),
+        ("fsdp", "nf4", 1, 2048, 5.21),
+        ("fsdp", "none", 1, 2048, 10.22),
+        ("fsdp", "nf4", 4, 2048, 11.22),
+        ("fsdp", "nf4", 10, 2048, 20.97),
+        ("fsdp", "none", 4, 2048, 16.14),
+        ("ddp", "nf4", 8, 2048, 20.94),
+        ("ddp", "none", 4, 2048, 22.04),
+    ):
+        found = answer(**usual, method=method, lora_base=base, batch=batch, seq=seq).memory_bytes
+        reserved = 1.05 * (sum(found.values()) - found["overhead"]) / 2**30
+        assert reserved == pytest.approx(published, rel=0.18)
+
+
 # What is refused
 
 
@@ -202,6 +277,10 @@ def test_each_stage_trains_its_part(fields: dict[str, Any]) -> None:
         ({"method": "fsdp", "options": {"version": 1}}, "one flat parameter"),
         ({"method": "spd_kfac"}, "preconditions a model's own layers"),
         ({"model": "lstm", "seq": None, "node": None}, "only transformers have adapters"),
+        ({"lora": None, "lora_base": "nf4"}, "give the rank of adapters"),
+        ({"lora_base": "nf3"}, "did you mean 'nf4'"),
+        ({"lora_base": "nf4", "precision": "tf32", "autocast": None}, "is made 16 bits wide"),
+        ({"lora_base": "nf4", "tp": 2}, "is divided by no code"),
     ],
 )
 def test_one_sentence_says_why_not(fields: dict[str, Any], why: str) -> None:

@@ -70,6 +70,7 @@ SECTIONS = {
         "bf16_or_fp8",
         "all_in_bf16",
         "lora_70b",
+        "qlora_70b",
         "gpt2_on_10gbe",
         "diloco_between_sites",
         "plan_our_model",

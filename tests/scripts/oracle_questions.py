@@ -293,6 +293,10 @@ DIVIDED = [
     "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 master_weights=false optimizer=adamw-fused",
     "model=llama3.2-1b gpus=8 node=dgx-h100 batch=2 method=zero master_weights=false",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 seq=4096 lora=16",
+    "model=llama3-70b gpus=8 node=p4d batch=1 seq=2048 method=fsdp lora=64 lora_base=nf4"
+    " recompute=full",
+    "model=llama2-7b gpus=2 gpu=rtx4090 gpus_per_node=2 batch=8 seq=2048 lora=64 lora_base=nf4",
+    "model=llama3-8b gpus=8 node=dgx-h100 tp=2 lora=16 lora_base=nf4",
     "model=llama3-70b gpus=16 node=dgx-h100 batch=1 seq=4096 method=fsdp lora=8 lora_layers=mlp",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=zero options.stage=3 lora=64"
     " precision=bf16",
