@@ -1437,6 +1437,12 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.ep_overlap and scenario.ep > 1 and scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
         raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
+    if scenario.ep_overlap and {"full", "moe"} & {*scenario.recompute.split("+")}:
+        why = (
+            "not with `recompute` full or moe, which sends tokens to their experts again in the"
+            " backward pass: Megatron-LM refuses both together."
+        )
+        raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
 
 
 def _check_base(scenario: ScenarioFields) -> None:

@@ -493,6 +493,14 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
             {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b"},
             "ep_overlap: needs accumulate above 1",
         ),
+        *(
+            (
+                {"ep": 8, "ep_overlap": True, "accumulate": 4, "model": "mixtral-8x7b"}
+                | {"recompute": again},
+                "ep_overlap: not with recompute full or moe",
+            )
+            for again in ("full", "moe+layernorm")
+        ),
     ],
 )
 def test_impossible_layouts_are_one_sentence(more: dict[str, Any], words: str) -> None:

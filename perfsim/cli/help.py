@@ -26,7 +26,7 @@ EXAMPLES = {
         "perfsim predict --model our_model.json --gpus 64 --node dgx-h100 --tp 8 \\\n"
         "    --accumulate 8 --method distributed_optimizer",
         "perfsim predict --model qwen3-30b-a3b --gpus 64 --node dgx-h100 --ep 16 \\\n"
-        "    --accumulate 8 --recompute full --dispatcher deepep --ep-overlap",
+        "    --accumulate 8 --recompute layernorm --dispatcher deepep --ep-overlap",
         "perfsim predict --model deepseek-v3 --gpus 256 --node dgx-b200 --pp 16 \\\n"
         "    --ep 8 --batch 1 --accumulate 256 --precision fp8 --software megatron \\\n"
         "    --method distributed_optimizer --recompute mla_up_proj+moe_act",

@@ -353,7 +353,9 @@ class _Builder:
             sizes = self.sizes(ranks)
             if sizes:
                 for recompute in recomputes:
-                    yield DivisionChain(ranks, recompute, sizes, self.shardings(ranks))
+                    # What sends tokens again in the backward pass runs beside no other micro-batch.
+                    if not (self.overlaps(ranks) and recompute == "full"):
+                        yield DivisionChain(ranks, recompute, sizes, self.shardings(ranks))
 
     def layouts(self) -> Iterator[Ranks]:
         """Yield the layouts of all GPUs."""
@@ -452,11 +454,16 @@ class _Builder:
         for batch in self.batches(samples):
             count = samples // batch
             able = tuple(one for one in schedules if _takes(one, ranks.pp, count))
-            if able and count <= MAX_MICRO_BATCHES:
+            alone = count == 1 and self.overlaps(ranks)
+            if able and count <= MAX_MICRO_BATCHES and not alone:
                 found.append((batch, count, able))
         if not found:
             self.skipped["no micro-batch keeps the global batch on its schedule"] += 1
         return tuple(found)
+
+    def overlaps(self, ranks: Ranks) -> bool:
+        """Tell whether experts' tokens are sent beside another micro-batch."""
+        return self.scenario.ep_overlap and ranks.ep > 1
 
     def batches(self, samples: int) -> list[int]:
         """Return the micro-batches that are tried of the samples of a replica."""

@@ -174,6 +174,18 @@ def test_what_the_scenario_sets_stays(name: str, value: Any) -> None:
     assert len(space) < len(free)
 
 
+def test_experts_beside_another_micro_batch_have_one_and_are_not_computed_again() -> None:
+    beside, plain = (
+        [*division_space(asked("mixtral-8x7b", ep_overlap=on), SHIPPED, global_batch=32)]
+        for on in (True, False)
+    )
+
+    def able(one: Division) -> bool:
+        return one.ep == 1 or (one.accumulate > 1 and one.recompute != "full")
+
+    assert beside == [*filter(able, plain)] and not all(map(able, plain))
+
+
 def test_the_global_batch_is_what_the_scenario_asks_for() -> None:
     space = division_space(asked(batch=2, accumulate=3, tp=4), SHIPPED)
     assert space.global_batch == 2 * 3 * (16 // 4)
