@@ -15,16 +15,8 @@ __all__ = ["COMMON", "HELP_GROUPS", "GroupedCommand", "brief_help"]
 HELP_GROUPS = {
     "What trains": (
         *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
-        *(
-            "lora",
-            "lora_layers",
-            "lora_base",
-            "master_weights",
-            "reduce_dtype",
-            "exchange_each",
-            "input",
-        ),
-        "software",
+        *("lora", "lora_layers", "lora_base", "master_weights", "reduce_dtype", "exchange_each"),
+        *("input", "software"),
     ),
     "Cluster": (
         *("gpus", "node", "gpu", "gpus_per_node", "net", "intra_net", "placement", "nics_per_node"),
