@@ -975,6 +975,12 @@ def _write_types(value: str, field: str) -> str:
     return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
 
+def _sends_tokens_again(recompute: str) -> bool:
+    from perfsim.compute.recompute import named_modules
+
+    return recompute == "full" or "moe" in named_modules(recompute)
+
+
 def _lora_base_words() -> Collection[str]:
     from perfsim.models.adapters import LORA_BASES
 
@@ -1437,7 +1443,7 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.ep_overlap and scenario.ep > 1 and scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
         raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
-    if scenario.ep_overlap and {"full", "moe"} & {*scenario.recompute.split("+")}:
+    if scenario.ep_overlap and _sends_tokens_again(scenario.recompute):
         why = (
             "not with `recompute` full or moe, which sends tokens to their experts again in the"
             " backward pass: Megatron-LM refuses both together."

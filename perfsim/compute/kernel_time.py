@@ -9,6 +9,7 @@ GPUs, models and sources left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf, prod
 from typing import NamedTuple
@@ -421,22 +422,19 @@ def work_time(
         count * _seconds(one, batch, rates, work) for one, count in work.counted
     )
     launched = work.operations
-    if modules := modules_again(recompute):
+    if modules := modules_again(recompute, rates.execution):
+        again = Counter(one for layer in work.layers for one in _kernels_again(layer, modules))
         passes_s += sum_in_order(
-            _seconds(one, batch, rates, work)
-            for layer in work.layers
-            for one in _kernels_again(layer, modules)
+            count * _seconds(one, batch, rates, work) for one, count in again.items()
         )
         launched += _FORWARD_LAUNCHES * sum_in_order(
             layer.operations for layer in work.layers if is_again(layer.module, modules)
         )
     elif recompute != "none":
-        alone = _attention_alone(rates, recompute)
-        again = work.attention if alone else work.forward
         passes_s += sum_in_order(
-            count * _again_s(one, batch, rates, work, recompute) for one, count in again
+            count * _again_s(one, batch, rates, work, recompute) for one, count in work.forward
         )
-        launched += _FORWARD_LAUNCHES * (work.attention_operations if alone else launched)
+        launched += _FORWARD_LAUNCHES * launched
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if not update:
@@ -493,16 +491,6 @@ _FORWARD_LAUNCHES = 1 / 3
 """The forward pass's share of launches: a backward pass has about twice as many."""
 
 
-def _attention_alone(rates: KernelRates, recompute: str) -> bool:
-    """Tell whether the backward pass computes attention without its projections again, no more.
-
-    Selective recomputation does in Megatron-LM, and wherever scores are stored (Korthikanti et al.,
-    arXiv 2205.05198, section 5). In torchtitan it is element-wise work and every second product
-    (pytorch/torchtitan torchtitan/distributed/activation_checkpoint.py).
-    """
-    return recompute == "selective" and rates.execution.recomputes_attention
-
-
 def _kernels_again(layer: LayerWork, modules: frozenset[str]) -> tuple[Work, ...]:
     """Return the forward kernels of a layer that the backward pass runs again, by its part."""
     if is_again(layer.module, modules):
@@ -512,7 +500,7 @@ def _kernels_again(layer: LayerWork, modules: frozenset[str]) -> tuple[Work, ...
 
 def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompute: str) -> float:
     """Return what computing a forward kernel again adds to the backward pass [s]."""
-    if recompute == "full" or _attention_alone(rates, recompute):
+    if recompute == "full":
         return _seconds(one, batch, rates, work)
     if one.kind == "stream":
         return _seconds(one, batch, rates, work)
@@ -565,18 +553,15 @@ def times_of_layers(
     """Return the forward and backward time of each layer [s], given a network's kernels."""
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     again = dict.fromkeys(known, 0.0)
-    modules = modules_again(recompute)
-    if recompute in ("selective", "full"):
+    modules = modules_again(recompute, rates.execution)
+    if recompute != "none" and not modules:
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
-    alone = _attention_alone(rates, recompute)
     last = work.layers[-1]
 
     def again_s(layer: LayerWork) -> float:
         if modules:
             return sum_in_order(known[one] for one in _kernels_again(layer, modules))
-        if layer is last or (alone and layer.module != "core_attn"):
-            return 0.0
-        return sum_in_order(again.get(one, 0.0) for one in layer.forward)
+        return 0.0 if layer is last else sum_in_order(again.get(one, 0.0) for one in layer.forward)
 
     return [
         (

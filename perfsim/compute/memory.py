@@ -175,7 +175,7 @@ def activation_bytes(
                 "recompute", "only networks with attention have blocks to recompute."
             )
         within = [sum_in_order(kept[first:end]) for first, end in blocks]
-        if modules := modules_again(recompute):
+        if modules := modules_again(recompute, execution):
 
             def made_again(index: int) -> float:
                 one = layers, index, kept[index], modules
@@ -184,12 +184,6 @@ def activation_bytes(
             saved = [sum_in_order(map(made_again, range(*span))) for span in blocks]
             total -= sum_in_order(saved)
             working += max(saved)
-        elif recompute == "selective" and execution.recomputes_attention:
-            scores = [
-                _statistics(layer, size, execution) for layer in layers if layer.kind == "attention"
-            ]
-            total -= sum_in_order(scores)
-            working += max(scores)
         else:
             some = recompute == "selective"
             total += sum_in_order(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perfsim.compute.execution import Execution
 from perfsim.errors import RequestError, any_of, own_name, unknown
 from perfsim.models.layers import MODULES, ModelLayer, Module, is_expert
 
@@ -19,6 +20,7 @@ __all__ = [
     "checked_recompute",
     "is_again",
     "modules_again",
+    "named_modules",
 ]
 
 WITH = "+"
@@ -30,15 +32,34 @@ recomputation does; the whole forward pass."""
 _WORDS = (*RECOMPUTE, *MODULES)
 
 
-def modules_again(recompute: str) -> frozenset[str]:
-    """Return the parts of a block that are computed again; none where a word says what is.
+def named_modules(recompute: str) -> frozenset[str]:
+    """Return the parts of a block that are asked for by name; none where a word says what is.
 
     Examples
     --------
-    >>> sorted(modules_again("layernorm+moe_act")), sorted(modules_again("full"))
+    >>> sorted(named_modules("layernorm+moe_act")), sorted(named_modules("full"))
     (['layernorm', 'moe_act'], [])
     """
     return frozenset() if recompute in RECOMPUTE else frozenset(recompute.split(WITH))
+
+
+def modules_again(recompute: str, execution: Execution) -> frozenset[str]:
+    """Return the parts of a block that software computes again; none where it is no whole part.
+
+    Selective recomputation is that of attention without its projections in Megatron-LM, and
+    wherever scores are stored (Korthikanti et al., arXiv 2205.05198, section 5). In torchtitan it
+    is element-wise work and every second product (pytorch/torchtitan
+    torchtitan/distributed/activation_checkpoint.py).
+
+    Examples
+    --------
+    >>> from perfsim.compute.execution import execution_of
+    >>> [sorted(modules_again("selective", execution_of(era))) for era in ("megatron", "torch2")]
+    [['core_attn'], []]
+    """
+    if recompute == "selective" and execution.recomputes_attention:
+        return frozenset({"core_attn"})
+    return named_modules(recompute)
 
 
 def checked_recompute(value: str, field: str) -> str:
@@ -81,7 +102,7 @@ def check_modules(recompute: str, layers: Iterable[ModelLayer], model: str) -> N
         if is_expert(layer):
             there.add("moe_act")
     known = [one for one in MODULES if one in there]
-    for one in sorted(modules_again(recompute) - there):
+    for one in sorted(named_modules(recompute) - there):
         why = f"{model} has no {one}; of the parts that are computed again it has {any_of(known)}."
         raise RequestError("recompute", why, value=recompute)
 

@@ -31,7 +31,7 @@ from perfsim.compute.profile import (
     Profile,
     precision_bytes,
 )
-from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.recompute import is_again, named_modules
 from perfsim.compute.work import ModelWork, experts_launch_s, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
@@ -705,7 +705,7 @@ class _Messages:
     def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
         sent: Counter[LayerMessage] = Counter()
         again: list[LayerMessage] = []
-        modules = modules_again(self.recompute)
+        modules = named_modules(self.recompute)
         for index in range(first, end):
             messages = [*self._layer(index, first)]
             sent.update(messages)

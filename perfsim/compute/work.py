@@ -99,11 +99,9 @@ class ModelWork(NamedTuple):
     """The kernels of a network: by layer with and without parameters, and counted by their work.
 
     ``counted`` has those of both passes, ``forward`` those of the forward pass but for the output
-    layer, which is not computed again, ``attention`` those of them that are attention without its
-    projections, for which the host launches ``attention_operations``. ``matrices`` are
-    the weights of two axes and how many there are of each, for optimizers that multiply them.
-    ``padded`` says whether samples are padded to their length: sentences of an encoder. Decoders
-    train on text that fills every sample.
+    layer, which is not computed again. ``matrices`` are the weights of two axes and how many there
+    are of each, for optimizers that multiply them. ``padded`` says whether samples are padded to
+    their length: sentences of an encoder. Decoders train on text that fills every sample.
     """
 
     layers: tuple[LayerWork, ...]
@@ -116,8 +114,6 @@ class ModelWork(NamedTuple):
     tokens: int | None
     transformer: bool
     padded: bool = False
-    attention: tuple[tuple[Work, int], ...] = ()
-    attention_operations: float = 0.0
 
 
 _MATRIX_AXES = 2
@@ -184,8 +180,6 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     works = tuple(_works(layers, execution))
     forward = Counter(work for layer in works[:-1] for work in layer.forward)
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
-    attention = [layer for layer in works if layer.module == "core_attn"]
-    attended = Counter(work for layer in attention for work in layer.forward)
     matrices = Counter(
         shape
         for layer in layers[:-1]
@@ -204,8 +198,6 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         blocks[0].rows if blocks else None,
         bool(blocks),
         any(not layer.causal for layer in blocks),
-        tuple(attended.items()),
-        sum_in_order(layer.operations for layer in attention),
     )
 
 
