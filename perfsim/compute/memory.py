@@ -157,10 +157,8 @@ def activation_bytes(
     """
     size = _value_bytes(precision, execution)
     whole = layers if whole is None else whole
-    kept = [
-        _layer_bytes(layers, index, size, execution, gathered, whole)
-        for index in range(len(layers))
-    ]
+    asked = _Asked(layers, whole, size, execution, gathered)
+    kept = [_layer_bytes(asked, index) for index in range(len(layers))]
     head = _head(layers) if loss else None
     if fused_loss is None:
         fused_loss = execution.fused or execution.fused_loss
@@ -178,8 +176,7 @@ def activation_bytes(
         if modules := modules_again(recompute, execution):
 
             def made_again(index: int) -> float:
-                one = layers, index, kept[index], modules
-                return _made_again(*one, size, execution, gathered, whole)
+                return _made_again(asked, index, kept[index], modules)
 
             saved = [sum_in_order(map(made_again, range(*span))) for span in blocks]
             total -= sum_in_order(saved)
@@ -236,20 +233,27 @@ _ROUTED = 3
 """Layers that choose experts and are them: the router, and two products of all experts."""
 
 
-def _layer_bytes(
-    layers: Sequence[ModelLayer],
-    index: int,
-    size: _Bytes,
-    execution: Execution,
-    gathered: int,
-    whole: Sequence[ModelLayer],
-) -> float:
+class _Asked(NamedTuple):
+    """The layers that are asked about, and how the software keeps what they compute.
+
+    The fields are those of `activation_bytes`, ``size`` the width of what is kept.
+    """
+
+    layers: Sequence[ModelLayer]
+    whole: Sequence[ModelLayer]
+    size: _Bytes
+    execution: Execution
+    gathered: int
+
+
+def _layer_bytes(asked: _Asked, index: int) -> float:
     """Return what one layer keeps for its backward pass, for one sample."""
+    layers, whole, size, execution, _ = asked
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
     kept = 0.0
     if layer.kind == "linear":
-        kept = _linear_bytes(layers, index, size, gathered, whole)
+        kept = _linear_bytes(asked, index)
     elif layer.kind == "attention":
         if layer.scores and not (size.fused or execution.in_one_kernel(layer.scores)):
             values = 3.0 * layer.outputs  # keys and values are repeated for each head
@@ -311,17 +315,12 @@ def _pooled(layer: ModelLayer, following: ModelLayer | None) -> float:
     return written if inputs == features and written < layer.outputs else 0.0
 
 
-def _linear_bytes(
-    layers: Sequence[ModelLayer],
-    index: int,
-    size: _Bytes,
-    gathered: int,
-    whole: Sequence[ModelLayer],
-) -> float:
+def _linear_bytes(asked: _Asked, index: int) -> float:
     """Return what a dense layer and the activation function after it keep, for one sample."""
+    layers, whole, size, *_ = asked
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
-    values = _read_values(layers, index, size, gathered, whole)
+    values = _read_values(asked, index)
     values += layer.adapter * max(layer.rows, 1)
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
@@ -340,14 +339,9 @@ def _linear_bytes(
     return values * size.value + _kept_by_operations(layer, size)
 
 
-def _read_values(
-    layers: Sequence[ModelLayer],
-    index: int,
-    size: _Bytes,
-    gathered: int,
-    whole: Sequence[ModelLayer],
-) -> float:
+def _read_values(asked: _Asked, index: int) -> float:
     """Return how many values a dense layer keeps of what it reads: none that another keeps."""
+    layers, whole, size, _, gathered = asked
     layer, first = layers[index], index
     while _shares_input(whole, first):
         first -= 1
@@ -365,21 +359,13 @@ def _read_values(
     return copied * kept / (gathered if divides else 1)
 
 
-def _made_again(
-    layers: Sequence[ModelLayer],
-    index: int,
-    kept: float,
-    modules: frozenset[str],
-    size: _Bytes,
-    execution: Execution,
-    gathered: int,
-    whole: Sequence[ModelLayer],
-) -> float:
+def _made_again(asked: _Asked, index: int, kept: float, modules: frozenset[str]) -> float:
     """Return what a layer need not keep of one sample where parts of its block are made again."""
+    layers, _, size, execution, _ = asked
     layer = layers[index]
 
     def read_bytes(at: int) -> float:
-        return _read_values(layers, at, size, gathered, whole) * size.value
+        return _read_values(asked, at) * size.value
 
     if layer.kind == "attention":
         scores = _statistics(layer, size, execution)
