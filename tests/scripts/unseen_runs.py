@@ -5,11 +5,13 @@ far the frozen predictions (of the commit in ``code``) were off, in the median a
 many measured times lay inside the frozen 90 % interval; how far those of today are off by the same
 command, and by the command that states the software as perfsim can today (``stated``).
 `unseen_runs.txt` has what it printed last. profiles/measurements/README.md says how the runs were
-found, and counts those whose sources' licences were not seen, which do not ship.
+found, and counts those whose sources' licences were not seen, which do not ship. ``--runs TEXT``
+prints a line a run instead, of those whose id has the text.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -46,8 +48,20 @@ def errors_text(errors: list[float]) -> str:
 
 
 def main() -> None:
-    """Print a line a source, and one of all."""
+    """Print a line a source, and one of all; or a line a run."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--runs", metavar="TEXT", help="print runs whose id has this text")
+    asked = parser.parse_args().runs
     rows = [row for _, row in read_table(RUNS, "perfsim/unseen-runs/2", COLUMNS)]
+    if asked is not None:
+        for row in rows:
+            if asked in row["id"]:
+                measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
+                today = predicted_ms(row["command"]) / measured - 1
+                print(
+                    f"{row['id']:60}{measured:12.1f} ms {frozen / measured - 1:+8.1%}{today:+8.1%}"
+                )
+        return
     of: dict[str, list[tuple[float, float, bool, float | None]]] = {}
     for row in rows:
         measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
