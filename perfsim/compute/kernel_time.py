@@ -250,7 +250,7 @@ class KernelRates(NamedTuple):
         if work.fixed:
             compute_s += work.fixed / self.flops_per_s["fixed"]
         if work.kind == "attention":
-            compute_s *= self.attention.short(work.tokens, work.causal)
+            compute_s *= self.attention.short(work.tokens, work.causal, work.window)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER

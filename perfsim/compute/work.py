@@ -52,7 +52,8 @@ class Work(NamedTuple):
 
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
-    sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
+    sequence for attention, ``causal`` whether it is masked, ``window`` that of `ModelLayer`.
+    ``aligned`` is the largest power of two
     up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
     normalisation. ``wide`` says that the values are fp32 whatever the precision, ``widened`` that
     they are priced elsewhere as if they were not and only the difference counts, ``counted`` that
@@ -78,6 +79,7 @@ class Work(NamedTuple):
     channels: int = 0
     counted: bool = False
     widened: bool = False
+    window: float = 1.0
 
 
 class LayerWork(NamedTuple):
@@ -572,7 +574,14 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
     if era.in_one_kernel(layer.scores):
         flops = layer.flops / (2 if layer.causal else 1)
-        work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows, causal=layer.causal)
+        work = Work(
+            "attention",
+            flops,
+            4 * layer.outputs,
+            tokens=layer.rows,
+            causal=layer.causal,
+            window=layer.window,
+        )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
     scores = float(layer.heads * layer.rows**2)
