@@ -517,8 +517,19 @@ def _profile(
         )
     if own is not None:
         _check_described(own, model, device.name, catalog)
-        return own
-    return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
+        found = own
+    else:
+        found = find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
+    sequence = _own_sequence(found)
+    if scenario.seq is None and sequence is not None:
+        notes.append(assumption(f"`seq` {sequence}, that of the profile.", f"`seq` {sequence}"))
+    return found
+
+
+def _own_sequence(profile: Profile) -> int | None:
+    """Return the tokens a sample of a profile whose model may take others, else None."""
+    model = profile.model
+    return profile.sequence if is_defined(model) and takes_tokens(model) else None
 
 
 def _check_adapters(scenario: Scenario, own: Profile | None) -> None:
@@ -559,7 +570,11 @@ def computations(
         (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
         first.precision,
     )
-    update = {"batch": scenario.batch or first.batch, "precision": precision}
+    update = {
+        "batch": scenario.batch or first.batch,
+        "precision": precision,
+        "seq": scenario.seq or _own_sequence(first),
+    }
     found = []
     for device, (_, count) in zip(devices, types, strict=True):
         asked = scenario.model_copy(update=update)
@@ -1288,7 +1303,13 @@ class Setup:
         """
         if self.grade in _FITTED_ON_FULL_NODES:
             return 1.0
-        return node_load(self.input, self.cluster.gpus_per_node)
+        return node_load(self.input, self.gpus_of_host)
+
+    @property
+    def gpus_of_host(self) -> int:
+        """GPUs that one operating system drives: those of a node, or of a tray of a rack's node."""
+        on_node = self.cluster.gpus_per_node
+        return min(on_node, self.device.host_gpus or on_node)
 
     @property
     def profile_in_node(self) -> Profile:
