@@ -61,6 +61,7 @@ from perfsim.models import (
     NAMED,
     build_model,
     has_attention,
+    has_experts,
     is_defined,
     model_flops,
     own_tokens,
@@ -421,11 +422,16 @@ def computation(
     if device.measured_as:
         device = device_in_era(device.measured_as, device.software, catalog)
     fields = values_read_by("compute", scenario, without="gpu")
-    asked = "computation", device.name, autocast, *fields
-    return catalog.once(asked, lambda: _computed(scenario, device, catalog, autocast))
+    divided = _is_divided(scenario)
+    asked = "computation", device.name, autocast, divided, *fields
+    return catalog.once(
+        asked, lambda: _computed(scenario, device, catalog, autocast, divided=divided)
+    )
 
 
-def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bool) -> Computation:
+def _computed(
+    scenario: Scenario, device: Device, catalog: Catalog, autocast: bool, *, divided: bool
+) -> Computation:
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
     _check_recompute(scenario, profile.model)
@@ -444,6 +450,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bo
             scenario.reduce_dtype,
             autocast,
             scenario.master_weights,
+            launches_experts=not divided and _launches_experts(scenario, profile),
         ),
     )
     if own_profile(scenario.model, catalog) is not None:
@@ -524,6 +531,12 @@ def _profile(
     if scenario.seq is None and sequence is not None:
         notes.append(assumption(f"`seq` {sequence}, that of the profile.", f"`seq` {sequence}"))
     return found
+
+
+def _launches_experts(scenario: Scenario, profile: Profile) -> bool:
+    """Tell whether the software launches the experts of the model one by one."""
+    one_by_one = execution_of(scenario.software or NEWEST).expert_s > 0.0
+    return one_by_one and is_defined(profile.model) and has_experts(profile.model)
 
 
 def _own_sequence(profile: Profile) -> int | None:

@@ -22,8 +22,12 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
-from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
+from perfsim.compute.kernel_time import (
+    KernelRates,
+    cast_time,
+    experts_host_s,
+    times_of_layers,
+)
 from perfsim.compute.profile import (
     FrozenParameter,
     Gradient,
@@ -32,7 +36,7 @@ from perfsim.compute.profile import (
     precision_bytes,
 )
 from perfsim.compute.recompute import is_again, named_modules
-from perfsim.compute.work import ModelWork, experts_launch_s, work_of
+from perfsim.compute.work import LayerWork, ModelWork, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
@@ -228,12 +232,12 @@ class DividedLayers:
     whole, parts : the layers undivided, and the part of each that a rank has; for one sample
     spans : first layer of each block and the one after its last
     whole_work, part_work : their kernels; of layers that are alike, those of one
+    of_rank : the kernels of each layer as a rank has it
     whole_kinds, part_kinds : by layer, its place in ``whole_work`` and ``part_work``
     kinds : by layer, a number that layers have in common which differ in their names only
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
-    experts_launch_s : by layer of a rank, what the host needs for experts one by one [s]
     trained, trained_whole : parameters with gradients, by layer of a rank and of the whole model
     tied : embedding and output layer where these are one matrix; None where they are two
     """
@@ -244,13 +248,13 @@ class DividedLayers:
     spans: tuple[tuple[int, int], ...]
     whole_work: ModelWork
     part_work: ModelWork
+    of_rank: tuple[LayerWork, ...]
     whole_kinds: tuple[int, ...]
     part_kinds: tuple[int, ...]
     kinds: tuple[int, ...]
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
-    experts_launch_s: tuple[float, ...]
     trained: tuple[int, ...]
     trained_whole: int
     tied: _Tied | None
@@ -274,8 +278,9 @@ def divide_layers(
     """
     check_split(layers, degrees)
     parts = split_layers(layers, degrees)
+    of_rank = work_of(parts, era, autocast=autocast)
     whole_work, whole_kinds = _distinct(work_of(layers, era, autocast=autocast))
-    part_work, part_kinds = _distinct(work_of(parts, era, autocast=autocast))
+    part_work, part_kinds = _distinct(of_rank)
     owners: list[int] = []
     last = -1
     for layer in layers:
@@ -289,13 +294,13 @@ def divide_layers(
         tuple(block_spans(layers)),
         whole_work,
         part_work,
+        of_rank.layers,
         whole_kinds,
         part_kinds,
         _kinds(layers, parts),
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         tuple(layer.operations for layer in work_of(layers, "torch2").layers),
-        tuple([experts_launch_s(part, execution_of(era)) for part in parts]),
         tuple([part.trained_elements for part in parts]),
         whole_work.parameters,
         _tied(layers),
@@ -450,6 +455,9 @@ class RankWork:
             for pair in zip(divided.kinds, self._seconds, strict=True)
         )
         self._launched = sum_in_order(divided.operations)
+        self._experts_s = [
+            experts_host_s(layer, rates.execution, recompute) for layer in divided.of_rank
+        ]
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}
 
@@ -567,7 +575,7 @@ class RankWork:
         passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
         host_s = launched * profile.host_share * whole_s
-        host_s += sum_in_order([divided.experts_launch_s[index] for index in indexes])
+        host_s += sum_in_order([self._experts_s[index] for index in indexes])
         device_s = passes_s * profile.device_share
         longest_s = max(host_s, device_s)
         slower = longest_s / passes_s if passes_s else 1.0

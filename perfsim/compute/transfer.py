@@ -106,6 +106,8 @@ class Training(NamedTuple):
     casts the values of an fp32 model at each operation, where the software does so.
     ``master_weights`` says whether the optimizer updates parameters in fp32; else these, their
     gradients and its state all have the 16 bits of the values in half precision.
+    ``launches_experts`` says whether one GPU's host launches all experts one by one, where software
+    does so; in a divided model each rank's launches its own (`perfsim.compute.stages`).
     """
 
     optimizer: str | None = None
@@ -113,6 +115,7 @@ class Training(NamedTuple):
     reduce_dtype: str = "fp32"
     autocast: bool = True
     master_weights: bool = True
+    launches_experts: bool = False
 
 
 USUAL_TRAINING = Training()
@@ -447,7 +450,9 @@ class TransferInputs(NamedTuple):
         optimizer = training.optimizer and UPDATES[training.optimizer]
         again = training.recompute
         autocast, master = training.autocast, training.master_weights
-        asked = "kernels", model, tokens, at, batch, era, update, optimizer, again, autocast, master
+        experts = training.launches_experts
+        how = update, optimizer, again, autocast, master, experts
+        asked = "kernels", model, tokens, at, batch, era, *how
         if not takes_tokens(model):
             tokens = None
         rates = kernel_rates(
@@ -456,7 +461,14 @@ class TransferInputs(NamedTuple):
         return self.catalog.once(
             asked,
             lambda: model_time(
-                model, tokens, batch, rates, update=update, optimizer=optimizer, recompute=again
+                model,
+                tokens,
+                batch,
+                rates,
+                update=update,
+                optimizer=optimizer,
+                recompute=again,
+                experts=experts,
             ),
         )
 

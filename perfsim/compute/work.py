@@ -39,7 +39,6 @@ __all__ = [
     "ModelWork",
     "Work",
     "WorkKind",
-    "experts_launch_s",
     "model_work",
     "work_of",
 ]
@@ -86,7 +85,9 @@ class LayerWork(NamedTuple):
     """A layer's kernels, forward and backward, and how many operations its host launches.
 
     ``module`` is that of `ModelLayer`, ``activation`` has the forward kernels of the activation
-    behind experts' first product.
+    behind experts' first product. ``experts_s`` is what the host needs, forward and backward, to
+    launch experts one by one and what leads to them [s]; 0 for other layers, and where one kernel
+    does for all experts.
     """
 
     name: str
@@ -95,6 +96,7 @@ class LayerWork(NamedTuple):
     operations: float
     module: Module = ""
     activation: tuple[Work, ...] = ()
+    experts_s: tuple[float, float] = (0.0, 0.0)
 
 
 class ModelWork(NamedTuple):
@@ -237,7 +239,13 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
         launched = operations * era.op_share
         activation = tuple(_activation(layer, era))
         yield LayerWork(
-            layer.name, tuple(forward), tuple(backward), launched, layer.module, activation
+            layer.name,
+            tuple(forward),
+            tuple(backward),
+            launched,
+            layer.module,
+            activation,
+            _experts_launch_s(layer, era),
         )
 
 
@@ -246,30 +254,33 @@ _CASTS = 4.0
 their gradients."""
 
 
-_DISPATCH_OPERATIONS = 65.0
-"""Operations that Megatron-LM launches in both passes to choose experts, to send tokens to them and
-to put them in order: 38 forward and 27 backward (counted: tests/scripts/expert_operations.txt)."""
-_PRODUCTS = 3.0
-"""Products of a dense layer: one forward, two backward."""
-_BIAS_OPERATIONS = 8.0
-"""Operations on the bias of each expert behind its last product: two forward, that weight and add
-it, and six backward (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py,
+_DISPATCH_OPERATIONS = (38.0, 27.0)
+"""Operations that Megatron-LM launches forward and backward to choose experts, to send tokens to
+them and to put them in order (counted: tests/scripts/expert_operations.txt)."""
+_PRODUCTS = (1.0, 2.0)
+"""Products of a dense layer, forward and backward."""
+_BIAS_OPERATIONS = (2.0, 6.0)
+"""Operations on the bias of each expert behind its last product, that weight and add it, and those
+of their gradients (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py,
 ``_apply_bias``)."""
 
 
-def experts_launch_s(layer: ModelLayer, era: Execution) -> float:
-    """Return what the host needs to launch a rank's experts one by one, and what leads to them [s].
-
-    In both passes; 0 for other layers, and where one kernel does for all experts.
-    """
+def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
+    """Return the ``experts_s`` of a layer (see `LayerWork`)."""
     if not (era.expert_s and is_expert(layer)):
-        return 0.0
+        return 0.0, 0.0
     experts = layer.tensors[0][1][0]
-    seconds = _PRODUCTS * experts * era.expert_s
+    forward_s, backward_s = (products * experts * era.expert_s for products in _PRODUCTS)
     if layer.split == "row":  # the last product
-        eager = _DISPATCH_OPERATIONS + _BIAS_OPERATIONS * experts * bool(layer.unfused)
-        seconds += eager * era.eager_s
-    return seconds
+        eager = [
+            dispatch + bias * experts * bool(layer.unfused)
+            for dispatch, bias in zip(_DISPATCH_OPERATIONS, _BIAS_OPERATIONS, strict=True)
+        ]
+        forward_s, backward_s = (
+            forward_s + eager[0] * era.eager_s,
+            backward_s + eager[1] * era.eager_s,
+        )
+    return forward_s, backward_s
 
 
 def _launched_besides(layer: ModelLayer) -> float:
