@@ -1314,9 +1314,15 @@ class Setup:
 
         It is 1 where computation was fitted on nodes whose GPUs all train.
         """
-        if self.grade in _FITTED_ON_FULL_NODES:
+        if self.grade in _FITTED_ON_FULL_NODES or self._by_kernels_alone:
             return 1.0
         return node_load(self.input, self.gpus_of_host)
+
+    @property
+    def _by_kernels_alone(self) -> bool:
+        """Whether computation is that of a transformer's kernels, and no time of it was given."""
+        alone = self.transferred.profile.header.get("kernels") == "alone"
+        return alone and self.grade != "given" and has_attention(self.profile.model)
 
     @property
     def gpus_of_host(self) -> int:

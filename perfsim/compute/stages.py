@@ -35,7 +35,7 @@ from perfsim.compute.profile import (
     Profile,
     precision_bytes,
 )
-from perfsim.compute.recompute import is_again, named_modules
+from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.work import LayerWork, ModelWork, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
@@ -418,7 +418,13 @@ class RankWork:
         part_s = [of_parts[kind] for kind in divided.part_kinds]
         self._width = precision_bytes(profile.precision)
         self._messages = _Messages(
-            divided, part_s, batch * self._width, recompute, overlapped, experts_overlapped
+            divided,
+            part_s,
+            batch * self._width,
+            recompute == "full",
+            modules_again(recompute, rates.execution),
+            overlapped,
+            experts_overlapped,
         )
         owners = divided.owners
         count = len(profile.layers)
@@ -680,7 +686,8 @@ def check_stages(layers: Sequence[ModelLayer], stages: int) -> None:
 class _Messages:
     """What the layers of a divided model send, a micro-batch.
 
-    ``unit`` is the bytes of a value, times the samples of a micro-batch.
+    ``unit`` is the bytes of a value, times the samples of a micro-batch. ``all_again`` says whether
+    the backward pass computes everything again, ``again`` which parts of a block it does.
     """
 
     def __init__(
@@ -688,14 +695,15 @@ class _Messages:
         divided: DividedLayers,
         seconds: Sequence[tuple[float, float]],
         unit: float,
-        recompute: str,
+        all_again: bool,
+        again: frozenset[str],
         overlapped: bool,
         experts_overlapped: bool,
     ) -> None:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
-        self.overlapped, self.recompute = overlapped, recompute
+        self.overlapped, self.all_again, self.again = overlapped, all_again, again
         self.experts_overlapped = experts_overlapped
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
@@ -713,11 +721,10 @@ class _Messages:
     def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
         sent: Counter[LayerMessage] = Counter()
         again: list[LayerMessage] = []
-        modules = named_modules(self.recompute)
         for index in range(first, end):
             messages = [*self._layer(index, first)]
             sent.update(messages)
-            if self.recompute == "full" or is_again(self.parts[index].module, modules):
+            if self.all_again or is_again(self.parts[index].module, self.again):
                 forward = [one for one in messages if one.phase == "forward"]
                 again += [one._replace(phase="backward") for one in forward]
         sent.update(again)

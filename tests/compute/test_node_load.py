@@ -89,7 +89,7 @@ def test_the_resolved_scenario_and_a_note_say_what_was_taken() -> None:
 
 def test_the_gpus_of_a_rack_do_not_share_one_host() -> None:
     """An operating system runs a tray of 4 GPUs of an NVL72, whose links join 64 of them."""
-    fields = {"model": "llama3-8b", "method": "fsdp", "node": "gb200-nvl72"}
+    fields = {"model": "bert-large", "node": "gb200-nvl72"}
     rack, few = (resolve(make_scenario(fields | {"gpus": gpus}), SHIPPED) for gpus in (64, 2))
     assert rack.cluster.gpus_per_node == 64
     assert (rack.gpus_of_host, few.gpus_of_host) == (4, 2)

@@ -205,6 +205,20 @@ def test_nvidias_deepseek_fits_a_b200_with_the_part_that_its_recipe_computes_aga
     assert held[0] < again.memory_usable_bytes < held[1]
 
 
+def test_attention_that_is_computed_again_fetches_keys_and_values_again() -> None:
+    """Selective recomputation is that of attention, whose ring the ranks of a context go round."""
+    asked = {
+        **{"model": "llama3-8b", "gpus": 64, "node": "dgx-h100", "cp": 4, "seq": 32768},
+        **{"software": "megatron", "method": "distributed_optimizer"},
+    }
+    plain, selective, attention = (
+        _predicted(asked, recompute=again) for again in ("none", "selective", "core_attn")
+    )
+    assert selective.iteration_s == attention.iteration_s
+    sent = [one.communication["bytes_per_gpu"] for one in (plain, selective, attention)]
+    assert sent[0] < sent[1] == sent[2]
+
+
 # What the host launches for experts
 
 
