@@ -31,15 +31,15 @@ __all__ = [
     "uncertainties",
 ]
 
-UNCERTAINTY_SCHEMA = "perfsim/uncertainty/5"
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/6"
 UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
 GRADES = {
     "compute": ("given", "measured", "transformer", "tuned", "carried"),
-    "network": ("measured", "carried", "modelled"),
+    "network": ("measured", "carried", "derived", "modelled"),
     "kernels": ("measured", "modelled"),
-    "hidden": ("carried", "modelled"),
+    "hidden": ("derived", "carried", "modelled"),
 }
 """The evidence for each part of an iteration's time, the strongest first.
 
@@ -48,10 +48,12 @@ GRADES = {
   kernel was measured on that architecture, in half precision; to tuned software, whose input and
   host keep up with the GPU; or to any other.
 - network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
-  cluster's own training; the links' formulas.
+  cluster's own training; a node type's data sheet and what nodes of other types reach of theirs;
+  the links' formulas.
 - kernels that a method adds: measured on that GPU, or scaled and built from its data sheet.
-- hidden, communication that computation hides and that may show: on a network with curves or rates
-  of its own, or by the links' formulas."""
+- hidden, communication that computation hides and that may show: by a node type's data sheet; on a
+  network with curves or rates of its own; or by the links' formulas. The order is that of what
+  showed: on the first, mostly GPUs that send without their host, less than on the others."""
 
 UNCERTAINTY_PARTS = (
     *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
@@ -187,7 +189,7 @@ def extra_moves(
     for grade, part_s in hidden_s.items():
         if not part_s:
             continue
-        part = f"hidden_{grade if grade == 'modelled' else 'carried'}"
+        part = f"hidden_{grade if grade in GRADES['hidden'] else 'carried'}"
         move = log1p(total_s / iteration_s) * sqrt(part_s / total_s)
         found[part] = 0.0, hypot(found.get(part, (0.0, 0.0))[1], move)
     doublings = log2(gpus_per_node)

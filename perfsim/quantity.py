@@ -35,7 +35,7 @@ Kind = Literal["measured", "published", "fitted", "derived"]
 KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
 """The kinds of number, from the strongest evidence to the weakest."""
 
-Grade = Literal["given", "measured", "transformer", "tuned", "carried", "modelled"]
+Grade = Literal["given", "measured", "transformer", "tuned", "carried", "derived", "modelled"]
 """What a cost comes from: the user, a measurement of this case, a measurement of another case
 carried to this one (``tuned``: to software whose input and launches were tuned), or a model
 of its parts."""
@@ -98,7 +98,8 @@ class Cost(NamedTuple):
     sent_bytes : the bytes that one GPU sends [B]
     spread : relative half-width of the 90 % interval of ``seconds``; None where unknown
     terms : the quantities used
-    grade : whether such a cost was measured here, carried from a measurement elsewhere, or modelled
+    grade : whether such a cost was measured here, carried from a measurement elsewhere, derived from
+        a node's data sheet by what nodes of other types reach of theirs, or modelled
     """
 
     seconds: float

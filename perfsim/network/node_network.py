@@ -66,7 +66,7 @@ class DerivedCollectives(NamedTuple):
         quantity = Quantity(call.seconds, "s", "derived", f"{source}; {call.algorithm}", spread)
         what = f"{collective} on {ranks} GPUs at {format_bytes(size_bytes, 3)}"
         terms = (Term(what, quantity),)
-        return Cost(call.seconds, call.latency_s, sent, spread, terms, "modelled")
+        return Cost(call.seconds, call.latency_s, sent, spread, terms, "derived")
 
 
 def load_any_network(text: str, catalog: Catalog, field: str) -> Network:

@@ -297,7 +297,7 @@ def wide_cost(
 
 def _mostly_measured(inside: Cost, seconds: float, wide: WideArea) -> bool:
     """Tell whether the links between sites were measured, and most of the time is known by that."""
-    known = inside.grade != "modelled" or inside.seconds <= seconds / 2.0
+    known = inside.grade in ("measured", "carried") or inside.seconds <= seconds / 2.0
     return known and all(link.measured for link in wide.links)
 
 
