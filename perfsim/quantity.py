@@ -98,8 +98,8 @@ class Cost(NamedTuple):
     sent_bytes : the bytes that one GPU sends [B]
     spread : relative half-width of the 90 % interval of ``seconds``; None where unknown
     terms : the quantities used
-    grade : whether such a cost was measured here, carried from a measurement elsewhere, derived from
-        a node's data sheet by what nodes of other types reach of theirs, or modelled
+    grade : whether such a cost was measured here, carried from a measurement elsewhere, derived
+        from a node's data sheet by what nodes of other types reach of theirs, or modelled
     """
 
     seconds: float
