@@ -131,16 +131,18 @@ class MeasurementsReport:
         """The errors of all whole iterations, each asked in the way that knows most of it."""
         return group_errors("all", "whole iterations", self.whole)
 
+    @cached_property
     def ways(self) -> dict[Way, WayErrors]:
-        """Return what is counted of all whole iterations by way of asking."""
+        """What is counted of all whole iterations by way of asking."""
         return {
             way: WayErrors(group_errors("way", way, rows, way), ranking(rows), width_rank(rows))
             for way in WAYS
             if (rows := self.of_way(way))
         }
 
+    @cached_property
     def group_tables(self) -> dict[str, list[GroupErrors]]:
-        """Return the errors of every group and way by what it is grouped by."""
+        """The errors of every group and way by what it is grouped by."""
         return group_tables(self.rows)
 
     def ranking(self) -> RankedPairs:
@@ -152,9 +154,9 @@ class MeasurementsReport:
         return {
             "schema": _VALIDATION_SCHEMA,
             "all": self.overall.figures(),
-            "ways": [found.to_dict() for found in self.ways().values()],
+            "ways": [found.to_dict() for found in self.ways.values()],
             "groups": [
-                errors.to_dict() for table in self.group_tables().values() for errors in table
+                errors.to_dict() for table in self.group_tables.values() for errors in table
             ],
             "ranking": self.ranking()._asdict(),
             "notices": self.notices,

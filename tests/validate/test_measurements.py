@@ -423,7 +423,7 @@ def test_stored_ways_are_those_of_the_report(tmp_path: Path, table: Path) -> Non
     (tmp_path / "devices").mkdir()
     stored = stored_ways(Catalog(tmp_path))
     assert [one.errors.way for one in stored] == ["blind", "rated"]
-    for one, other in zip(stored, report.ways().values(), strict=True):
+    for one, other in zip(stored, report.ways.values(), strict=True):
         assert one.pairs == other.pairs
         for figure, value in one.errors.figures().items():
             if isinstance(value, float):
