@@ -32,7 +32,7 @@ from perfsim.compute.profile import (
     precision_bytes,
 )
 from perfsim.compute.recompute import is_again, named_modules
-from perfsim.compute.work import ModelWork, experts_launch_s, work_of
+from perfsim.compute.work import ModelWork, experts_launch_s, layer_operations, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
@@ -139,7 +139,7 @@ class Stage:
         if tied is None or self.copied is None:
             return tuple([parts[index] for index in self._indexes()])
         weight, head = parts[tied.embedding].tensors, parts[tied.head]
-        head = replace(head, tensors=(*weight, *head.tensors))
+        head = head._replace(tensors=(*weight, *head.tensors))
         return tuple([head if at == tied.head else parts[at] for at in self._indexes()])
 
     @cached_property
@@ -294,7 +294,7 @@ def divide_layers(
         _kinds(layers, parts),
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
-        tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        layer_operations(layers, "torch2"),
         tuple([experts_launch_s(part, execution_of(era)) for part in parts]),
         tuple([part.trained_elements for part in parts]),
         whole_work.parameters,

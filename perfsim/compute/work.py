@@ -40,6 +40,7 @@ __all__ = [
     "Work",
     "WorkKind",
     "experts_launch_s",
+    "layer_operations",
     "model_work",
     "work_of",
 ]
@@ -201,42 +202,66 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     )
 
 
+def layer_operations(layers: Sequence[ModelLayer], era: str) -> tuple[float, ...]:
+    """Return how many operations the host launches for each layer in a software era."""
+    execution = execution_of(era)._replace(autocasts=False)
+    return tuple([work.operations for work in _works(layers, execution)])
+
+
 def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     wide, attended, last = False, False, layers[-1]
-    alike: dict[Hashable, _Both] = {}
+    alike: dict[Hashable, tuple[LayerWork, bool]] = {}
     for layer in layers:
         first = layer is layers[0]
-        shapes = tuple(shape for _, shape in layer.tensors)
+        shapes = tuple([shape for _, shape in layer.tensors])
         # What an activation in one kernel writes, a layer that is divided by rows reads.
         narrow = attended or (layer.split == "row" and not wide)
         reads = _reads(layer) if era.autocasts and not narrow else 0.0
         key = (*layer_figures(layer), shapes, points, first, reads)
-        if key not in alike:
-            forward, backward = _layer(layer, era, points, first, normed)
-            alike[key] = _cast(reads, forward, backward)
-        forward, backward = alike[key]
+        known = alike.get(key)
+        if known is None:
+            work = _layer_work(layer, era, points, first, normed, reads)
+            known = alike[key] = work, _exact(layer, era)
+        work, exact = known
         attended = layer.kind == "attention"
         # The other half of what a gate multiplies stands between the two.
-        wide = _exact(layer, era) or (wide and layer.split == "column")
+        wide = exact or (wide and layer.split == "column")
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
-            forward = [*forward, Work("stream", 0.0, 4 * layer.outputs, wide=True)]
-            backward = [*backward, Work("stream", 0.0, 3 * layer.outputs, wide=True)]
-        operations = _OPERATIONS[layer.kind]
-        if not era.fused:
-            operations += _launched_besides(layer)
-        if layer.frozen:
-            operations += _launched_with_adapter(layer)
-        if era.autocasts and layer.kind == "linear":
-            operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
-        launched = operations * era.op_share
-        activation = tuple(_activation(layer, era))
-        yield LayerWork(
-            layer.name, tuple(forward), tuple(backward), launched, layer.module, activation
-        )
+            lost = Work("stream", 0.0, 4 * layer.outputs, wide=True)
+            work = work._replace(
+                forward=(*work.forward, lost),
+                backward=(*work.backward, lost._replace(values=3 * layer.outputs)),
+            )
+        yield LayerWork(layer.name, *work[1:])
+
+
+def _layer_work(
+    layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool, reads: float
+) -> LayerWork:
+    """Return a layer's kernels and launches; ``reads`` are the values that it casts, if any.
+
+    The others are those of `_layer`.
+    """
+    forward, backward = _cast(reads, *_layer(layer, era, points, first, normed))
+    operations = _OPERATIONS[layer.kind]
+    if not era.fused:
+        operations += _launched_besides(layer)
+    if layer.frozen:
+        operations += _launched_with_adapter(layer)
+    if era.autocasts and layer.kind == "linear":
+        operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
+    return LayerWork(
+        layer.name,
+        tuple(forward),
+        tuple(backward),
+        operations * era.op_share,
+        layer.module,
+        tuple(_activation(layer, era)),
+    )
 
 
 _CASTS = 4.0

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from perfsim.errors import RequestError, unknown
@@ -123,8 +122,7 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         why = f"{adapters.layers} is no dense layer of this model; it has {', '.join(known)}."
         raise RequestError("lora_layers", why, value=adapters.layers)
     return tuple(
-        replace(
-            layer,
+        layer._replace(
             frozen=True,
             adapter=adapters.rank if has_adapter(at) else 0,
             packed=adapters.packed and may[at],
