@@ -7,7 +7,7 @@ one sample, as a software era runs them. ``compute/kernel_time.py`` prices them 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from math import gcd, prod, sqrt
 from typing import Literal, NamedTuple
@@ -178,9 +178,19 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     blocks = [layer for layer in layers if layer.kind == "attention"]
     if not (autocast and blocks):
         execution = execution._replace(autocasts=False)
-    works = tuple(_works(layers, execution))
-    forward = Counter(work for layer in works[:-1] for work in layer.forward)
-    counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
+    kinds, places = _kinds_of_work(layers, execution)
+    times = Counter(places)
+    forward, counted = Counter[Work](), Counter[Work]()
+    for place, kind in enumerate(kinds):
+        again = times[place] - (place == places[-1])  # the last layer is not computed again
+        for work in kind.forward if again else ():
+            forward[work] += again
+        for work in (*kind.forward, *kind.backward):
+            counted[work] += times[place]
+    works = [
+        LayerWork(layer.name, *kinds[place][1:])
+        for layer, place in zip(layers, places, strict=True)
+    ]
     matrices = Counter(
         shape
         for layer in layers[:-1]
@@ -189,7 +199,7 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         if len(shape) >= _MATRIX_AXES
     )
     return ModelWork(
-        works,
+        tuple(works),
         tuple(counted.items()),
         tuple(forward.items()),
         tuple(matrices.items()),
@@ -204,39 +214,50 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
 
 def layer_operations(layers: Sequence[ModelLayer], era: str) -> tuple[float, ...]:
     """Return how many operations the host launches for each layer in a software era."""
-    execution = execution_of(era)._replace(autocasts=False)
-    return tuple([work.operations for work in _works(layers, execution)])
+    kinds, places = _kinds_of_work(layers, execution_of(era)._replace(autocasts=False))
+    return tuple([kinds[place].operations for place in places])
 
 
-def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
+def _kinds_of_work(
+    layers: Sequence[ModelLayer], era: Execution
+) -> tuple[list[LayerWork], list[int]]:
+    """Return the work of one of the layers that are alike, and which of these each layer has.
+
+    Those that occur first come first.
+    """
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     wide, attended, last = False, False, layers[-1]
-    alike: dict[Hashable, tuple[LayerWork, bool]] = {}
+    kinds: list[LayerWork] = []
+    places: list[int] = []
+    alike: dict[Hashable, tuple[int, bool]] = {}
     for layer in layers:
         first = layer is layers[0]
         shapes = tuple([shape for _, shape in layer.tensors])
         # What an activation in one kernel writes, a layer that is divided by rows reads.
         narrow = attended or (layer.split == "row" and not wide)
         reads = _reads(layer) if era.autocasts and not narrow else 0.0
-        key = (*layer_figures(layer), shapes, points, first, reads)
+        key = (*layer_figures(layer), shapes, points, first, layer is last, reads)
         known = alike.get(key)
         if known is None:
+            known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
-            known = alike[key] = work, _exact(layer, era)
-        work, exact = known
+            kinds.append(_with_loss(work, layer) if layer is last else work)
+        place, exact = known
+        places.append(place)
         attended = layer.kind == "attention"
         # The other half of what a gate multiplies stands between the two.
         wide = exact or (wide and layer.split == "column")
         if layer.kind == "conv":
             points = layer.rows
-        if layer is last:
-            lost = Work("stream", 0.0, 4 * layer.outputs, wide=True)
-            work = work._replace(
-                forward=(*work.forward, lost),
-                backward=(*work.backward, lost._replace(values=3 * layer.outputs)),
-            )
-        yield LayerWork(layer.name, *work[1:])
+    return kinds, places
+
+
+def _with_loss(work: LayerWork, layer: ModelLayer) -> LayerWork:
+    """Return the work of the last layer with the passes over its outputs that the loss makes."""
+    forward = Work("stream", 0.0, 4 * layer.outputs, wide=True)
+    backward = Work("stream", 0.0, 3 * layer.outputs, wide=True)
+    return work._replace(forward=(*work.forward, forward), backward=(*work.backward, backward))
 
 
 def _layer_work(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from perfsim.errors import RequestError, unknown
@@ -71,6 +72,7 @@ def adapted_name(model: str, adapters: Adapters) -> str:
     return f"{model}{sign}{adapters.rank}{which}"
 
 
+@cache
 def base_model(name: str) -> tuple[str, Adapters | None]:
     """Return the model of a name without its adapters, and these; None without any.
 

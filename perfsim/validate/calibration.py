@@ -215,15 +215,13 @@ def read_hardware(catalog: Catalog) -> list[HardwareRow]:
     DataError
         If the file is damaged.
     """
-    path = catalog.beside("networks", "", HARDWARE_FILE)
+    return catalog.once(("hardware", HARDWARE_FILE), lambda: _hardware_of(catalog))
+
+
+def _hardware_of(catalog: Catalog) -> list[HardwareRow]:
+    path, rows = catalog.beside("networks", "", HARDWARE_FILE), []
     if path is None:
         return []
-    found = path
-    return catalog.once(("hardware", str(found)), lambda: _read_hardware(found))
-
-
-def _read_hardware(path: Path) -> list[HardwareRow]:
-    rows = []
     for row, cells in read_table(path, _HARDWARE_SCHEMA, _HARDWARE_COLUMNS):
         check_word(cells["link"], ("inter", "intra"), "link", path, row)
         check_word(cells["transport"], tuple(PRIOR_WIDTHS), "transport", path, row)
