@@ -99,6 +99,7 @@ class LayerWork(NamedTuple):
 class ModelWork(NamedTuple):
     """The kernels of a network: by layer with and without parameters, and counted by their work.
 
+    ``places`` numbers the layers, those alike with the same number, 0 and up as they first occur.
     ``counted`` has those of both passes, ``forward`` those of the forward pass but for the output
     layer, which is not computed again. ``matrices`` are the weights of two axes and how many there
     are of each, for optimizers that multiply them. ``padded`` says whether samples are padded to
@@ -106,6 +107,7 @@ class ModelWork(NamedTuple):
     """
 
     layers: tuple[LayerWork, ...]
+    places: tuple[int, ...]
     counted: tuple[tuple[Work, int], ...]
     forward: tuple[tuple[Work, int], ...]
     matrices: tuple[tuple[LayerShape, int], ...]
@@ -200,6 +202,7 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     )
     return ModelWork(
         tuple(works),
+        tuple(places),
         tuple(counted.items()),
         tuple(forward.items()),
         tuple(matrices.items()),
