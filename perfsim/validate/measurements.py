@@ -70,6 +70,7 @@ __all__ = [
     "GroupLimit",
     "MeasurementsReport",
     "Miss",
+    "SourceSession",
     "joined_reports",
     "limits_of",
     "misses",
@@ -290,7 +291,7 @@ _OF_FILES = frozenset(
 """What a session keeps of files as they are, whatever it leaves out."""
 
 
-class _SourceSession(Session):
+class SourceSession(Session):
     """A session that leaves out what some owners published, beside one that leaves out nothing.
 
     Files are read by the other, once for all such sessions.
@@ -350,7 +351,7 @@ class _Judge:
         stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
         self._whole, self._owners = whole, owners
-        self._session = _SourceSession(whole, owners, owners)
+        self._session = SourceSession(whole, owners, owners)
         self._source = SourceCases(cases, rules, self._session)
         self._known, self._stored = known, stored
         self._networks: dict[CalibratedNetwork, Session] = {}
@@ -370,7 +371,7 @@ class _Judge:
     def _with_kernels(self) -> Session:
         """The session with the kernels that the source measured, for the calibrated way."""
         measured = measured_kernels(self._session, self._owners)
-        return _SourceSession(self._whole, self._owners) if measured else self._session
+        return SourceSession(self._whole, self._owners) if measured else self._session
 
     def predict(self, item: MappedCase) -> list[PredictedCase]:
         """Predict a case in each way in which it can be asked without its own source.
