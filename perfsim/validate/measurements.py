@@ -351,7 +351,7 @@ class _Judge:
         stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
         self._whole, self._owners = whole, owners
-        self._session = SourceSession(whole, owners, owners)
+        self._session = SourceSession(whole, owners, owners) if owners else whole
         self._source = SourceCases(cases, rules, self._session)
         self._known, self._stored = known, stored
         self._networks: dict[CalibratedNetwork, Session] = {}
