@@ -21,7 +21,6 @@ from perfsim.compute.memory import (
     largest_batch,
     overhead_bytes,
     state_bytes,
-    usable_bytes,
 )
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, defined_tokens, matches_definition
 from perfsim.compute.software import software_era
@@ -200,7 +199,7 @@ def memory_use(
     parts["overhead"] = (
         tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
     )
-    return MemoryUse(parts, usable_bytes(_smallest(setup).memory_bytes), defined)
+    return MemoryUse(parts, _smallest(setup).usable_bytes, defined)
 
 
 def one_gpu_holds(setup: Setup) -> bool:
@@ -270,7 +269,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
         + overhead.context
         + communicators(split, stage) * overhead.communicator
     )
-    return MemoryUse(parts, usable_bytes(setup.device.memory_bytes), True)
+    return MemoryUse(parts, setup.device.usable_bytes, True)
 
 
 def communicators(split: ModelSplit, stage: int) -> int:
@@ -420,7 +419,7 @@ def _add_peak(parts: dict[str, float], state: State, found: Activations, *, old:
 def _smallest(setup: Setup) -> Device:
     """Return the type of GPU with the least memory."""
     devices = [setup.device, *(part.device for part in setup.parts)]
-    return min(devices, key=lambda device: device.memory_bytes)
+    return min(devices, key=lambda device: device.usable_bytes)
 
 
 @cache

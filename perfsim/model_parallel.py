@@ -164,7 +164,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
         raise RequestError(
             "tp",
             f"{scenario.tp} ranks do not fit on a node of {gpus_per_node} GPUs; the nearest that do"
-            f" are {gpus_per_node} (`layout` {DEFAULT_LAYOUT} lets them go over nodes).",
+            f" are {gpus_per_node} (with `layout` {DEFAULT_LAYOUT} they may go over nodes).",
             value=scenario.tp,
         )
     return layout
@@ -385,7 +385,7 @@ def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:
 
 
 class ParallelSummary(NamedTuple):
-    """How a model is divided, and what a rank of the stage that ends last waits for.
+    """How a model is divided, and what a rank of the busiest stage waits for.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ class ParallelSummary(NamedTuple):
 def parallel_summary(
     split: ModelSplit, rounds: Sequence[CostedGraph], run: PipelineRun | None = None
 ) -> ParallelSummary:
-    """Return what a rank of the stage that ends last waits for, mean of all rounds.
+    """Return what a rank of the busiest stage waits for, mean of all rounds.
 
     ``run`` is the pipeline, None without one.
     """

@@ -158,10 +158,11 @@ def _node_notes(setup: Setup) -> list[str]:
     """Say what the GPUs of a node cost each other, and what unequal samples would."""
     notes = []
     if setup.node_load > 1.0:
-        load = INPUTS[setup.input]
+        load, count = INPUTS[setup.input], setup.gpus_of_host
+        of = "node" if count == setup.cluster.gpus_per_node else "tray"
         notes.append(
             f"Both passes take {setup.node_load - 1.0:.1%} longer than on one GPU:"
-            f" {setup.cluster.gpus_per_node} GPUs of a node share its host (`input` {setup.input}:"
+            f" {count} GPUs of a {of} share its host (`input` {setup.input}:"
             f" {load.share:.1%} a doubling, {load.low:.1%} to {load.high:.1%})."
         )
     unpadded = execution_of(setup.transferred.era).unpadded and setup.input == "tokens"

@@ -545,11 +545,29 @@ def _efficiency_notes(setup: Setup, iteration: PredictedIteration, baseline: Bas
     )
     note += "." if baseline.one_gpu_holds else "; the memory of one GPU could not hold it."
     if above:
-        note += (
-            " It is above 100 % because that GPU updates all parameters by itself"
-            f" ({format_seconds(setup.profile.optimizer_s)}), and here the GPUs share the update."
-        )
+        note += " It is above 100 %" + _why_above_all(setup, iteration.scaling_efficiency)
     return [note]
+
+
+def _why_above_all(setup: Setup, efficiency: float) -> str:
+    """Say what one GPU alone does slowly, where scaling efficiency is above 100 %."""
+    reasons, update_s = [], setup.profile.optimizer_s
+    if update_s > _TELLING_SHARE * setup.alone_s:
+        reasons.append(
+            f" because that GPU updates all parameters by itself ({format_seconds(update_s)}), and"
+            " here the GPUs share the update"
+        )
+    without_update = efficiency * (1.0 - update_s / setup.alone_s)
+    if without_update >= _ABOVE_ALL and setup.scenario.ep > 1:
+        reasons.append(
+            " because each expert there has the tokens of one GPU, too few for fast products, and"
+            f" here those of {setup.scenario.ep} GPUs"
+        )
+    return ";".join(reasons) + "."
+
+
+_TELLING_SHARE = 0.02
+"""Share of an iteration from which on a part is worth a word. No source: chosen."""
 
 
 def _iteration(ran: _Run) -> PredictedIteration:
@@ -685,7 +703,7 @@ def gathered_bytes(setup: Setup, rounds: Sequence[CostedGraph]) -> tuple[float, 
 
     Parameters
     ----------
-    rounds : of the setup, or of its stage that ends last
+    rounds : of the setup, or of its busiest stage
     """
     if not holds_gathered(setup):
         return ()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -475,8 +474,8 @@ def _fits(prediction: Prediction, catalog: Catalog) -> bool:
     gpu = prediction.scenario.gpu
     names = [name for name, _ in parse_types(gpu)] or [gpu]
     model = prediction.scenario.model
-    memory = min(device_in_era(name, NEWEST, catalog, model).memory_bytes for name in names)
-    return sum_in_order(prediction.memory_bytes.values()) <= usable_bytes(memory)
+    usable = min(device_in_era(name, NEWEST, catalog, model).usable_bytes for name in names)
+    return sum_in_order(prediction.memory_bytes.values()) <= usable
 
 
 def few(names: Sequence[str], most: int = _MAX_NAMES) -> str:

@@ -61,6 +61,7 @@ from perfsim.models import (
     NAMED,
     build_model,
     has_attention,
+    has_experts,
     is_defined,
     model_flops,
     own_tokens,
@@ -421,11 +422,16 @@ def computation(
     if device.measured_as:
         device = device_in_era(device.measured_as, device.software, catalog)
     fields = values_read_by("compute", scenario, without="gpu")
-    asked = "computation", device.name, autocast, *fields
-    return catalog.once(asked, lambda: _computed(scenario, device, catalog, autocast))
+    divided = _is_divided(scenario)
+    asked = "computation", device.name, autocast, divided, *fields
+    return catalog.once(
+        asked, lambda: _computed(scenario, device, catalog, autocast, divided=divided)
+    )
 
 
-def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bool) -> Computation:
+def _computed(
+    scenario: Scenario, device: Device, catalog: Catalog, autocast: bool, *, divided: bool
+) -> Computation:
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
     _check_recompute(scenario, profile.model)
@@ -444,6 +450,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog, autocast: bo
             scenario.reduce_dtype,
             autocast,
             scenario.master_weights,
+            launches_experts=not divided and _launches_experts(scenario, profile),
         ),
     )
     if own_profile(scenario.model, catalog) is not None:
@@ -517,8 +524,25 @@ def _profile(
         )
     if own is not None:
         _check_described(own, model, device.name, catalog)
-        return own
-    return find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
+        found = own
+    else:
+        found = find_profile(model, device.name, scenario.batch, scenario.precision, catalog)
+    sequence = _own_sequence(found)
+    if scenario.seq is None and sequence is not None:
+        notes.append(assumption(f"`seq` {sequence}, that of the profile.", f"`seq` {sequence}"))
+    return found
+
+
+def _launches_experts(scenario: Scenario, profile: Profile) -> bool:
+    """Tell whether the software launches the experts of the model one by one."""
+    one_by_one = execution_of(scenario.software or NEWEST).expert_s > 0.0
+    return one_by_one and is_defined(profile.model) and has_experts(profile.model)
+
+
+def _own_sequence(profile: Profile) -> int | None:
+    """Return the tokens a sample of a profile whose model may take others, else None."""
+    model = profile.model
+    return profile.sequence if is_defined(model) and takes_tokens(model) else None
 
 
 def _check_adapters(scenario: Scenario, own: Profile | None) -> None:
@@ -559,7 +583,11 @@ def computations(
         (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
         first.precision,
     )
-    update = {"batch": scenario.batch or first.batch, "precision": precision}
+    update = {
+        "batch": scenario.batch or first.batch,
+        "precision": precision,
+        "seq": scenario.seq or _own_sequence(first),
+    }
     found = []
     for device, (_, count) in zip(devices, types, strict=True):
         asked = scenario.model_copy(update=update)
@@ -1286,9 +1314,21 @@ class Setup:
 
         It is 1 where computation was fitted on nodes whose GPUs all train.
         """
-        if self.grade in _FITTED_ON_FULL_NODES:
+        if self.grade in _FITTED_ON_FULL_NODES or self._by_kernels_alone:
             return 1.0
-        return node_load(self.input, self.cluster.gpus_per_node)
+        return node_load(self.input, self.gpus_of_host)
+
+    @property
+    def _by_kernels_alone(self) -> bool:
+        """Whether computation is that of a transformer's kernels, and no time of it was given."""
+        alone = self.transferred.profile.header.get("kernels") == "alone"
+        return alone and self.grade != "given" and has_attention(self.profile.model)
+
+    @property
+    def gpus_of_host(self) -> int:
+        """GPUs that one operating system drives: those of a node, or of a tray of a rack's node."""
+        on_node = self.cluster.gpus_per_node
+        return min(on_node, self.device.host_gpus or on_node)
 
     @property
     def profile_in_node(self) -> Profile:

@@ -60,6 +60,22 @@ def test_more_nics_over_tcp(
     assert not rises(seconds)
 
 
+@pytest.mark.parametrize("method", ["fsdp", "zero", "distributed_optimizer"])
+def test_a_faster_link_than_those_inside_nodes(method: str) -> None:
+    """All NICs of a node from half to twice as fast as the NVLink of an A100."""
+    cluster = {"model": "gpt2-xl", "gpus": 256, "gpu": "a100", "gpus_per_node": 8}
+    seconds = [
+        iteration_s(**cluster, nics_per_node=8, net=f"{rate}Gbit/s,5us", method=method)
+        for rate in (100, 200, 220, 230, 400)
+    ]
+    assert not rises(seconds)
+    leaves = [
+        iteration_s(**cluster, nics_per_node=8, net="ib400", method=method, oversubscription=ratio)
+        for ratio in (4.0, 2.0, 1.5, None)
+    ]
+    assert not rises(leaves)
+
+
 @pytest.mark.parametrize(
     ("method", "options", "busiest"),
     [

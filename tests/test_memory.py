@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfsim.compute.memory import usable_bytes
+from perfsim.compute.device import usable_bytes
 from perfsim.errors import RequestError
 from perfsim.memory import (
     UNFIT,

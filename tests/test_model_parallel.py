@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ from perfsim.errors import RequestError
 from perfsim.memory import communicators, memory_use
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
-from perfsim.schedule.rounds import build_rounds
+from perfsim.schedule.model_parallel import laid_out_pipeline, of_stage
+from perfsim.schedule.rounds import _schedule_method, build_rounds
+from perfsim.what_if import faster, steady_s
 from support.what_ships import SHIPPED
 
 ASKED: dict[str, Any] = {
@@ -401,6 +404,57 @@ def test_a_stage_between_that_exchanges_most_may_end_last() -> None:
     to_neighbours = 2 * 4 * M_BYTES
     assert sent(found) == pytest.approx(2 * 15 / 16 * gradients + to_neighbours, rel=1e-3)
     assert ends_s[1] < ends_s[0]
+
+
+UNEVEN: dict[str, Any] = {
+    "model": "deepseek-v3",
+    "gpus": 2048,
+    "node": "dgx-h100",
+    "seq": 4096,
+    "pp": 16,
+    "ep": 64,
+    "accumulate": 120,
+    "precision": "fp8",
+    "software": "megatron",
+    "method": "distributed_optimizer",
+}
+"""Its first stage has three dense blocks and sends to no expert, but ends last."""
+
+
+def test_the_parts_of_an_iteration_are_those_of_the_busiest_stage() -> None:
+    found = ask(**UNEVEN)
+    assert found.parallel is not None and found.parallel.run is not None
+    run = found.parallel.run
+    busiest, last = int(run.busy_s.argmax()), int(run.ends_s.argmax())
+    assert (last, busiest) == (0, 1)
+    busy_s = passes_s(found) + found.parallel.waits_s["ep"]
+    assert busy_s >= float(run.busy_s[busiest]) > 2 * float(run.busy_s[last])
+    assert found.parallel.bubble_s < 0.1 * found.iteration_s
+    # It takes as long as the stage that ends last, whose gradients of embeddings come on top.
+    assert 1.0 < found.iteration_s / float(run.ends_s[last]) < 1.02
+
+
+def test_a_bandwidth_twice_as_high_saves_what_a_pipelines_what_if_says() -> None:
+    """The links between nodes alone are faster in the one; those inside nodes too in the other."""
+    setup = resolve(Scenario(**(ASKED | UNEVEN)), SHIPPED)
+    told_s = steady_s(build_rounds(setup), faster(2.0, "bandwidth"))
+    found_s = ask(**UNEVEN, nic="800Gbit/s").iteration_s
+    assert told_s == pytest.approx(found_s, rel=0.01)
+    assert told_s < 0.75 * ask(**UNEVEN).iteration_s
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.05])
+def test_the_busiest_stage_waits_for_the_one_that_ends_last(jitter: float) -> None:
+    """Where GPUs vary its wait varies too, and the iteration still is the other stage's."""
+    more: dict[str, Any] = {"model": "llama3-70b", "pp": 4, "tp": 8, "accumulate": 16}
+    setup = resolve(Scenario(**(ASKED | more), jitter=jitter), SHIPPED)
+    split = setup.split
+    assert split is not None
+    usual = partial(_schedule_method, setup, setup.policy.fuse)
+    each_s = [steady_s(usual(**of_stage(setup, split, stage))) for stage in range(4)]
+    busy_s = laid_out_pipeline(setup, split).run.busy_s
+    assert busy_s.argmax() == 3 and max(each_s) > 1.005 * each_s[3]
+    assert steady_s(build_rounds(setup)) == pytest.approx(max(each_s), rel=1e-9)
 
 
 def test_memory_of_weights_falls_with_tensor_and_pipeline_ranks() -> None:

@@ -33,8 +33,9 @@ MeasurementsFlag: TypeAlias = Annotated[
         "--measurements",
         metavar="FILE",
         help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...),"
-        " or of training runs (id, source, model, gpu, n_gpus, tp, pp, micro_batch, step_time_s,"
-        " ...), told by its columns; default: what ships.",
+        " or of training runs (id, source, model, gpu, n_gpus, precision, strategy, tp, pp,"
+        " micro_batch, global_batch, throughput_total, throughput_unit, step_time_s; a cell may be"
+        " empty), told by its columns; default: what ships.",
     ),
 ]
 ClusterFlag: TypeAlias = Annotated[

@@ -93,6 +93,7 @@ __all__ = [
     "read_kernels",
     "time_at",
     "time_beyond",
+    "usable_bytes",
 ]
 
 KERNELS_SCHEMA = "perfsim/kernels/1"
@@ -377,6 +378,8 @@ _MIN_ACHIEVED, _MAX_ACHIEVED = 0.01, 1.2
 The least is chosen, a thirtieth of the least that ships: less is a slip of the unit."""
 _MAX_PCIE = 7
 """The newest generation of PCIe: PCI-SIG published its specification in 2025."""
+_MOST_SHOWN = 2.0**30 / 1e9
+"""Times the memory of a data sheet that a driver may show: some name GiB as GB."""
 _MULTIPROCESSORS = NumberLimit(1.0, 10000.0, "1 to 10000")
 _USUAL_MULTIPROCESSORS = 100.0
 """Of a GPU whose file does not say: the middle of those that ship (13 to 304)."""
@@ -483,6 +486,10 @@ _check_device = table_check(
         "title": _text,
         "aliases": _texts,
         "memory": check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]),
+        "visible_memory": _quantity(
+            check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]), "B"
+        ),
+        "host_gpus": whole_number,
         "power_w": check_of(Annotated[float, plain_number(POWER_LIMIT)]),
         "architecture": _text,
         "board": _text,
@@ -503,6 +510,7 @@ _check_device = table_check(
         ),
     },
     optional=(
+        *("visible_memory", "host_gpus"),
         *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
         "measured_as",
         *("architecture", "board", "pcie", "link", "intra_net", "intra_net_why", "references"),
@@ -526,6 +534,8 @@ class DeviceFile(TypedDict):
     power_w: float | None
     multiprocessors: float
     fp32_accumulation: float
+    visible_memory: Quantity | None
+    host_gpus: int | None
     succeeds: str
     measured_as: str
     architecture: str
@@ -549,6 +559,12 @@ def read_device_file(path: Path) -> DeviceFile:
     name, references = table["name"], table.get("references", ())
     if name in references:
         raise toml_refusal(f"{name!r} is this GPU itself", ("references",), path, text)
+    shown_memory = table.get("visible_memory")
+    if shown_memory is not None and shown_memory.value > _MOST_SHOWN * table["memory"]:
+        why = (
+            f"{format_bytes(shown_memory.value)} is more than the memory that the data sheet names"
+        )
+        raise toml_refusal(why, ("visible_memory", "value"), path, text)
     return DeviceFile(
         name=name,
         title=table["title"],
@@ -563,6 +579,8 @@ def read_device_file(path: Path) -> DeviceFile:
         power_w=table.get("power_w"),
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
         fp32_accumulation=table.get("fp32_accumulation", 1.0),
+        visible_memory=table.get("visible_memory"),
+        host_gpus=table.get("host_gpus"),
         succeeds=table.get("succeeds", ""),
         measured_as=table.get("measured_as", ""),
         architecture=table.get("architecture", ""),
@@ -572,6 +590,24 @@ def read_device_file(path: Path) -> DeviceFile:
         intra_net=table.get("intra_net", ""),
         intra_net_why=table.get("intra_net_why", ""),
     )
+
+
+_USABLE = 0.983
+"""Share of a GPU's memory that CUDA shows: the median of 15.78 of 16 GiB (V100, huggingface/
+transformers@0016acf7 docs/source/en/perf_train_gpu_one.mdx), 23.65 of 24 (Titan RTX, huggingface/
+blog@00e67ae4 pytorch-fsdp.md), 10.73 of 11 (RTX 2080 Ti, traveller59/second.pytorch issue 143) and
+11.77 of 12 (RTX 3060, mboudiaf/RePRI-for-Few-Shot-Segmentation issue 20)."""
+
+
+def usable_bytes(memory: float) -> float:
+    """Return the bytes that training may take of a GPU's memory, by the memory of its data sheet.
+
+    Examples
+    --------
+    >>> round(usable_bytes(80 * 2**30) / 2**30, 1)
+    78.6
+    """
+    return _USABLE * memory
 
 
 KERNELS_SUFFIX = ".kernels.csv"
@@ -589,6 +625,8 @@ class Device:
     holds one curve a width for each kernel name. ``references`` are GPUs whose points may be
     scaled to this one. ``succeeds`` is the board of its line before it, which is no faster.
     ``measured_as`` is the same board with other memory or links: its measurements hold here too.
+    ``visible_memory`` is what CUDA or ROCm show of the memory, where somebody saw it. ``host_gpus``
+    are those that one operating system drives at most, where the links that make a node join more.
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
     the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
@@ -613,6 +651,8 @@ class Device:
     fp32_accumulation: float = 1.0
     peaks: Mapping[str, float] = field(default_factory=dict)
     sustained: Mapping[str, float] = field(default_factory=dict)
+    visible_memory: Quantity | None = None
+    host_gpus: int | None = None
     succeeds: str = ""
     measured_as: str = ""
     architecture: str = ""
@@ -621,6 +661,12 @@ class Device:
     link: str = ""
     intra_net: str = ""
     intra_net_why: str = ""
+
+    @property
+    def usable_bytes(self) -> float:
+        """The bytes that training may take of its memory."""
+        shown = self.visible_memory
+        return usable_bytes(self.memory_bytes) if shown is None else shown.value
 
     @property
     def derived(self) -> tuple[str, ...]:
@@ -718,6 +764,7 @@ class Device:
             "link inside a node": self.link or "not stated",
             "network inside a node": self._inside_words(),
             "memory": format_bytes(self.memory_bytes),
+            "memory that training may take": self._usable_words(),
             "memory bandwidth": _in_words(self.memory_bandwidth, format_rate),
             "kernel launch": _in_words(self.launch_s, format_seconds),
         }
@@ -733,6 +780,12 @@ class Device:
             )
         table["scaled from"] = ", ".join(self.reference_names) or "no other GPU"
         return table
+
+    def _usable_words(self) -> str:
+        shown = self.visible_memory
+        if shown is not None:
+            return _in_words(shown, format_bytes)
+        return f"{format_bytes(self.usable_bytes)}, derived: {_USABLE:.1%} of it, as on other GPUs"
 
     def _inside_words(self) -> str:
         why = f" ({self.intra_net_why})" if self.intra_net_why else ""

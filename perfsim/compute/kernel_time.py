@@ -250,7 +250,7 @@ class KernelRates(NamedTuple):
         if work.fixed:
             compute_s += work.fixed / self.flops_per_s["fixed"]
         if work.kind == "attention":
-            compute_s *= self.attention.short(work.tokens, work.causal)
+            compute_s *= self.attention.short(work.tokens, work.causal, work.window)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER
@@ -384,6 +384,7 @@ def model_time(
     update: bool = True,
     optimizer: str | None = None,
     recompute: str = "none",
+    experts: bool = False,
 ) -> ModelTime:
     """Return how long an iteration of a network takes on a GPU by its kernels.
 
@@ -393,14 +394,22 @@ def model_time(
     update : whether the optimizer's update belongs to it
     optimizer : a name in ``UPDATE_PASSES``; if None, Adam for transformers and SGD for others
     recompute : what the backward pass computes again (see `perfsim.compute.recompute`)
+    experts : whether the host launches all experts one by one, where software does so
 
     Raises
     ------
     RequestError
         If there is no such network, or it takes no tokens.
     """
-    work = _work(model, tokens, rates)
-    return work_time(work, batch, rates, update=update, optimizer=optimizer, recompute=recompute)
+    return work_time(
+        _work(model, tokens, rates),
+        batch,
+        rates,
+        update=update,
+        optimizer=optimizer,
+        recompute=recompute,
+        experts=experts,
+    )
 
 
 def _work(model: str, tokens: int | None, rates: KernelRates) -> ModelWork:
@@ -416,6 +425,7 @@ def work_time(
     update: bool = True,
     optimizer: str | None = None,
     recompute: str = "none",
+    experts: bool = False,
 ) -> ModelTime:
     """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
     passes_s = sum_in_order(
@@ -437,6 +447,10 @@ def work_time(
         launched += _FORWARD_LAUNCHES * launched
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
+    if experts:
+        host_s += sum_in_order(
+            experts_host_s(layer, rates.execution, recompute) for layer in work.layers
+        )
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
     name = optimizer or ("adam" if work.transformer else "sgd")
@@ -447,6 +461,16 @@ def work_time(
     if name == "muon":
         update_s += _newton_schulz_s(work, rates)
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
+
+
+def experts_host_s(layer: LayerWork, execution: Execution, recompute: str) -> float:
+    """Return what the host needs to launch the experts of a layer in both passes [s].
+
+    Those that are computed again are launched again.
+    """
+    forward_s, backward_s = layer.experts_s
+    again = recompute == "full" or is_again(layer.module, modules_again(recompute, execution))
+    return forward_s + backward_s + forward_s * again
 
 
 def update_passes(execution: Execution) -> Mapping[str, float]:

@@ -2,7 +2,8 @@
 
 `state_bytes` counts parameters, gradients and the optimizer's state, `activation_bytes` what a
 network keeps for its backward pass, by its layers' shapes, and `overhead_bytes` what CUDA and NCCL
-take. `peak_bytes` adds them up, to compare with `usable_bytes`; `largest_batch` finds the largest
+take. `peak_bytes` adds them up, to compare with
+`perfsim.compute.device.Device.usable_bytes`; `largest_batch` finds the largest
 batch that fits.
 """
 
@@ -34,7 +35,6 @@ __all__ = [
     "overhead_bytes",
     "peak_bytes",
     "state_bytes",
-    "usable_bytes",
 ]
 
 MIB = 2.0**20
@@ -753,24 +753,6 @@ def peak_bytes(
     if overhead is None:
         return tensors
     return tensors * overhead.reserve + overhead.context + overhead.communicator
-
-
-_USABLE = 0.983
-"""Share of a GPU's memory that CUDA shows: the median of 15.78 of 16 GiB (V100, huggingface/
-transformers@0016acf7 docs/source/en/perf_train_gpu_one.mdx), 23.65 of 24 (Titan RTX, huggingface/
-blog@00e67ae4 pytorch-fsdp.md), 10.73 of 11 (RTX 2080 Ti, traveller59/second.pytorch issue 143) and
-11.77 of 12 (RTX 3060, mboudiaf/RePRI-for-Few-Shot-Segmentation issue 20)."""
-
-
-def usable_bytes(memory: float) -> float:
-    """Return the bytes that training may take of a GPU's nominal memory.
-
-    Examples
-    --------
-    >>> round(usable_bytes(80 * 2**30) / 2**30, 1)
-    78.6
-    """
-    return _USABLE * memory
 
 
 _MOST = 2**40

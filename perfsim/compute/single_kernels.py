@@ -210,6 +210,7 @@ class KernelTimes(NamedTuple):
         *,
         kv_heads: int | None = None,
         causal: bool = True,
+        window: int | None = None,
         backward: bool = False,
         kernel: str | None = None,
         precision: str = "amp-bf16",
@@ -219,6 +220,7 @@ class KernelTimes(NamedTuple):
         Parameters
         ----------
         kv_heads : heads of keys and values, those of the queries if None
+        window : tokens that a token attends to at most, all if None
         kernel : cudnn, flash2 or serving (fused), or unfused; the architecture's usual one if None
 
         Raises
@@ -235,7 +237,9 @@ class KernelTimes(NamedTuple):
         True
         """
         kv_heads = heads if kv_heads is None else kv_heads
+        reached = tokens if window is None else window
         _check(batch=batch, tokens=tokens, heads=heads, head_dim=head_dim, kv_heads=kv_heads)
+        _check(window=reached)
         architecture = self.device.architecture
         large = self._large(precision)
         width = precision_bytes(precision)
@@ -248,13 +252,16 @@ class KernelTimes(NamedTuple):
         if name not in {fused for fused, _ in ATTENTION}:
             raise unknown("kernel", name, [*dict.fromkeys(one for one, _ in ATTENTION), "unfused"])
         rate = attention_rate(name, architecture)
-        flops *= (0.5 if causal else 1.0) * (BACKWARD_WORK if backward else 1.0)
+        share = min(1.0, reached / tokens)
+        flops *= (share - share**2 / 2.0 if causal else share) * (
+            BACKWARD_WORK if backward else 1.0
+        )
         if backward:
             slower = max(1.0, head_dim / 128) ** _WIDE
         else:
             slower = max(1.0, 128 / head_dim) ** rate.narrow
         compute_s = flops * slower / (large * (rate.backward if backward else rate.forward))
-        compute_s *= rate.short(tokens, causal)
+        compute_s *= rate.short(tokens, causal, share)
         tiles = batch * heads * -(-tokens // 128)
         compute_s *= 1.0 + _WAVE * self.device.multiprocessors / tiles
         moved = width * values * (2.0 if backward else 1.0)

@@ -22,8 +22,12 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
-from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel_time import KernelRates, cast_time, times_of_layers
+from perfsim.compute.kernel_time import (
+    KernelRates,
+    cast_time,
+    experts_host_s,
+    times_of_layers,
+)
 from perfsim.compute.profile import (
     FrozenParameter,
     Gradient,
@@ -31,8 +35,8 @@ from perfsim.compute.profile import (
     Profile,
     precision_bytes,
 )
-from perfsim.compute.recompute import is_again, named_modules
-from perfsim.compute.work import ModelWork, experts_launch_s, layer_operations, work_of
+from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
@@ -232,7 +236,6 @@ class DividedLayers:
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
     operations : by layer, what an eager framework launches for it
-    experts_launch_s : by layer of a rank, what the host needs for experts one by one [s]
     trained, trained_whole : parameters with gradients, by layer of a rank and of the whole model
     tied : embedding and output layer where these are one matrix; None where they are two
     """
@@ -247,7 +250,6 @@ class DividedLayers:
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
     operations: tuple[float, ...]
-    experts_launch_s: tuple[float, ...]
     trained: tuple[int, ...]
     trained_whole: int
     tied: _Tied | None
@@ -289,7 +291,6 @@ def divide_layers(
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
         layer_operations(layers, "torch2"),
-        tuple([experts_launch_s(part, execution_of(era)) for part in parts]),
         tuple([part.trained_elements for part in parts]),
         whole_work.parameters,
         _tied(layers),
@@ -390,7 +391,13 @@ class RankWork:
         part_s = times_of_layers(divided.part_work, batch, rates.one_by_one(), recompute)
         self._width = precision_bytes(profile.precision)
         self._messages = _Messages(
-            divided, part_s, batch * self._width, recompute, overlapped, experts_overlapped
+            divided,
+            part_s,
+            batch * self._width,
+            recompute == "full",
+            modules_again(recompute, rates.execution),
+            overlapped,
+            experts_overlapped,
         )
         owners = divided.owners
         count = len(profile.layers)
@@ -427,6 +434,9 @@ class RankWork:
             for pair in zip(divided.kinds, self._seconds, strict=True)
         )
         self._launched = sum_in_order(divided.operations)
+        self._experts_s = [
+            experts_host_s(layer, rates.execution, recompute) for layer in divided.part_work.layers
+        ]
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}
 
@@ -544,7 +554,7 @@ class RankWork:
         passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
         host_s = launched * profile.host_share * whole_s
-        host_s += sum_in_order([divided.experts_launch_s[index] for index in indexes])
+        host_s += sum_in_order([self._experts_s[index] for index in indexes])
         device_s = passes_s * profile.device_share
         longest_s = max(host_s, device_s)
         slower = longest_s / passes_s if passes_s else 1.0
@@ -649,7 +659,8 @@ def check_stages(layers: Sequence[ModelLayer], stages: int) -> None:
 class _Messages:
     """What the layers of a divided model send, a micro-batch.
 
-    ``unit`` is the bytes of a value, times the samples of a micro-batch.
+    ``unit`` is the bytes of a value, times the samples of a micro-batch. ``all_again`` says whether
+    the backward pass computes everything again, ``again`` which parts of a block it does.
     """
 
     def __init__(
@@ -657,14 +668,15 @@ class _Messages:
         divided: DividedLayers,
         seconds: Sequence[tuple[float, float]],
         unit: float,
-        recompute: str,
+        all_again: bool,
+        again: frozenset[str],
         overlapped: bool,
         experts_overlapped: bool,
     ) -> None:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
-        self.overlapped, self.recompute = overlapped, recompute
+        self.overlapped, self.all_again, self.again = overlapped, all_again, again
         self.experts_overlapped = experts_overlapped
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
@@ -682,11 +694,10 @@ class _Messages:
     def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
         sent: Counter[LayerMessage] = Counter()
         again: list[LayerMessage] = []
-        modules = named_modules(self.recompute)
         for index in range(first, end):
             messages = [*self._layer(index, first)]
             sent.update(messages)
-            if self.recompute == "full" or is_again(self.parts[index].module, modules):
+            if self.all_again or is_again(self.parts[index].module, self.again):
                 forward = [one for one in messages if one.phase == "forward"]
                 again += [one._replace(phase="backward") for one in forward]
         sent.update(again)

@@ -48,7 +48,7 @@ from perfsim.compute.profile import (
     matches_definition,
 )
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
-from perfsim.compute.software import ERAS, NEWEST, software_era
+from perfsim.compute.software import ERAS, NEWEST, WITH, software_era
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, is_defined, takes_tokens
@@ -106,6 +106,8 @@ class Training(NamedTuple):
     casts the values of an fp32 model at each operation, where the software does so.
     ``master_weights`` says whether the optimizer updates parameters in fp32; else these, their
     gradients and its state all have the 16 bits of the values in half precision.
+    ``launches_experts`` says whether one GPU's host launches all experts one by one, where software
+    does so; in a divided model each rank's launches its own (`perfsim.compute.stages`).
     """
 
     optimizer: str | None = None
@@ -113,6 +115,7 @@ class Training(NamedTuple):
     reduce_dtype: str = "fp32"
     autocast: bool = True
     master_weights: bool = True
+    launches_experts: bool = False
 
 
 USUAL_TRAINING = Training()
@@ -370,9 +373,15 @@ class TransferInputs(NamedTuple):
 
     @property
     def home_era(self) -> str:
-        """The software of the profile's total."""
+        """The software of the profile's total, with its kernel of attention where it was priced."""
         era = self.profile.header.get("software", NEWEST)
-        return era if era in ERAS else NEWEST
+        known = era.partition(WITH)[0] if self.by_kernels_alone else era
+        return era if known in ERAS else NEWEST
+
+    @property
+    def by_kernels_alone(self) -> bool:
+        """Whether the profile is of kernels that were priced for the goal: nothing was measured."""
+        return self.profile.header.get("kernels") == "alone"
 
     def gpu(self, name: str) -> Device:
         """Return a GPU by name."""
@@ -441,7 +450,9 @@ class TransferInputs(NamedTuple):
         optimizer = training.optimizer and UPDATES[training.optimizer]
         again = training.recompute
         autocast, master = training.autocast, training.master_weights
-        asked = "kernels", model, tokens, at, batch, era, update, optimizer, again, autocast, master
+        experts = training.launches_experts
+        how = update, optimizer, again, autocast, master, experts
+        asked = "kernels", model, tokens, at, batch, era, *how
         if not takes_tokens(model):
             tokens = None
         rates = kernel_rates(
@@ -450,7 +461,14 @@ class TransferInputs(NamedTuple):
         return self.catalog.once(
             asked,
             lambda: model_time(
-                model, tokens, batch, rates, update=update, optimizer=optimizer, recompute=again
+                model,
+                tokens,
+                batch,
+                rates,
+                update=update,
+                optimizer=optimizer,
+                recompute=again,
+                experts=experts,
             ),
         )
 
@@ -1013,8 +1031,12 @@ def _in_tokens(profile: Profile, tokens: int | None) -> _InTokens:
 def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> Profile:
     """Return the profile with each layer's time as its kernels go from its place to the goal."""
     profile = inputs.profile
-    here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era, profile.sequence)
-    training = inputs.training
+    training, usual = inputs.training, USUAL_TRAINING
+    if inputs.by_kernels_alone:  # priced with autocast as it is asked for, or without
+        usual = usual._replace(autocast=training.autocast)
+    here = _layers_by_kernels(
+        inputs, inputs.home, profile.batch, inputs.home_era, profile.sequence, usual
+    )
     there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens, training)
     forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
     backward = [

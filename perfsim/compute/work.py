@@ -39,7 +39,6 @@ __all__ = [
     "ModelWork",
     "Work",
     "WorkKind",
-    "experts_launch_s",
     "layer_operations",
     "model_work",
     "work_of",
@@ -53,7 +52,8 @@ class Work(NamedTuple):
 
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
-    sequence for attention, ``causal`` whether it is masked. ``aligned`` is the largest power of two
+    sequence for attention, ``causal`` whether it is masked, ``window`` that of `ModelLayer`.
+    ``aligned`` is the largest power of two
     up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
     normalisation. ``wide`` says that the values are fp32 whatever the precision, ``widened`` that
     they are priced elsewhere as if they were not and only the difference counts, ``counted`` that
@@ -79,13 +79,16 @@ class Work(NamedTuple):
     channels: int = 0
     counted: bool = False
     widened: bool = False
+    window: float = 1.0
 
 
 class LayerWork(NamedTuple):
     """A layer's kernels, forward and backward, and how many operations its host launches.
 
     ``module`` is that of `ModelLayer`, ``activation`` has the forward kernels of the activation
-    behind experts' first product.
+    behind experts' first product. ``experts_s`` is what the host needs, forward and backward, to
+    launch experts one by one and what leads to them [s]; 0 for other layers, and where one kernel
+    does for all experts.
     """
 
     name: str
@@ -94,6 +97,7 @@ class LayerWork(NamedTuple):
     operations: float
     module: Module = ""
     activation: tuple[Work, ...] = ()
+    experts_s: tuple[float, float] = (0.0, 0.0)
 
 
 class ModelWork(NamedTuple):
@@ -285,6 +289,7 @@ def _layer_work(
         operations * era.op_share,
         layer.module,
         tuple(_activation(layer, era)),
+        _experts_launch_s(layer, era),
     )
 
 
@@ -293,30 +298,33 @@ _CASTS = 4.0
 their gradients."""
 
 
-_DISPATCH_OPERATIONS = 65.0
-"""Operations that Megatron-LM launches in both passes to choose experts, to send tokens to them and
-to put them in order: 38 forward and 27 backward (counted: tests/scripts/expert_operations.txt)."""
-_PRODUCTS = 3.0
-"""Products of a dense layer: one forward, two backward."""
-_BIAS_OPERATIONS = 8.0
-"""Operations on the bias of each expert behind its last product: two forward, that weight and add
-it, and six backward (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py,
+_DISPATCH_OPERATIONS = (38.0, 27.0)
+"""Operations that Megatron-LM launches forward and backward to choose experts, to send tokens to
+them and to put them in order (counted: tests/scripts/expert_operations.txt)."""
+_PRODUCTS = (1.0, 2.0)
+"""Products of a dense layer, forward and backward."""
+_BIAS_OPERATIONS = (2.0, 6.0)
+"""Operations on the bias of each expert behind its last product, that weight and add it, and those
+of their gradients (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py,
 ``_apply_bias``)."""
 
 
-def experts_launch_s(layer: ModelLayer, era: Execution) -> float:
-    """Return what the host needs to launch a rank's experts one by one, and what leads to them [s].
-
-    In both passes; 0 for other layers, and where one kernel does for all experts.
-    """
+def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
+    """Return the ``experts_s`` of a layer (see `LayerWork`)."""
     if not (era.expert_s and is_expert(layer)):
-        return 0.0
+        return 0.0, 0.0
     experts = layer.tensors[0][1][0]
-    seconds = _PRODUCTS * experts * era.expert_s
+    forward_s, backward_s = (products * experts * era.expert_s for products in _PRODUCTS)
     if layer.split == "row":  # the last product
-        eager = _DISPATCH_OPERATIONS + _BIAS_OPERATIONS * experts * bool(layer.unfused)
-        seconds += eager * era.eager_s
-    return seconds
+        eager = [
+            dispatch + bias * experts * bool(layer.unfused)
+            for dispatch, bias in zip(_DISPATCH_OPERATIONS, _BIAS_OPERATIONS, strict=True)
+        ]
+        forward_s, backward_s = (
+            forward_s + eager[0] * era.eager_s,
+            backward_s + eager[1] * era.eager_s,
+        )
+    return forward_s, backward_s
 
 
 def _launched_besides(layer: ModelLayer) -> float:
@@ -621,7 +629,14 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
     if era.in_one_kernel(layer.scores):
         flops = layer.flops / (2 if layer.causal else 1)
-        work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows, causal=layer.causal)
+        work = Work(
+            "attention",
+            flops,
+            4 * layer.outputs,
+            tokens=layer.rows,
+            causal=layer.causal,
+            window=layer.window,
+        )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
     scores = float(layer.heads * layer.rows**2)

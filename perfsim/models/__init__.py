@@ -31,6 +31,7 @@ __all__ = [
     "data_of",
     "defined_models",
     "has_attention",
+    "has_experts",
     "is_defined",
     "model_elements",
     "model_flops",
@@ -89,6 +90,11 @@ def takes_tokens(name: str) -> bool:
 def has_attention(name: str) -> bool:
     """Tell whether a defined model is a transformer: whether a layer of it is attention."""
     return any(layer.kind == "attention" for layer in build_model(name))
+
+
+def has_experts(name: str) -> bool:
+    """Tell whether a layer of a defined model has several experts, of which a token takes some."""
+    return any(is_expert(layer) for layer in build_model(name))
 
 
 def own_tokens(name: str) -> int:

@@ -258,7 +258,12 @@ def _attention(
     # Turned queries and keys are tensors of their own, beside the product's output that the values
     # are a view of. Joined parts stand head by head, so that the output is copied to rows.
     kept = tokens * ((query + pair) * shape.fused_qkv + query * shape.partial_rotary)
-    yield made._replace(flops=made.flops * share, scores=shape.scores, kept=float(kept))
+    yield made._replace(
+        flops=made.flops * share,
+        scores=shape.scores,
+        kept=float(kept),
+        window=reached / tokens,
+    )
     biased = shape.bias in ("attention", "all")
     yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased, split="row")
 

@@ -92,6 +92,7 @@ class ModelLayer(NamedTuple):
         additions of a shortcut, concatenations, poolings, dropout
     heads : attention heads, for kind attention
     causal : whether a token attends to those before it only
+    window : share of the tokens that a token attends to at most, where attention has a window
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
     activated : whether an activation follows a dense layer
@@ -142,6 +143,7 @@ class ModelLayer(NamedTuple):
     adapter: int = 0
     packed: bool = False
     module: Module = ""
+    window: float = 1.0
 
     @property
     def outputs(self) -> float:

@@ -433,8 +433,9 @@ class Route:
       that size (`Latency.stretched`), less any rise that would let the time fall as GPUs are added
       (`Latency.gentle`);
     - it takes at least the time of the longest ring measured;
-    - inside its nodes, latency past 64 KiB stays what it is at 64 KiB while the wire between nodes
-      is the slower one: what it rises by is a faster wire filling up, which does not show.
+    - inside its nodes, where there are several, latency past 64 KiB stays what it is at 64 KiB:
+      what it rises by is a wire filling up, which does not show beside a slower one between nodes,
+      and with a faster one the ring takes no longer.
 
     ``node_size_unmeasured`` says that the link between nodes was measured with other numbers of
     GPUs on each node. ``seconds`` tells the time by the size of the message. What a cost says
@@ -532,7 +533,7 @@ class Route:
         longer = {
             name: curve.gentle.stretched(factors[name]) for name, curve in self.curves.items()
         }
-        if "intra" in longer and self.base.beta_nic_s_per_byte > self.base.beta_intra_s_per_byte:
+        if "intra" in longer and self.base.nodes > 1:
             longer["intra"] = self.curves["intra"].held
         paths = [LinkPath(self.algorithm, self.base, longer)]
         measured = wiring.longest_measured

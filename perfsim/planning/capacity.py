@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from perfsim.compute.device import device_named
-from perfsim.compute.memory import usable_bytes
 from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
@@ -857,7 +856,7 @@ class _Tried:
             self.left[name] = unspelled(error)
             return None
         gpu, model = prediction.scenario.gpu, prediction.scenario.model
-        memory = usable_bytes(device_in_era(gpu, NEWEST, self.catalog, model).memory_bytes)
+        memory = device_in_era(gpu, NEWEST, self.catalog, model).usable_bytes
         use = MemoryUse(prediction.memory_bytes, memory, is_defined(model))
         self._states_fit.append(use.state_fits)
         if not use.fits and not self.ignore_memory:

@@ -475,6 +475,7 @@ def comparison_notes(
     ``options`` are those set for all methods, ``given`` those of each.
     """
     notes = [*_learning(ranking, given), *_memory(ranking), *_in_16_bits(ranking)]
+    notes += _unlike_intervals(ranking, given)
     for option, value in options.items():
         if "." not in option:
             having = [name for name in sorted(given) if option in given[name]]
@@ -541,6 +542,29 @@ def _workers(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[s
         "What trains by itself between two exchanges: each node or site, whose GPUs exchange in"
         f" every iteration ({', '.join(of_node[True])}); each GPU ({', '.join(of_node[False])})."
     ]
+
+
+def _unlike_intervals(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Warn where the two first methods exchange after different numbers of iterations."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name in list(ranking.predictions)[:2]:
+        method = load_method(name, given[name])
+        if method.interval_option:
+            interval = int(getattr(method, method.interval_option))
+            found.setdefault(method.interval_option, []).append((name, interval))
+    notes: list[str] = []
+    for option, several in found.items():
+        if len({interval for _, interval in several}) > 1:
+            words = ", ".join(f"{name} after {interval}" for name, interval in several)
+            text = (
+                f"They exchange after different numbers of iterations, each by its default or as"
+                f" asked: {words}. `options` {option}=N sets one for both."
+            )
+            brief = (
+                f"they exchange after unlike iterations ({words}); `options` {option}=N for both"
+            )
+            notes.append(warning(text, brief))
+    return notes
 
 
 def _different_values(ranking: Ranking) -> list[str]:

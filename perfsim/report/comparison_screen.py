@@ -60,6 +60,7 @@ def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
     ``verbose``: all methods, all columns, what they mean, who is left out and why, and all notes.
     """
     first, ranking = comparison.rows[0].scenario, comparison.ranking
+    parallel = comparison.rows[0].parallel
     conditions = condition_words(first)
     unusual = [] if first.overlap else ["no overlap"]
     unusual += [f"all-reduce {first.algorithm}"] if first.algorithm != "auto" else []
@@ -67,6 +68,7 @@ def print_comparison(comparison: Comparison, *, verbose: bool = False) -> None:
         [
             ", ".join([f"{first.model}; {batch_words(first)}", first.precision, *unusual]),
             cluster_words(first),
+            *([parallel.words()] if parallel else []),
             *([f"conditions: {conditions}"] if conditions else []),
             "",
             *(comparison.verdict() if verbose else comparison.brief()),

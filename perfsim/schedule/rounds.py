@@ -141,12 +141,12 @@ def _build(
 def _stages_or_whole(
     setup: Setup, scheduler: Scheduler, fuse: FusionPolicy, **more: Any
 ) -> list[CostedGraph]:
-    """Build the rounds of a rank that has the whole model, or of the stage that ends last."""
+    """Build the rounds of a rank that has the whole model, or of the busiest stage."""
     if setup.split is None:
         return scheduler(setup, fuse, **more)
-    from perfsim.schedule.model_parallel import slowest_stage
+    from perfsim.schedule.model_parallel import busiest_stage
 
-    return slowest_stage(setup, setup.split, partial(scheduler, setup, fuse, **more))
+    return busiest_stage(setup, setup.split, partial(scheduler, setup, fuse, **more))
 
 
 def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list[CostedGraph]:

@@ -162,10 +162,10 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     head = lines[start].replace('"', "").split(",", MAX_COMMAS) if lines else []
-    if is_training_table(head):
-        return [Case(**fields) for fields in read_training_rows(path, lines, start, bad)]
     if is_low_communication_table(head):
         return [Case(**fields) for fields in read_low_communication_rows(path, lines, start, bad)]
+    if is_training_table(head):
+        return [Case(**fields) for fields in read_training_rows(path, lines, start, bad)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}

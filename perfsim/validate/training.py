@@ -63,17 +63,19 @@ TRAINING_COLUMNS = (
     *("id", "source", "model", "gpu", "n_gpus", "precision", "strategy", "tp", "pp"),
     *("micro_batch", "global_batch", "throughput_total", "throughput_unit", "step_time_s"),
 )
-"""Columns by which a table of training runs is recognised. It may also have cite, seq,
-gpus_per_node, network, dp, fsdp, zero_stage, cp, ep, grad_accum, activation_checkpointing,
+"""Columns of a table of training runs, recognised by ``id`` and ``n_gpus``. It may also have cite,
+seq, gpus_per_node, network, dp, fsdp, zero_stage, cp, ep, grad_accum, activation_checkpointing,
 throughput_per_gpu, software and notes. Others are ignored; an empty cell is unknown."""
+
+_TELLING_COLUMNS = {"id", "n_gpus"}
 
 FACTS_FILE = "training_facts.toml"
 """What sources say of their runs outside of the rows, ``profiles/measurements``."""
 
 
 def is_training_table(columns: Iterable[str]) -> bool:
-    """Tell whether columns are those of a table of training runs."""
-    return set(TRAINING_COLUMNS) <= set(columns)
+    """Tell whether columns are those of a table of training runs, by what others do not have."""
+    return set(columns) >= _TELLING_COLUMNS
 
 
 def read_training_rows(

@@ -312,7 +312,7 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
         off[key].append((int(cells["seq"]), value))
     gb300 = _gb300(data, catalog)
     for cells in _table(data / "modern" / "attention_both_passes.csv"):
-        if cells["dtype"] != "bfloat16" or cells["window"] or cells["deterministic"] == "True":
+        if cells["dtype"] != "bfloat16" or cells["deterministic"] == "True":
             continue
         gpu = cells["gpu"]
         times = gb300 if "GB300" in gpu else kernel_times(_CUDNN_GPUS[gpu], catalog)
@@ -324,11 +324,13 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
             (int(cells["d_qk"]) + int(cells["d_vo"])) // 2,
             kv_heads=int(cells["kv_heads"]),
             causal=cells["mask"] == "top_left",
+            window=int(cells["window"]) if cells["window"] else None,
             backward=backward,
             kernel="cudnn",
         )
         value = math.log(predicted.seconds / (float(cells["time_ms"]) / 1e3))
         name = "attention cudnn " + ("backward" if backward else "forward")
+        name += " of a window" if cells["window"] else ""
         off[name, times.device.architecture, times.device.name].append((int(cells["q_seq"]), value))
     for kernel in dict.fromkeys(key[0] for key in off):
         mine = {key[1:]: rows for key, rows in off.items() if key[0] == kernel}
@@ -383,7 +385,7 @@ def _medians(
 
 def _attention_share(kernel: str, architecture: str) -> float:
     rate = ATTENTION[kernel.split()[1], architecture]
-    return rate.backward if kernel.endswith("backward") else rate.forward
+    return rate.backward if "backward" in kernel else rate.forward
 
 
 _SEQUENCES: dict[str, Callable[[int], bool]] = {

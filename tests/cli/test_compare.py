@@ -18,6 +18,15 @@ from support.comparisons import NO_ERROR, pair, some
 COMMAND = "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk,powersgd"
 
 
+# As a table.
+
+
+def test_the_head_says_how_a_model_is_divided(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "compare --model llama3-8b --gpus 64 --node dgx-h100 --accumulate 4 --methods ssgd"
+    assert run(f"{command} --tp 2 --pp 2", capsys)[1].splitlines()[2] == "tp 2, pp 2 (1f1b), dp 16"
+    assert run(command, capsys)[1].splitlines()[2] == ""
+
+
 # As data.
 
 

@@ -128,6 +128,9 @@ def test_damaged_device_files_say_what_is_wrong(
         ("references = 12:00:00", "references: found datetime.time(12, 0), allowed is a list"),
         ('references = "v100"', "references: found 'v100', allowed is a list of texts"),
         ('references = ["hand"]', "references: 'hand' is this GPU itself"),
+        ("host_gpus = 0", "host_gpus: found 0, allowed is a whole number, 1 to"),
+        ("host_gpus = 4.0", "host_gpus: found 4.0, allowed is a whole number, 1 to"),
+        ('visible_memory = "9GiB"', "visible_memory: found '9GiB', allowed is a table"),
     ],
 )
 def test_a_wrong_optional_key_is_named(tmp_path: Path, line: str, said: str) -> None:
@@ -136,6 +139,30 @@ def test_a_wrong_optional_key_is_named(tmp_path: Path, line: str, said: str) -> 
     with pytest.raises(DataError) as caught:
         read_device(path)
     assert str(caught.value).startswith(f"{path}, line 3: {said}")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("9.9 GiB", ""),
+        ("11 GiB", "11.81 GB is more than the memory that the data sheet names"),
+        ("9", "'9' "),
+    ],
+)
+def test_what_a_driver_shows_of_the_memory(tmp_path: Path, value: str, said: str) -> None:
+    """10 GB may be 10 GiB; training may take what is shown, and else 98.3 % of the 10 GB."""
+    path = tmp_path / "hand.toml"
+    table = f'[visible_memory]\nvalue = "{value}"\nkind = "measured"\nsource = "by hand"\n'
+    path.write_text(TOML.replace("[launch]", f"{table}[launch]", 1))
+    if said:
+        with pytest.raises(DataError) as caught:
+            read_device(path)
+        assert f"visible_memory.value: {said}" in str(caught.value)
+        return
+    assert read_device(path).usable_bytes == 9.9 * 2**30
+    assert read_device(path).describe()["memory that training may take"].startswith("10.63 GB, mea")
+    path.write_text(TOML)
+    assert read_device(path).usable_bytes == pytest.approx(9.83e9)
 
 
 @pytest.mark.parametrize("place", ["[memory_bandwidth]", "[launch]", "[rates.fp32]"])

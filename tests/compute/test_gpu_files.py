@@ -53,6 +53,14 @@ def test_a_lower_precision_is_never_slower(name: str) -> None:
     assert known.get("tf32", known["fp32"]) >= known["fp32"]
 
 
+@pytest.mark.parametrize("name", GPUS)
+def test_half_precisions_of_one_share_slow_down_alike(name: str) -> None:
+    """Where fp16 has the share of bf16, both run at the clocks of a loaded GPU, or neither does."""
+    known, slowed = GPUS[name].rates, GPUS[name].sustained
+    if "amp-bf16" in known and "the fraction that bf16 reaches" in known["amp-fp16"].source:
+        assert slowed["amp-fp16"] < 1.0 or slowed["amp-bf16"] == 1.0
+
+
 @pytest.mark.parametrize(("older", "newer"), list(pairwise(FLAGSHIPS)))
 def test_a_newer_flagship_is_faster_in_every_precision_that_both_have(
     older: str, newer: str

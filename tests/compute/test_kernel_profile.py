@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
-from perfsim.compute.kernel_time import kernel_rates, model_time
+from perfsim.compute.kernel_time import kernel_rates, layer_times, model_time
 from perfsim.compute.profile import Profile
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import kernel_profile, transfer
@@ -203,3 +203,28 @@ def test_software_written_or_compiled_for_it_is_never_slower(model: str) -> None
     assert times["torch1.8"] > 0.99 * times["torch2"]
     assert times["torch2"] > 0.98 * times["torch2-compiled"]
     assert times["torch2"] > times["megatron"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"recompute": "full", "software": "megatron+unfused"},
+        {"recompute": "core_attn", "software": "megatron+unfused"},
+        # A model that has 16 bits itself, in software whose autocast would cast.
+        {"autocast": False, "software": "torch2"},
+    ],
+)
+def test_layers_keep_the_proportions_of_their_kernels(fields: dict[str, Any]) -> None:
+    """They are priced once: nothing that was asked for changes them a second time."""
+    asked = {"model": "llama3-8b", "gpus": 1, "gpu": "h100"} | fields
+    profile = resolve(make_scenario(asked), Session()).profile
+    device, autocast = load_device("h100", SHIPPED), fields.get("autocast", True)
+    rates = kernel_rates(device, "amp-bf16", fields["software"], autocast=autocast)
+    times = layer_times("llama3-8b", None, 1, rates, fields.get("recompute", "none"))
+    expected: dict[str, float] = {}
+    name = ""
+    for layer, (forward_s, _) in zip(build_model("llama3-8b"), times, strict=True):
+        name = layer.name if layer.tensors else name
+        expected[name] = expected.get(name, 0.0) + forward_s
+    ratios = [layer.forward_s / expected[layer.name] for layer in profile.layers]
+    assert max(ratios) == pytest.approx(min(ratios))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.compute.device import usable_bytes
 from perfsim.compute.execution import EXECUTIONS, execution_of
 from perfsim.compute.memory import (
     GIB,
@@ -23,7 +24,6 @@ from perfsim.compute.memory import (
     overhead_bytes,
     peak_bytes,
     state_bytes,
-    usable_bytes,
 )
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table

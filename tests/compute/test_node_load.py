@@ -82,9 +82,20 @@ def test_the_resolved_scenario_and_a_note_say_what_was_taken() -> None:
     prediction = predict(make_scenario(_scenario()))
     assert prediction.scenario.to_dict()["input"] == "storage"
     (note,) = [note for note in prediction.notes if "Both passes take" in note]
-    assert "4.5% longer" in note and "8 GPUs of a node" in note
+    assert "4.5% longer" in note and "8 GPUs of a node share its host" in note
     alone = predict(make_scenario(_scenario(gpus_per_node=1)))
     assert not [note for note in alone.notes if "Both passes take" in note]
+
+
+def test_the_gpus_of_a_rack_do_not_share_one_host() -> None:
+    """An operating system runs a tray of 4 GPUs of an NVL72, whose links join 64 of them."""
+    fields = {"model": "bert-large", "node": "gb200-nvl72"}
+    rack, few = (resolve(make_scenario(fields | {"gpus": gpus}), SHIPPED) for gpus in (64, 2))
+    assert rack.cluster.gpus_per_node == 64
+    assert (rack.gpus_of_host, few.gpus_of_host) == (4, 2)
+    assert rack.node_load == pytest.approx(1.0 + 2.0 * INPUTS["tokens"].share)
+    (note,) = [note for note in predict(rack.scenario).notes if "Both passes take" in note]
+    assert "4 GPUs of a tray share its host" in note
 
 
 def test_an_unknown_input_is_refused_with_the_nearest() -> None:

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel_time import kernel_rates, times_of_layers, work_time
+from perfsim.compute.kernel_time import (
+    experts_host_s,
+    kernel_rates,
+    times_of_layers,
+    work_time,
+)
 from perfsim.compute.memory import activation_bytes
 from perfsim.compute.recompute import check_modules, checked_recompute, is_again
-from perfsim.compute.work import experts_launch_s, work_of
+from perfsim.compute.work import work_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.layers import MODULES, ModelLayer, is_expert
@@ -200,24 +205,75 @@ def test_nvidias_deepseek_fits_a_b200_with_the_part_that_its_recipe_computes_aga
     assert held[0] < again.memory_usable_bytes < held[1]
 
 
+def test_attention_that_is_computed_again_fetches_keys_and_values_again() -> None:
+    """Selective recomputation is that of attention, whose ring the ranks of a context go round."""
+    asked = {
+        **{"model": "llama3-8b", "gpus": 64, "node": "dgx-h100", "cp": 4, "seq": 32768},
+        **{"software": "megatron", "method": "distributed_optimizer"},
+    }
+    plain, selective, attention = (
+        _predicted(asked, recompute=again) for again in ("none", "selective", "core_attn")
+    )
+    assert selective.iteration_s == attention.iteration_s
+    sent = [one.communication["bytes_per_gpu"] for one in (plain, selective, attention)]
+    assert sent[0] < sent[1] == sent[2]
+
+
 # What the host launches for experts
+
+
+def _launches_s(
+    layers: list[ModelLayer], again: str = "none", era: str = "megatron"
+) -> list[float]:
+    """Return what the host needs to launch the experts of some layers [s]."""
+    made = work_of([*layers, LLAMA[-1]], era).layers
+    return [experts_host_s(layer, execution_of(era), again) for layer in made[:-1]]
 
 
 def test_experts_are_launched_one_by_one() -> None:
     """3 products of 33 us for each of both layers, and 65 operations of 41 us around them."""
     part = split_layers(DEEPSEEK, Degrees(ep=32))
-    first, last = [layer for layer in part if is_expert(layer)][:2]
-    assert experts_launch_s(first, MEGATRON) == pytest.approx(8 * 3 * 33e-6)
-    assert experts_launch_s(last, MEGATRON) == pytest.approx(8 * 3 * 33e-6 + 65 * 41e-6)
-    assert experts_launch_s(DEEPSEEK[0], MEGATRON) == 0
-    assert experts_launch_s(last, execution_of("mlperf")) == 0  # one graph
+    block = [DEEPSEEK[0], *[layer for layer in part if is_expert(layer)][:2]]
+    each = 8 * 3 * 33e-6
+    assert _launches_s(block) == pytest.approx([0.0, each, each + 65 * 41e-6])
+    assert _launches_s(block, era="mlperf") == [0.0, 0.0, 0.0]  # one graph
 
 
 def test_a_bias_of_each_expert_is_launched_too() -> None:
     """8 operations for each, two forward and six backward."""
-    _, last = [*filter(is_expert, split_layers(GPT_OSS, Degrees(ep=8)))][:2]
+    block = [*filter(is_expert, split_layers(GPT_OSS, Degrees(ep=8)))][:2]
     without = 4 * 3 * 33e-6 + 65 * 41e-6
-    assert experts_launch_s(last, MEGATRON) == pytest.approx(without + 4 * 8 * 41e-6)
+    assert _launches_s(block)[1] == pytest.approx(without + 4 * 8 * 41e-6)
+
+
+@pytest.mark.parametrize(
+    ("again", "more"), [("full", 1), ("moe", 1), ("moe_act", 0), ("selective", 0)]
+)
+def test_experts_that_are_computed_again_are_launched_again(again: str, more: int) -> None:
+    """One product of 33 us an expert and layer, 38 operations, and two for the bias of each."""
+    block = [*filter(is_expert, split_layers(GPT_OSS, Degrees(ep=8)))][:2]
+    forward_s = 4 * 33e-6, 4 * 33e-6 + (38 + 2 * 4) * 41e-6
+    once, twice = _launches_s(block), _launches_s(block, again)
+    found = [after - before for before, after in zip(once, twice, strict=True)]
+    assert found == pytest.approx([more * seconds for seconds in forward_s])
+
+
+def test_a_gpu_that_has_all_experts_launches_them_one_by_one_too() -> None:
+    """Ranks that divide the tokens alone have as many: as much work takes as long."""
+    asked = {
+        **{"model": "qwen3-30b-a3b", "gpus": 16, "node": "dgx-h200", "seq": 4096},
+        **{"software": "megatron", "method": "fsdp"},
+    }
+
+    def passes_s(**more: Any) -> float:
+        found = _predicted(asked, **more).breakdown_s
+        return found["forward"] + found["backward"]
+
+    alone_s = passes_s()
+    assert alone_s == pytest.approx(passes_s(cp=2, batch=2), rel=0.05)
+    launches_s = 48 * (2 * 128 * 3 * 33e-6 + 65 * 41e-6)
+    assert launches_s < alone_s < 1.1 * launches_s
+    assert passes_s(software="mlperf") < alone_s / 3
 
 
 def test_the_host_sets_the_pace_where_experts_have_few_tokens() -> None:

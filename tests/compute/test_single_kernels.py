@@ -196,6 +196,57 @@ def test_laws_of_attention() -> None:
     assert few <= H100.attention(1, 1, 64, 128).seconds
 
 
+def test_attention_with_a_window_by_hand() -> None:
+    """1024 of 4096 tokens: 896 keys for a query, and the edges of mask and window beside them."""
+    rate = ATTENTION["cudnn", "Hopper"]
+    flops = 4 * 8 * 32 * 4096 * 896 * 128
+    reached = H100.device.matrix_rate("amp-bf16").value * rate.forward
+    edges = rate.tokens * (1 - 1 / 8)  # half of it for all queries, half for three quarters
+    waves = 1 + 0.43 * 132 / (8 * 32 * 32)
+    by_hand = flops / reached * (1 + edges / 896) * waves + 15e-6
+    assert H100.attention(8, 4096, 32, 128, window=1024).seconds == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_window_saves_the_more_the_narrower_it_is(causal: bool) -> None:
+    """By law, up to the whole sequence, which is no window; less than the work that it saves."""
+    windows = (128, 1024, 2048, 3072, 4000, 4096)
+    each = [H100.attention(4, 4096, 32, 128, causal=causal, window=one).seconds for one in windows]
+    whole = H100.attention(4, 4096, 32, 128, causal=causal).seconds
+    assert each == sorted(each)
+    assert each[-1] == whole
+    assert each[-2] == pytest.approx(whole, rel=0.02)
+    assert each[0] > 2 * whole / 32
+
+
+@pytest.mark.parametrize(
+    ("gpu", "heads", "kv_heads", "tokens", "window", "backward", "measured_ms"),
+    [
+        ("gb200", 128, 128, 4096, 128, False, 0.210),
+        ("gb200", 128, 128, 4096, 128, True, 0.465),
+        ("gb200", 128, 128, 16384, 128, False, 0.822),
+        ("gb200", 128, 128, 16384, 128, True, 1.818),
+        ("h200", 64, 8, 8192, 1024, False, 0.738),
+        ("h200", 64, 8, 8192, 1024, True, 2.149),
+    ],
+)
+def test_windows_take_what_was_published(
+    gpu: str,
+    heads: int,
+    kv_heads: int,
+    tokens: int,
+    window: int,
+    backward: bool,
+    measured_ms: float,
+) -> None:
+    """Two samples, heads of 64 (NVIDIA/cudnn-frontend@3929da2 sdpa_benchmark_training/results)."""
+    times = kernel_times(gpu, SHIPPED)
+    found = times.attention(
+        2, tokens, heads, 64, kv_heads=kv_heads, window=window, backward=backward
+    )
+    assert found.seconds * 1e3 == pytest.approx(measured_ms, rel=0.17)
+
+
 def test_flash2_on_the_h100_reaches_the_published_third_of_its_peak() -> None:
     """35 % of 989 TFLOP/s at long sequences (Shah et al., arXiv 2407.08608)."""
     seconds = H100.attention(2, 65536, 32, 128, causal=False, kernel="flash2").seconds
@@ -246,6 +297,7 @@ def test_optimizers_with_more_state_take_longer() -> None:
     [
         (lambda: H100.product(0, 8, 8), "m"),
         (lambda: H100.attention(1, -4, 8, 64), "tokens"),
+        (lambda: H100.attention(1, 4, 8, 64, window=0), "window"),
         (lambda: H100.attention(1, 4, 8, 64, kernel="flesh2"), "kernel"),
         (lambda: H100.norm(8, 8, kernel="cuddn"), "kernel"),
         (lambda: H100.stream(float("nan")), "moved_bytes"),

@@ -10,6 +10,7 @@ import pytest
 import perfsim.planning.compare as comparing
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
+from perfsim.note import briefs
 from perfsim.planning.compare import (
     SORTS,
     chosen_methods,
@@ -296,3 +297,14 @@ def test_numbers_that_methods_do_not_have_alike_are_told() -> None:
     assert "density 0.001 (dgc, topk), 0.01 (oktopk)." in told
     alike = asked.model_copy(update={"options": {"density": 0.01}})
     assert "Options that differ" not in " ".join(compare(alike, ["ssgd", "topk", "oktopk"]).notes)
+
+
+def test_unlike_intervals_of_the_two_first_are_a_warning() -> None:
+    """The one has 500 iterations from one exchange to the next, the other 20, by default."""
+    sites = {"model": "gpt2", "node": "dgx-h100", "gpus": 16, "site": (8, 8), "wan": "1Gbit/s,9ms"}
+    names = ["diloco", "streaming_diloco"]
+    told = briefs(compare(sites, names).notes, "warning")
+    words = "they exchange after unlike iterations (diloco after 500, streaming_diloco after 20)"
+    assert f"{words}; `options` interval=N for both" in told
+    alike = briefs(compare(sites, names, options={"interval": 100}).notes, "warning")
+    assert not any("unlike iterations" in one for one in alike)

@@ -95,6 +95,7 @@ def test_it_says_that_the_baseline_could_not_run_and_what_efficiency_is_over() -
     assert lines[at + 1].endswith("(of one GPU alone, had it the memory)")
     note = next(one for one in found.notes if one.startswith("Scaling efficiency is over 64 times"))
     assert "the memory of one GPU could not hold it. It is above 100 % because" in note
+    assert "because that GPU updates all parameters by itself (233.6 ms)" in note
     usual = predict(Scenario(model="resnet50", gpus=8))
     assert not any("fficiency is over" in note for note in usual.notes)
     assert "   scaling efficiency " in "\n".join(prediction_lines(usual))

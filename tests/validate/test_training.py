@@ -86,8 +86,11 @@ def fields(folder: Path, **cells: str) -> dict[str, Any]:
 
 def test_a_table_is_told_by_its_columns(tmp_path: Path) -> None:
     assert is_training_table(HEAD)
-    assert not is_training_table(column for column in HEAD if column != "micro_batch")
+    assert not is_training_table(["id", "system", "model", "gpu", "gpus", "metric", "value"])
     path = tmp_path / "cases.csv"
+    path.write_text("id,source,model,gpu,n_gpus,step_time_s\na,me,gpt2,v100,8,0.1\n")
+    with pytest.raises(DataError, match=r"'precision': missing column; the columns are id, source"):
+        read_cases(path)
     path.write_text("id,system\n1,x\n")
     with pytest.raises(DataError, match="missing column"):
         read_cases(path)

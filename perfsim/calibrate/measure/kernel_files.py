@@ -127,7 +127,7 @@ def device_text(
     Parameters
     ----------
     name, title : the device's
-    memory_bytes : of the device
+    memory_bytes : of the device, as PyTorch names it
     measured : see `device_figures`
     source : of the measurement
     known : a device file as read; its aliases, power, references and rates of a data sheet stay
@@ -144,6 +144,11 @@ def device_text(
         "memory": f"{memory_bytes / 1e9:.4g} GB",
         "references": [],
         **(known or {}),
+    }
+    table["visible_memory"] = {
+        "value": f"{memory_bytes / 2**30:.2f} GiB",
+        "kind": "measured",
+        "source": f"what PyTorch names as its memory, {source}",
     }
     bandwidth, launch = measured["memory_bandwidth"], measured["launch"]
     table["memory_bandwidth"] = {"value": f"{bandwidth.value / 1e9:.4g} GB/s"}
