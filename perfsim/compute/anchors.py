@@ -112,9 +112,14 @@ def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
     >>> f"{anchor.batch} images in {anchor.iteration_s * 1e3:.2f} ms"
     '64 images in 252.86 ms'
     """
-    path = catalog.beside("devices", gpu, ".anchors.csv")
-    anchors = read_anchors(path) if path else ()
+    anchors = catalog.once(("all anchors", gpu), lambda: _all_anchors(gpu, catalog))
     return tuple(one for one in anchors if owner_of(one.source) not in catalog.without)
+
+
+def _all_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
+    """Return the anchors of a GPU, whoever published them."""
+    path = catalog.beside("devices", gpu, ".anchors.csv")
+    return read_anchors(path) if path else ()
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:

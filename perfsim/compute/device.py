@@ -260,7 +260,8 @@ def read_kernels(
     DataError
         If the file cannot be read or breaks the format.
     """
-    return {name: _curves(points) for name, points in _read_points(path, without).items()}
+    points_of = _points_without(_read_points(path), without)
+    return {name: _curves(points) for name, points in points_of.items()}
 
 
 def _kernels_in_era(points_of: Mapping[str, Sequence[_Point]], software: str) -> KernelTable:
@@ -279,7 +280,20 @@ def _kernels_in_era(points_of: Mapping[str, Sequence[_Point]], software: str) ->
     return KernelTable(points, other_eras)
 
 
-def _read_points(path: Path, without: Collection[str]) -> dict[str, list[_Point]]:
+def _points_without(
+    points_of: Mapping[str, Sequence[_Point]], without: Collection[str]
+) -> Mapping[str, Sequence[_Point]]:
+    """Return the points that none of some owners published, of the kernels that have any."""
+    if not without:
+        return points_of
+    kept = {
+        name: [one for one in points if owners_of(one.source).isdisjoint(without)]
+        for name, points in points_of.items()
+    }
+    return {name: points for name, points in kept.items() if points}
+
+
+def _read_points(path: Path) -> dict[str, list[_Point]]:
     """Read the rows of a file by kernel."""
     found: dict[str, list[_Point]] = {}
     gpu = path.name.removesuffix(".kernels.csv")
@@ -289,8 +303,6 @@ def _read_points(path: Path, without: Collection[str]) -> dict[str, list[_Point]
         for column in ("kernel", "source"):
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
-        if without and not owners_of(cells["source"]).isdisjoint(without):
-            continue
         size = cell_number(
             cells["elements"],
             "elements",
@@ -1010,8 +1022,12 @@ def _table(path: Path | None, catalog: Catalog, software: str) -> KernelTable:
     """Return a file's kernels in an era; a GPU and those that are scaled from it share them."""
     if path is None:
         return _NO_KERNELS
-    points = catalog.once(("kernels", path), lambda: _read_points(path, catalog.without_kernels))
-    return catalog.once(("kernels", path, software), lambda: _kernels_in_era(points, software))
+
+    def found() -> KernelTable:
+        points = catalog.once(("points of kernels", path), lambda: _read_points(path))
+        return _kernels_in_era(_points_without(points, catalog.without_kernels), software)
+
+    return catalog.once(("kernels", path, software), found)
 
 
 def read_device(path: Path) -> Device:

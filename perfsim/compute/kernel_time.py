@@ -587,10 +587,10 @@ def times_of_layers(
             return sum_in_order(known[one] for one in _kernels_again(layer, modules))
         return 0.0 if layer is last else sum_in_order(again.get(one, 0.0) for one in layer.forward)
 
-    return [
-        (
-            sum_in_order(known[one] for one in layer.forward),
-            sum_in_order(known[one] for one in layer.backward) + again_s(layer),
-        )
-        for layer in work.layers
-    ]
+    seconds: dict[int, tuple[float, float]] = {}
+    for place, layer in zip(work.places, work.layers, strict=True):
+        if place not in seconds:
+            forward_s = sum_in_order(known[one] for one in layer.forward)
+            backward_s = sum_in_order(known[one] for one in layer.backward)
+            seconds[place] = forward_s, backward_s + again_s(layer)
+    return [seconds[place] for place in work.places]

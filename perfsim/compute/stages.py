@@ -36,7 +36,7 @@ from perfsim.compute.profile import (
     precision_bytes,
 )
 from perfsim.compute.recompute import is_again, modules_again
-from perfsim.compute.work import LayerWork, ModelWork, work_of
+from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
@@ -143,7 +143,7 @@ class Stage:
         if tied is None or self.copied is None:
             return tuple([parts[index] for index in self._indexes()])
         weight, head = parts[tied.embedding].tensors, parts[tied.head]
-        head = replace(head, tensors=(*weight, *head.tensors))
+        head = head._replace(tensors=(*weight, *head.tensors))
         return tuple([head if at == tied.head else parts[at] for at in self._indexes()])
 
     @cached_property
@@ -231,9 +231,7 @@ class DividedLayers:
     degrees : by how many ranks they are divided
     whole, parts : the layers undivided, and the part of each that a rank has; for one sample
     spans : first layer of each block and the one after its last
-    whole_work, part_work : their kernels; of layers that are alike, those of one
-    of_rank : the kernels of each layer as a rank has it
-    whole_kinds, part_kinds : by layer, its place in ``whole_work`` and ``part_work``
+    whole_work, part_work : their kernels
     kinds : by layer, a number that layers have in common which differ in their names only
     owners : by layer, the layer of the profile that it counts to
     expert_owners : layers of the profile that are experts
@@ -248,9 +246,6 @@ class DividedLayers:
     spans: tuple[tuple[int, int], ...]
     whole_work: ModelWork
     part_work: ModelWork
-    of_rank: tuple[LayerWork, ...]
-    whole_kinds: tuple[int, ...]
-    part_kinds: tuple[int, ...]
     kinds: tuple[int, ...]
     owners: tuple[int, ...]
     expert_owners: frozenset[int]
@@ -278,9 +273,7 @@ def divide_layers(
     """
     check_split(layers, degrees)
     parts = split_layers(layers, degrees)
-    of_rank = work_of(parts, era, autocast=autocast)
-    whole_work, whole_kinds = _distinct(work_of(layers, era, autocast=autocast))
-    part_work, part_kinds = _distinct(of_rank)
+    whole_work = work_of(layers, era, autocast=autocast)
     owners: list[int] = []
     last = -1
     for layer in layers:
@@ -293,14 +286,11 @@ def divide_layers(
         parts,
         tuple(block_spans(layers)),
         whole_work,
-        part_work,
-        of_rank.layers,
-        whole_kinds,
-        part_kinds,
+        work_of(parts, era, autocast=autocast),
         _kinds(layers, parts),
         tuple(owners),
         frozenset(owner for owner, part in zip(owners, parts, strict=True) if is_expert(part)),
-        tuple(layer.operations for layer in work_of(layers, "torch2").layers),
+        layer_operations(layers, "torch2"),
         tuple([part.trained_elements for part in parts]),
         whole_work.parameters,
         _tied(layers),
@@ -317,21 +307,6 @@ def _tied(layers: Sequence[ModelLayer]) -> _Tied | None:
         if layers[index].kind == "linear" and all(len(s) < 2 for _, s in layers[index].tensors)
     ]
     return _Tied(embeddings[0], heads[0]) if embeddings and heads else None
-
-
-def _distinct(work: ModelWork) -> tuple[ModelWork, tuple[int, ...]]:
-    """Return a network's kernels with one of the layers that are alike, and each layer's place.
-
-    The last layer stays the last: the loss is part of it.
-    """
-    last = len(work.layers) - 1
-    places: dict[Hashable, int] = {}
-    found = [
-        places.setdefault((layer.forward, layer.backward, index == last), len(places))
-        for index, layer in enumerate(work.layers)
-    ]
-    kept = {place: layer for place, layer in zip(found, work.layers, strict=True)}
-    return work._replace(layers=tuple(kept[place] for place in range(len(places)))), tuple(found)
 
 
 def _kinds(whole: Sequence[ModelLayer], parts: Sequence[ModelLayer]) -> tuple[int, ...]:
@@ -412,10 +387,8 @@ class RankWork:
     ) -> None:
         self.profile, self.divided = profile, divided
         batch = profile.batch
-        of_whole = times_of_layers(divided.whole_work, batch, rates, recompute)
-        of_parts = times_of_layers(divided.part_work, batch, rates.one_by_one(), recompute)
-        whole_s = [of_whole[kind] for kind in divided.whole_kinds]
-        part_s = [of_parts[kind] for kind in divided.part_kinds]
+        whole_s = times_of_layers(divided.whole_work, batch, rates, recompute)
+        part_s = times_of_layers(divided.part_work, batch, rates.one_by_one(), recompute)
         self._width = precision_bytes(profile.precision)
         self._messages = _Messages(
             divided,
@@ -462,7 +435,7 @@ class RankWork:
         )
         self._launched = sum_in_order(divided.operations)
         self._experts_s = [
-            experts_host_s(layer, rates.execution, recompute) for layer in divided.of_rank
+            experts_host_s(layer, rates.execution, recompute) for layer in divided.part_work.layers
         ]
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}

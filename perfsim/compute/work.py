@@ -7,7 +7,7 @@ one sample, as a software era runs them. ``compute/kernel_time.py`` prices them 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from math import gcd, prod, sqrt
 from typing import Literal, NamedTuple
@@ -39,6 +39,7 @@ __all__ = [
     "ModelWork",
     "Work",
     "WorkKind",
+    "layer_operations",
     "model_work",
     "work_of",
 ]
@@ -102,6 +103,7 @@ class LayerWork(NamedTuple):
 class ModelWork(NamedTuple):
     """The kernels of a network: by layer with and without parameters, and counted by their work.
 
+    ``places`` numbers the layers, those alike with the same number, 0 and up as they first occur.
     ``counted`` has those of both passes, ``forward`` those of the forward pass but for the output
     layer, which is not computed again. ``matrices`` are the weights of two axes and how many there
     are of each, for optimizers that multiply them. ``padded`` says whether samples are padded to
@@ -109,6 +111,7 @@ class ModelWork(NamedTuple):
     """
 
     layers: tuple[LayerWork, ...]
+    places: tuple[int, ...]
     counted: tuple[tuple[Work, int], ...]
     forward: tuple[tuple[Work, int], ...]
     matrices: tuple[tuple[LayerShape, int], ...]
@@ -181,9 +184,19 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     blocks = [layer for layer in layers if layer.kind == "attention"]
     if not (autocast and blocks):
         execution = execution._replace(autocasts=False)
-    works = tuple(_works(layers, execution))
-    forward = Counter(work for layer in works[:-1] for work in layer.forward)
-    counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
+    kinds, places = _kinds_of_work(layers, execution)
+    times = Counter(places)
+    forward, counted = Counter[Work](), Counter[Work]()
+    for place, kind in enumerate(kinds):
+        again = times[place] - (place == places[-1])  # the last layer is not computed again
+        for work in kind.forward if again else ():
+            forward[work] += again
+        for work in (*kind.forward, *kind.backward):
+            counted[work] += times[place]
+    works = [
+        LayerWork(layer.name, *kinds[place][1:])
+        for layer, place in zip(layers, places, strict=True)
+    ]
     matrices = Counter(
         shape
         for layer in layers[:-1]
@@ -192,7 +205,8 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         if len(shape) >= _MATRIX_AXES
     )
     return ModelWork(
-        works,
+        tuple(works),
+        tuple(places),
         tuple(counted.items()),
         tuple(forward.items()),
         tuple(matrices.items()),
@@ -205,48 +219,78 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     )
 
 
-def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
+def layer_operations(layers: Sequence[ModelLayer], era: str) -> tuple[float, ...]:
+    """Return how many operations the host launches for each layer in a software era."""
+    kinds, places = _kinds_of_work(layers, execution_of(era)._replace(autocasts=False))
+    return tuple([kinds[place].operations for place in places])
+
+
+def _kinds_of_work(
+    layers: Sequence[ModelLayer], era: Execution
+) -> tuple[list[LayerWork], list[int]]:
+    """Return the work of one of the layers that are alike, and which of these each layer has.
+
+    Those that occur first come first.
+    """
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     wide, attended, last = False, False, layers[-1]
-    alike: dict[Hashable, _Both] = {}
+    kinds: list[LayerWork] = []
+    places: list[int] = []
+    alike: dict[Hashable, tuple[int, bool]] = {}
     for layer in layers:
         first = layer is layers[0]
-        shapes = tuple(shape for _, shape in layer.tensors)
+        shapes = tuple([shape for _, shape in layer.tensors])
         # What an activation in one kernel writes, a layer that is divided by rows reads.
         narrow = attended or (layer.split == "row" and not wide)
         reads = _reads(layer) if era.autocasts and not narrow else 0.0
-        key = (*layer_figures(layer), shapes, points, first, reads)
-        if key not in alike:
-            forward, backward = _layer(layer, era, points, first, normed)
-            alike[key] = _cast(reads, forward, backward)
-        forward, backward = alike[key]
+        key = (*layer_figures(layer), shapes, points, first, layer is last, reads)
+        known = alike.get(key)
+        if known is None:
+            known = alike[key] = len(kinds), _exact(layer, era)
+            work = _layer_work(layer, era, points, first, normed, reads)
+            kinds.append(_with_loss(work, layer) if layer is last else work)
+        place, exact = known
+        places.append(place)
         attended = layer.kind == "attention"
         # The other half of what a gate multiplies stands between the two.
-        wide = _exact(layer, era) or (wide and layer.split == "column")
+        wide = exact or (wide and layer.split == "column")
         if layer.kind == "conv":
             points = layer.rows
-        if layer is last:
-            forward = [*forward, Work("stream", 0.0, 4 * layer.outputs, wide=True)]
-            backward = [*backward, Work("stream", 0.0, 3 * layer.outputs, wide=True)]
-        operations = _OPERATIONS[layer.kind]
-        if not era.fused:
-            operations += _launched_besides(layer)
-        if layer.frozen:
-            operations += _launched_with_adapter(layer)
-        if era.autocasts and layer.kind == "linear":
-            operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
-        launched = operations * era.op_share
-        activation = tuple(_activation(layer, era))
-        yield LayerWork(
-            layer.name,
-            tuple(forward),
-            tuple(backward),
-            launched,
-            layer.module,
-            activation,
-            _experts_launch_s(layer, era),
-        )
+    return kinds, places
+
+
+def _with_loss(work: LayerWork, layer: ModelLayer) -> LayerWork:
+    """Return the work of the last layer with the passes over its outputs that the loss makes."""
+    forward = Work("stream", 0.0, 4 * layer.outputs, wide=True)
+    backward = Work("stream", 0.0, 3 * layer.outputs, wide=True)
+    return work._replace(forward=(*work.forward, forward), backward=(*work.backward, backward))
+
+
+def _layer_work(
+    layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool, reads: float
+) -> LayerWork:
+    """Return a layer's kernels and launches; ``reads`` are the values that it casts, if any.
+
+    The others are those of `_layer`.
+    """
+    forward, backward = _cast(reads, *_layer(layer, era, points, first, normed))
+    operations = _OPERATIONS[layer.kind]
+    if not era.fused:
+        operations += _launched_besides(layer)
+    if layer.frozen:
+        operations += _launched_with_adapter(layer)
+    if era.autocasts and layer.kind == "linear":
+        operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
+    return LayerWork(
+        layer.name,
+        tuple(forward),
+        tuple(backward),
+        operations * era.op_share,
+        layer.module,
+        tuple(_activation(layer, era)),
+        _experts_launch_s(layer, era),
+    )
 
 
 _CASTS = 4.0

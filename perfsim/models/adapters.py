@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from perfsim.errors import RequestError, unknown
@@ -72,6 +72,7 @@ def adapted_name(model: str, adapters: Adapters) -> str:
     return f"{model}{sign}{adapters.rank}{which}"
 
 
+@cache
 def base_model(name: str) -> tuple[str, Adapters | None]:
     """Return the model of a name without its adapters, and these; None without any.
 
@@ -123,8 +124,7 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         why = f"{adapters.layers} is no dense layer of this model; it has {', '.join(known)}."
         raise RequestError("lora_layers", why, value=adapters.layers)
     return tuple(
-        replace(
-            layer,
+        layer._replace(
             frozen=True,
             adapter=adapters.rank if has_adapter(at) else 0,
             packed=adapters.packed and may[at],

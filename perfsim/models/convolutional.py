@@ -7,7 +7,6 @@ function says otherwise.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from perfsim.models.layers import ModelBuilder, ModelLayer, batchnorm, conv, linear
@@ -53,7 +52,7 @@ def vgg(depth: int) -> tuple[ModelLayer, ...]:
             layers.append(conv(f"features.{index}", inputs, outputs, 3, width, bias=True))
             inputs = outputs
             index += 2
-        layers[-1] = replace(layers[-1], copies=layers[-1].outputs)  # the pooling reads it
+        layers[-1] = layers[-1]._replace(copies=layers[-1].outputs)  # the pooling reads it
         index += 1
         width //= 2
     layers += [

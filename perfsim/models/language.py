@@ -7,7 +7,6 @@ Hugging Face transformers' Llama. ``NAMED`` has the published models by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from perfsim.errors import RequestError
@@ -165,7 +164,7 @@ def _norm(
         return made
     kind = "rmsnorm" if shape.norm.startswith("rms") else made.kind
     fp32 = shape.norm.endswith("fp32")
-    return replace(made, kind=kind, tensors=made.tensors[:1], fp32=fp32)
+    return made._replace(kind=kind, tensors=made.tensors[:1], fp32=fp32)
 
 
 def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
@@ -182,7 +181,7 @@ def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[Model
     learned = tokens if shape.positions < 0 else shape.positions
     if learned:
         made = embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
-        yield replace(made, dropped=made.outputs * shape.dropout)
+        yield made._replace(dropped=made.outputs * shape.dropout)
 
 
 def _head(shape: Architecture, tokens: int) -> ModelLayer:
@@ -191,7 +190,7 @@ def _head(shape: Architecture, tokens: int) -> ModelLayer:
         outputs = shape.vocab * tokens
         made = matmul("lm_head", "linear", flops, outputs, tokens, split="vocabulary")
         bias = (("lm_head.bias", (shape.vocab,)),)
-        return replace(made, tensors=bias) if shape.head_bias else made
+        return made._replace(tensors=bias) if shape.head_bias else made
     width, biased = shape.hidden, shape.head_bias
     return linear("lm_head", width, shape.vocab, tokens, bias=biased, split="vocabulary")
 
@@ -201,13 +200,13 @@ def _block(
 ) -> Iterator[ModelLayer]:
     """Yield a block: normalise, attend, normalise, transform each token."""
     first = _norm(f"{name}.input_layernorm", shape, tokens, added=True)
-    yield replace(first, module="layernorm")
+    yield first._replace(module="layernorm")
     yield from _attention(f"{name}.self_attn", shape, index, tokens, causal=causal)
     if shape.norms == 4:
         yield _norm(f"{name}.post_attention_layernorm", shape, tokens)
     if shape.norms > 1:
         made = _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
-        yield replace(made, reads_again=shape.parallel, module="layernorm")
+        yield made._replace(reads_again=shape.parallel, module="layernorm")
     if shape.experts and index >= shape.dense:
         yield from _experts(f"{name}.mlp", shape, tokens)
     else:
@@ -217,7 +216,7 @@ def _block(
 
 
 def _in_module(module: Module, layers: Iterable[ModelLayer]) -> Iterator[ModelLayer]:
-    return (replace(layer, module=module) for layer in layers)
+    return (layer._replace(module=module) for layer in layers)
 
 
 def _attention(
@@ -240,7 +239,7 @@ def _attention(
             split="column",
             parts=heads[part],
         )
-        yield made if part == "v_proj" else replace(made, rotated=rotary * made.outputs)
+        yield made if part == "v_proj" else made._replace(rotated=rotary * made.outputs)
     if shape.qk_norm:
         yield _norm_of_heads(f"{name}.q_norm", shape, shape.heads, tokens)
         yield _norm_of_heads(f"{name}.k_norm", shape, shape.kv, tokens)
@@ -259,8 +258,7 @@ def _attention(
     # Turned queries and keys are tensors of their own, beside the product's output that the values
     # are a view of. Joined parts stand head by head, so that the output is copied to rows.
     kept = tokens * ((query + pair) * shape.fused_qkv + query * shape.partial_rotary)
-    yield replace(
-        made,
+    yield made._replace(
         flops=made.flops * share,
         scores=shape.scores,
         kept=float(kept),
@@ -294,19 +292,19 @@ def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[M
     else:
         query = linear(f"{name}.q_proj", shape.hidden, wide, tokens, bias=False)
     turned = float(tokens * shape.heads * shape.rope)
-    yield replace(query, rotated=turned, split="column", parts=shape.heads, module="mla_up_proj")
+    yield query._replace(rotated=turned, split="column", parts=shape.heads, module="mla_up_proj")
     narrow = shape.kv_rank + shape.rope
     yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
     yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)
     value = shape.value or shape.head
     both = shape.heads * (shape.head + value)
     made = linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
-    yield replace(made, split="column", parts=shape.heads, module="mla_up_proj")
+    yield made._replace(split="column", parts=shape.heads, module="mla_up_proj")
     values = shape.heads * value
     drops = shape.dropout
     made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True, dropped=drops)
     # Scores are products as wide as keys, what they weigh is as wide as values.
-    yield replace(made, flops=made.flops * (shape.head + value + shape.rope) / (2 * value))
+    yield made._replace(flops=made.flops * (shape.head + value + shape.rope) / (2 * value))
     yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False, split="row")
 
 
@@ -316,13 +314,13 @@ def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Ite
     dropped = up.outputs * (shape.dropout and shape.family == "encoder-decoder")
     if shape.gated:
         gate = linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, split="column")
-        yield replace(gate, activated=True, activation=shape.activation)
-        yield replace(up, copies=up.outputs, dropped=dropped)
+        yield gate._replace(activated=True, activation=shape.activation)
+        yield up._replace(copies=up.outputs, dropped=dropped)
     else:
         # What dropout writes is another tensor than the output that a ReLU keeps.
         kept = dropped * (shape.activation == "relu")
-        made = replace(up, activated=True, activation=shape.activation)
-        yield replace(made, dropped=dropped, kept=kept)
+        made = up._replace(activated=True, activation=shape.activation)
+        yield made._replace(dropped=dropped, kept=kept)
     yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased, split="row")
 
 
@@ -338,14 +336,14 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
     """Yield a router and its experts, which keep their weights in one tensor for each product."""
     rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
     router = linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
-    yield replace(router, fp32=shape.router_fp32, module="moe")
+    yield router._replace(fp32=shape.router_fp32, module="moe")
 
     def product(part: str, inputs: int, outputs: int, **more: Any) -> ModelLayer:
         tensors: tuple[tuple[str, LayerShape], ...] = (
             (f"{name}.experts.{part}", (shape.experts, outputs, inputs)),
         )
         made = linear(f"{name}.experts.{part}", inputs, outputs, rows, bias=False)
-        return replace(made, tensors=tensors, module="moe", **more)
+        return made._replace(tensors=tensors, module="moe", **more)
 
     # Tokens are put in the order of their experts, and back, weighted, behind them.
     spread, ordered = float(rows * width), float((rows + tokens) * width)
@@ -355,13 +353,13 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
         activation = "clamped_swiglu"
     if shape.gated:
         first = product("gate_up_proj", width, 2 * inner, activated=True, activation=activation)
-        first = replace(first, copies=first.outputs / 2)
+        first = first._replace(copies=first.outputs / 2)
     else:
         first = product("up_proj", width, inner, activated=True, activation=shape.activation)
     groups = (shape.groups, shape.topk_groups) if shape.groups else (1, 1)
-    yield replace(first, permuted=ordered, unfused=clamped, split="column", groups=groups)
+    yield first._replace(permuted=ordered, unfused=clamped, split="column", groups=groups)
     last = product("down_proj", inner, width, copies=spread)
-    yield replace(last, permuted=ordered, unfused=added, split="row")
+    yield last._replace(permuted=ordered, unfused=added, split="row")
     yield from _in_module("shared_experts", _shared_experts(name, shape, tokens))
 
 
@@ -374,7 +372,7 @@ def _shared_experts(name: str, shape: Architecture, tokens: int) -> Iterator[Mod
         *inputs, last = _feedforward(f"{name}.shared_experts", shape, inner, tokens)
         yield from inputs
         weighted = last.outputs * shape.shared_gate  # its output, by what the gate's product says
-        yield replace(last, copies=weighted, kept=weighted)
+        yield last._replace(copies=weighted, kept=weighted)
 
 
 _MASKED_SHARE = 20 / 128
@@ -391,12 +389,12 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         name = f"bert.layers.{index}"
         for part in ("query", "key", "value"):
             made = linear(f"{name}.{part}", width, width, tokens, split="column")
-            yield replace(made, parts=shape.heads)
+            yield made._replace(parts=shape.heads)
         yield attention(f"{name}.attn", width, tokens, heads=shape.heads, dropped=True)
         yield linear(f"{name}.output", width, width, tokens, split="row")
         yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
         first = linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
-        yield replace(first, activation=shape.activation, split="column")
+        yield first._replace(activation=shape.activation, split="column")
         yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
     if shape.types > 1:
@@ -415,7 +413,7 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         ),
     )
     for layer in masked:
-        yield replace(layer, gathered=_MASKED_SHARE)
+        yield layer._replace(gathered=_MASKED_SHARE)
     if shape.types > 1:
         yield linear("cls.seq_relationship", width, 2)
 
@@ -435,7 +433,7 @@ def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     """
     targets = max(1, round(tokens * _TARGET_SHARE))
     words = embedding("shared", shape.vocab, shape.hidden, tokens + targets, split="vocabulary")
-    yield replace(words, dropped=words.outputs * shape.dropout)
+    yield words._replace(dropped=words.outputs * shape.dropout)
     for half, rows in (("encoder", tokens), ("decoder", targets)):
         relative = f"{half}.block.0.relative_attention_bias"
         yield embedding(relative, _BUCKETS, shape.heads, rows)
@@ -451,7 +449,7 @@ def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
             yield _norm(f"{name}.ff.layer_norm", shape, rows, added=True)
             yield from _feedforward(f"{name}.ff", shape, shape.ffn, rows)
         last = _norm(f"{half}.final_layer_norm", shape, rows)
-        yield replace(last, dropped=last.outputs * shape.dropout)
+        yield last._replace(dropped=last.outputs * shape.dropout)
     yield _head(shape, targets)
 
 
@@ -466,9 +464,9 @@ def _cross_attention(
     for part, of in (("q_proj", rows), ("k_proj", tokens), ("v_proj", tokens)):
         made = linear(f"{name}.{part}", shape.hidden, wide, of, bias=False)
         again = part == "k_proj" and not first
-        yield replace(made, split="column", parts=heads, reads_again=again)
+        yield made._replace(split="column", parts=heads, reads_again=again)
     made = attention(f"{name}.attn", wide, rows, heads=heads, dropped=shape.dropout)
-    yield replace(made, flops=made.flops * tokens / rows)
+    yield made._replace(flops=made.flops * tokens / rows)
     yield linear(f"{name}.o_proj", wide, shape.hidden, rows, bias=False, split="row")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 __all__ = [
     "HEAD_WIDTH",
@@ -76,8 +75,7 @@ By its outputs ("column"), by its inputs, so that the outputs are sums over rank
 words of an embedding or output layer ("vocabulary"); "" leaves it whole on every rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLayer:
+class ModelLayer(NamedTuple):
     """One layer of a network definition, for one sample.
 
     Parameters
@@ -206,10 +204,7 @@ ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
 
 
 layer_figures = attrgetter(
-    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
-    *("dropped", "activated", "rotated", "permuted", "unfused", "split", "parts", "groups"),
-    *("activation", "fp32", "scores", "kept", "reads_again", "frozen", "adapter", "packed"),
-    "module",
+    *[field for field in ModelLayer._fields if field not in ("name", "tensors")]
 )
 """Takes all that tells a layer from others, beside its name and its tensors."""
 
@@ -270,7 +265,7 @@ def batchnorm(
 ) -> ModelLayer:
     """Return a batch normalisation over maps of ``width`` (x ``width``) points."""
     points = math.prod((width, width) if isinstance(width, int) else width)
-    return replace(_scale_and_shift(name, "batchnorm", features, points), copies=copies)
+    return _scale_and_shift(name, "batchnorm", features, points)._replace(copies=copies)
 
 
 def layernorm(
@@ -282,7 +277,7 @@ def layernorm(
     """
     layer = _scale_and_shift(name, "layernorm", features, rows)
     values = layer.outputs
-    return replace(layer, copies=values * added, dropped=values * dropped)
+    return layer._replace(copies=values * added, dropped=values * dropped)
 
 
 def linear(
@@ -368,7 +363,7 @@ def attention(
     heads = heads or width // HEAD_WIDTH
     scores = float(heads * tokens**2) * dropped
     made = ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
-    return replace(made, dropped=scores, module="core_attn")
+    return made._replace(dropped=scores, module="core_attn")
 
 
 def matmul(

@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfsim.models.layers import (
     ModelBuilder,
     ModelLayer,
@@ -78,7 +76,7 @@ def lstm_an4() -> tuple[ModelLayer, ...]:
         inputs = width
     ahead = matmul("lookahead.0", "conv", 2.0 * width * (context + 1) * frames, width * frames)
     layers += [
-        replace(ahead, tensors=(("lookahead.0.weight", (width, context + 1)),)),
+        ahead._replace(tensors=(("lookahead.0.weight", (width, context + 1)),)),
         batchnorm("fc.0.module.0", width, (1, frames)),
         linear("fc.0.module.1", width, labels, frames, bias=False),
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from math import isqrt
 from pathlib import Path
@@ -334,4 +333,4 @@ def _generic_layers(generic: _Generic) -> Iterator[ModelLayer]:
         bias = ((f"{made.name}.bias", (rest,)),) if rest else ()
         # The last row may be a part of one: what is written follows from the work and the inputs.
         written_bytes = 4.0 * work / (2.0 * inputs)
-        yield replace(made, tensors=made.tensors + bias, flops=work, activation_bytes=written_bytes)
+        yield made._replace(tensors=made.tensors + bias, flops=work, activation_bytes=written_bytes)

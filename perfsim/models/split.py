@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from perfsim.errors import RequestError, unknown
@@ -98,7 +97,7 @@ def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelL
             known = made[key] = _split(layer, degrees)
         names = (name for name, _ in layer.tensors)
         tensors = tuple(zip(names, (shape for _, shape in known.tensors), strict=True))
-        found.append(replace(known, name=layer.name, tensors=tensors))
+        found.append(known._replace(name=layer.name, tensors=tensors))
     return tuple(found)
 
 
@@ -115,14 +114,14 @@ def _in_tensor(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
     """Return what one of ``tp`` ranks has of a layer that is ``wide`` outputs wide."""
     tp = degrees.tp
     if layer.kind == "attention":
-        return replace(_scaled(layer, 1 / tp), heads=layer.heads // tp)
+        return _scaled(layer, 1 / tp)._replace(heads=layer.heads // tp)
     if layer.split == "column":
         share = -(-layer.parts // tp) / layer.parts if layer.parts else 1 / tp
         return _divided(_scaled(layer, share), wide, share, outputs=True)
     if layer.split == "row":
-        made = replace(layer, flops=layer.flops / tp)
+        made = layer._replace(flops=layer.flops / tp)
         if degrees.sequence:
-            made = replace(made, permuted=layer.permuted / tp, unfused=layer.unfused / tp)
+            made = made._replace(permuted=layer.permuted / tp, unfused=layer.unfused / tp)
         return _divided(made, wide, 1 / tp, outputs=False)
     if layer.split == "vocabulary":
         made = layer if layer.kind == "embedding" else _scaled(layer, 1 / tp)
@@ -133,8 +132,7 @@ def _in_tensor(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
 
 def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLayer:
     """Return a layer with a share of its work and outputs, of its rows too where asked."""
-    return replace(
-        layer,
+    return layer._replace(
         flops=layer.flops * share,
         activation_bytes=layer.activation_bytes * share,
         copies=layer.copies * share,
@@ -164,17 +162,17 @@ def _among_experts(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLay
     busy = degrees.imbalance if degrees.ep > 1 else 1.0
     made = layer if busy == 1.0 else _scaled(layer, busy, rows=True)
     if degrees.ep == 1:
-        return replace(made, tensors=tensors)
+        return made._replace(tensors=tensors)
     width = made.flops / (2.0 * made.outputs) if made.split == "column" else wide
     moved = 0.0
     if degrees.dispatcher == "deepep":
         moved = _BUFFERED * degrees.received
         if made.split == "row":
-            made = replace(made, unfused=made.unfused * _WEIGHTED_IN_FP32)
+            made = made._replace(unfused=made.unfused * _WEIGHTED_IN_FP32)
     elif tensors[0][1][0] > 1:
         # What comes is in the order of the ranks: it is put in that of a rank's own experts.
         moved = 2.0
-    return replace(made, tensors=tensors, permuted=made.permuted + moved * made.rows * width)
+    return made._replace(tensors=tensors, permuted=made.permuted + moved * made.rows * width)
 
 
 _BUFFERED = 1.5
@@ -224,7 +222,7 @@ def _divided(layer: ModelLayer, wide: float, share: float, *, outputs: bool) -> 
         (name, _cut(shape, wide, share, outputs, layer.kind == "embedding"))
         for name, shape in layer.tensors
     )
-    return replace(layer, tensors=tensors)
+    return layer._replace(tensors=tensors)
 
 
 def _cut(

@@ -7,7 +7,6 @@ complete when the backward pass ends.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -65,7 +64,7 @@ def _bert_block(name: str, width: int, tokens: int) -> list[ModelLayer]:
         attention(f"{part}.self", width, tokens, dropped=True),
         linear(f"{part}.output.dense", width, width, tokens, split="row"),
         layernorm(f"{part}.output.LayerNorm", width, tokens, added=True, dropped=True),
-        replace(inner, activated=True),
+        inner._replace(activated=True),
         linear(f"{name}.output.dense", 4 * width, width, tokens, split="row"),
         layernorm(f"{name}.output.LayerNorm", width, tokens, added=True, dropped=True),
     ]
@@ -89,7 +88,7 @@ def _pretraining_heads(width: int, tokens: int) -> list[ModelLayer]:
     ]
     return [
         linear("bert.pooler.dense", width, width),
-        *(replace(layer, gathered=_PREDICTED_SHARE) for layer in masked),
+        *(layer._replace(gathered=_PREDICTED_SHARE) for layer in masked),
         linear("cls.seq_relationship", width, 2),
     ]
 
@@ -210,13 +209,13 @@ def decoder(
         )
         last = linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True, split="row")
         layers += [
-            replace(first, module="layernorm"),
-            replace(joint, split="column", parts=size.heads),
+            first._replace(module="layernorm"),
+            joint._replace(split="column", parts=size.heads),
             attended,
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True, split="row"),
-            replace(second, module="layernorm"),
-            replace(inner, activated=True, activation=activation, split="column", module="mlp"),
-            replace(last, module="mlp"),
+            second._replace(module="layernorm"),
+            inner._replace(activated=True, activation=activation, split="column", module="mlp"),
+            last._replace(module="mlp"),
         ]
     head = 2.0 * width * size.vocabulary * tokens
     layers += [
@@ -253,11 +252,11 @@ def vit(size: str) -> tuple[ModelLayer, ...]:
         inner = linear(f"{name}.mlp.fc1", width, 4 * width, rows)
         layers += [
             layernorm(f"{name}.norm1", width, rows, added=True),
-            replace(joint, split="column", parts=width // HEAD_WIDTH),
+            joint._replace(split="column", parts=width // HEAD_WIDTH),
             attention(f"{name}.attn", width, rows),
             linear(f"{name}.attn.proj", width, width, rows, split="row"),
             layernorm(f"{name}.norm2", width, rows, added=True),
-            replace(inner, activated=True, split="column"),
+            inner._replace(activated=True, split="column"),
             linear(f"{name}.mlp.fc2", 4 * width, width, rows, split="row"),
         ]
     layers += [layernorm("norm", width, rows), linear("head", width, 1000)]

@@ -181,11 +181,11 @@ def print_measurements(
     print("  calibrated  besides with the cluster's own microbenchmarks or calibrating rows")
     print("rank corr.: rank correlation of the half width of the intervals and the error")
     print("alike: every source weighs the same; ranked: pairs over 10 % apart in the right order")
-    print_table([_way_line(*found) for found in report.ways().values()], wide=True)
+    print_table([_way_line(*found) for found in report.ways.values()], wide=True)
     if collected:
         print("\nall collected rows, as last stored (the licences of some do not let them ship)")
         print_table([_way_line(*found) for found in collected], wide=True)
-    for by, table in report.group_tables().items():
+    for by, table in report.group_tables.items():
         if not table:
             continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
@@ -234,11 +234,11 @@ def _print_brief(
         rest="",
         most=PAGE_COLUMNS,
     )
-    print_table([_brief_line("all", found[0]) for found in report.ways().values()])
+    print_table([_brief_line("all", found[0]) for found in report.ways.values()])
     if collected:
         print("\nall collected rows, as last stored (the licences of some do not let them ship)")
         print_table([_brief_line("all", found[0]) for found in collected])
-    tables = report.group_tables()
+    tables = report.group_tables
     if tables.get(_BRIEF_GROUPS):
         print()
         print_table([_brief_line(_short_group(one.name), one) for one in tables[_BRIEF_GROUPS]])
@@ -364,11 +364,11 @@ class _ScoreTable(NamedTuple):
 def measurements_page(report: MeasurementsReport) -> str:
     """Return ``validate measurements`` as one HTML page, as text."""
     pairs, right = report.ranking()
-    ways = [_group_cells("whole iterations", way.errors) for way in report.ways().values()]
+    ways = [_group_cells("whole iterations", way.errors) for way in report.ways.values()]
     tables = [_ScoreTable("By way of asking", ways)]
     tables += [
         _ScoreTable(f"By {by}", [_group_cells(errors.name, errors) for errors in table])
-        for by, table in report.group_tables().items()
+        for by, table in report.group_tables.items()
         if table
     ]
     return render(

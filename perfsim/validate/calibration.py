@@ -52,6 +52,7 @@ from perfsim.units import parse_rate
 from perfsim.validate.cases import Case, nested_fields
 from perfsim.validate.mapping import (
     EXPOSED_METRIC,
+    CaseRole,
     SourceCases,
     rated_scenario,
     several_nodes,
@@ -214,15 +215,13 @@ def read_hardware(catalog: Catalog) -> list[HardwareRow]:
     DataError
         If the file is damaged.
     """
-    path = catalog.beside("networks", "", HARDWARE_FILE)
+    return catalog.once(("hardware", HARDWARE_FILE), lambda: _hardware_of(catalog))
+
+
+def _hardware_of(catalog: Catalog) -> list[HardwareRow]:
+    path, rows = catalog.beside("networks", "", HARDWARE_FILE), []
     if path is None:
         return []
-    found = path
-    return catalog.once(("hardware", str(found)), lambda: _read_hardware(found))
-
-
-def _read_hardware(path: Path) -> list[HardwareRow]:
-    rows = []
     for row, cells in read_table(path, _HARDWARE_SCHEMA, _HARDWARE_COLUMNS):
         check_word(cells["link"], ("inter", "intra"), "link", path, row)
         check_word(cells["transport"], tuple(PRIOR_WIDTHS), "transport", path, row)
@@ -379,6 +378,8 @@ def calibrating_rows(source: SourceCases) -> list[CalibratingRow]:
             if kind == "all_reduce":
                 scenario = _all_reduce_scenario(case, role.fields, catalog)
             else:
+                if not _may_show(kind, role):
+                    continue
                 fields = _on_presets(role.fields, catalog)
                 scenario = rated_scenario(case, role._replace(fields=fields), source)
             row = _row(case, on_preset(scenario, catalog), kind, catalog)
@@ -407,6 +408,12 @@ def _kind(case: Case) -> RowKind | None:
     if case.metric == EXPOSED_METRIC:
         return "exposed"
     return "one_buffer" if case.metric in ("iteration_s", "throughput") else None
+
+
+def _may_show(kind: RowKind, role: CaseRole) -> bool:
+    """Tell whether the method that a role names is one whose time shows the network so."""
+    named = {fields.get("method") for fields in (role.fields, role.rated)}
+    return not named.isdisjoint(_DENSE if kind == "exposed" else [_ONE_BUFFER])
 
 
 def _row(case: Case, scenario: Scenario, kind: RowKind, catalog: Catalog) -> CalibratingRow | None:

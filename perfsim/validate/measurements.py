@@ -12,7 +12,7 @@ The limits are targets, never loosened; missing one is shown and is no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.compute.device import measured_kernels
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, Made
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
@@ -70,6 +70,7 @@ __all__ = [
     "GroupLimit",
     "MeasurementsReport",
     "Miss",
+    "SourceSession",
     "joined_reports",
     "limits_of",
     "misses",
@@ -131,16 +132,18 @@ class MeasurementsReport:
         """The errors of all whole iterations, each asked in the way that knows most of it."""
         return group_errors("all", "whole iterations", self.whole)
 
+    @cached_property
     def ways(self) -> dict[Way, WayErrors]:
-        """Return what is counted of all whole iterations by way of asking."""
+        """What is counted of all whole iterations by way of asking."""
         return {
             way: WayErrors(group_errors("way", way, rows, way), ranking(rows), width_rank(rows))
             for way in WAYS
             if (rows := self.of_way(way))
         }
 
+    @cached_property
     def group_tables(self) -> dict[str, list[GroupErrors]]:
-        """Return the errors of every group and way by what it is grouped by."""
+        """The errors of every group and way by what it is grouped by."""
         return group_tables(self.rows)
 
     def ranking(self) -> RankedPairs:
@@ -152,9 +155,9 @@ class MeasurementsReport:
         return {
             "schema": _VALIDATION_SCHEMA,
             "all": self.overall.figures(),
-            "ways": [found.to_dict() for found in self.ways().values()],
+            "ways": [found.to_dict() for found in self.ways.values()],
             "groups": [
-                errors.to_dict() for table in self.group_tables().values() for errors in table
+                errors.to_dict() for table in self.group_tables.values() for errors in table
             ],
             "ranking": self.ranking()._asdict(),
             "notices": self.notices,
@@ -220,8 +223,9 @@ def validate_measurements(
     rows, left, not_asked, known = [], [], [], uncertainties(catalog)
     clusters = catalog.beside("measurements", "", FACTORS_FILE)
     stored = {} if clusters is None else read_clusters(clusters)
+    whole = catalog if isinstance(catalog, Session) else Session(catalog.given)
     for own, owners in _by_source(chosen, cases):
-        judge = _Judge(own, rules, catalog.given, owners, known, stored)
+        judge = _Judge(own, rules, whole, owners, known, stored)
         mapped += [(judge.map(case), judge) for case in own]
     selected = _select([item for item, _ in mapped], cluster, method)
     kept = {item.case.id for item in selected}
@@ -277,6 +281,52 @@ def _by_source(
         yield own, owners[source] - {""}
 
 
+_OF_FILES = frozenset(
+    {
+        *("all anchors", "points of kernels", "owners of kernels", "rates"),
+        *("profile", "profiles by model", "network", "node", "hardware"),
+        *("uncertainties", "shadowed", "own file", "own record"),
+    }
+)
+"""What a session keeps of files as they are, whatever it leaves out."""
+
+
+class SourceSession(Session):
+    """A session that leaves out what some owners published, beside one that leaves out nothing.
+
+    Files are read by the other, once for all such sessions.
+
+    Parameters
+    ----------
+    whole : the session that leaves out nothing
+    without, without_kernels : as those of `Session`
+    """
+
+    def __init__(
+        self, whole: Session, without: Collection[str], without_kernels: Collection[str] = ()
+    ) -> None:
+        self._whole = whole
+        super().__init__(whole.given, without, without_kernels)
+
+    def _start(self) -> None:
+        """Look at the folders, with nothing kept; what either session reads is stamped for both."""
+        super()._start()
+        self._stamps = self._whole._stamps
+
+    def refresh(self) -> None:
+        """Drop everything where a file or folder has changed."""
+        self._whole.refresh()
+        super().refresh()
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return what the other session has of files, or what this one has of its own."""
+        return self._whole.once(key, make) if key[0] in _OF_FILES else super().once(key, make)
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """Return file stem -> path for one kind."""
+        return self._whole.files(kind)
+
+
 class _Judge:
     """Predicts the cases of one source with nothing that was fitted on what is judged.
 
@@ -285,7 +335,7 @@ class _Judge:
     Parameters
     ----------
     cases : all cases of the source, those that calibrate among them
-    profiles : the user's folder of profiles, if any
+    whole : a session that leaves out nothing, for what files say
     owners : of the source's repositories: what these published is left out
     known : how wrong predictions have been, by source left out
     stored : the networks of clusters that were fitted before
@@ -295,13 +345,13 @@ class _Judge:
         self,
         cases: Sequence[Case],
         rules: Sequence[MappingRule],
-        profiles: str | Path | None,
+        whole: Session,
         owners: Collection[str],
         known: Mapping[str, Uncertainty],
         stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
-        self._profiles, self._owners = profiles, owners
-        self._session = Session(profiles, owners, owners)
+        self._whole, self._owners = whole, owners
+        self._session = SourceSession(whole, owners, owners) if owners else whole
         self._source = SourceCases(cases, rules, self._session)
         self._known, self._stored = known, stored
         self._networks: dict[CalibratedNetwork, Session] = {}
@@ -321,7 +371,7 @@ class _Judge:
     def _with_kernels(self) -> Session:
         """The session with the kernels that the source measured, for the calibrated way."""
         measured = measured_kernels(self._session, self._owners)
-        return Session(self._profiles, self._owners) if measured else self._session
+        return SourceSession(self._whole, self._owners) if measured else self._session
 
     def predict(self, item: MappedCase) -> list[PredictedCase]:
         """Predict a case in each way in which it can be asked without its own source.

@@ -62,8 +62,8 @@ class RecordedGroup:
 def errors_of_groups(report: MeasurementsReport) -> list[GroupErrors]:
     """Return the errors of all whole iterations by way, then of every group and way."""
     return [
-        *(way.errors for way in report.ways().values()),
-        *(one for table in report.group_tables().values() for one in table),
+        *(way.errors for way in report.ways.values()),
+        *(one for table in report.group_tables.values() for one in table),
     ]
 
 
@@ -82,7 +82,7 @@ def validation_record_text(report: MeasurementsReport, date: str) -> str:
         out.write(f"# notice: {notice}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(RECORD_COLUMNS)
-    ways = report.ways()
+    ways = report.ways
     for errors in errors_of_groups(report):
         size, alike = errors.score, errors.alike
         shares = (

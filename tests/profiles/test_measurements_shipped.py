@@ -363,7 +363,7 @@ def test_the_page_is_one_file_that_says_what_was_measured(table: Path, tmp_path:
 
 def test_what_became_worse_is_named(table: Path) -> None:
     report = validate_measurements(table)
-    rated = report.ways()["rated"].errors
+    rated = report.ways["rated"].errors
     assert rated in errors_of_groups(report)
     median, p90 = float(rated.score.median or 0), float(rated.score.p90 or 0)
     assert worse(report, [RecordedGroup("way", "rated", "rated", 2, median, p90)]) == []

@@ -10,11 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim.cli.main import app
+from perfsim.compute.anchors import load_anchors
+from perfsim.compute.device import load_device
 from perfsim.compute.node_load import INPUTS
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, owner_of, shipped
+from perfsim.data.files import noting
 from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from perfsim.units import parse_seconds
 from perfsim.validate.cases import CASE_COLUMNS, read_cases
 from perfsim.validate.mapping import (
@@ -25,7 +29,7 @@ from perfsim.validate.mapping import (
     read_rules,
     scenario_of,
 )
-from perfsim.validate.measurements import validate_measurements
+from perfsim.validate.measurements import SourceSession, validate_measurements
 from perfsim.validate.metrics import predicted_metric
 from perfsim.validate.record import SUMMARY_FILE, stored_ways, validation_record_text
 from support.collected import COLLECTED, needs_data
@@ -423,9 +427,46 @@ def test_stored_ways_are_those_of_the_report(tmp_path: Path, table: Path) -> Non
     (tmp_path / "devices").mkdir()
     stored = stored_ways(Catalog(tmp_path))
     assert [one.errors.way for one in stored] == ["blind", "rated"]
-    for one, other in zip(stored, report.ways().values(), strict=True):
+    for one, other in zip(stored, report.ways.values(), strict=True):
         assert one.pairs == other.pairs
         for figure, value in one.errors.figures().items():
             if isinstance(value, float):
                 assert value == pytest.approx(other.errors.figures()[figure], abs=1e-4)
     assert stored_ways(Catalog(), "nothing.csv") == []
+
+
+def _asked_of(session: Session) -> tuple[list[str], object]:
+    """Return the owners of a GPU's anchors, and the points of its kernels."""
+    owners = [owner_of(one.source) for one in load_anchors("v100", session)]
+    return owners, load_device("v100", session).points
+
+
+def test_sources_leave_out_their_own_of_files_that_are_read_once() -> None:
+    whole = Session()
+    all_owners, points = _asked_of(whole)
+    read: dict[str, object] = {}
+    with noting(read):  # type: ignore[arg-type]
+        left = {
+            owner: _asked_of(SourceSession(whole, {owner}, {owner}))
+            for owner in ("apache", "zhuangwang93")
+        }
+    assert read == {}
+    for owner, (owners, _) in left.items():
+        assert owners == [one for one in all_owners if one != owner]
+    assert "apache" in all_owners and left["apache"][1] == points
+    assert left["zhuangwang93"][1] != points
+    plain = Session(None, {"zhuangwang93"}, {"zhuangwang93"})
+    assert _asked_of(plain) == left["zhuangwang93"]
+
+
+def test_the_session_of_a_source_reads_a_file_anew_that_has_changed(tmp_path: Path) -> None:
+    own = tmp_path / "devices" / "v100.anchors.csv"
+    own.parent.mkdir()
+    text = (shipped() / "devices" / own.name).read_text()
+    own.write_text(text)
+    session = SourceSession(Session(tmp_path), {"apache"})
+    before = load_anchors("v100", session)
+    own.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    assert load_anchors("v100", session) == before and session.outdated()
+    session.refresh()
+    assert load_anchors("v100", session) == before[:-1] and not session.outdated()
