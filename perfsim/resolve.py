@@ -1367,7 +1367,8 @@ class Setup:
             return "measured"
         if all(_is_transformer(one, self.device) for one in each):
             return "transformer"
-        return "tuned" if all(execution_of(one.era).tuned for one in each) else "carried"
+        alike = all(execution_of(one.era).tuned or _kernels_alone_in_half(one) for one in each)
+        return "tuned" if alike else "carried"
 
     @property
     def batch_reach(self) -> float:
@@ -1443,6 +1444,16 @@ def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
     kernel = execution.attention or usual_kernel(device.architecture)
     known = (kernel, device.architecture) in ATTENTION
     return half and execution.flash and not execution.unpadded and known
+
+
+def _kernels_alone_in_half(transferred: TransferredProfile) -> bool:
+    """Tell whether computation is that of a transformer's kernels alone, in half precision.
+
+    Of these only attention was not measured on the architecture, or runs as several kernels.
+    """
+    profile = transferred.profile
+    alone = profile.header.get("kernels") == "alone" and profile.precision in HALF_PRECISIONS
+    return alone and takes_tokens(profile.model) and has_attention(profile.model)
 
 
 def _usual_options(scenario: Scenario, catalog: Catalog) -> dict[str, Any]:
