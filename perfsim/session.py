@@ -49,6 +49,7 @@ __all__ = [
     "RememberingDevice",
     "Session",
     "SessionWithNetworks",
+    "SourceSession",
     "WorksOfJobs",
     "default_session",
     "fresh",
@@ -675,6 +676,52 @@ class SessionWithNetworks(Session):
         self._session.refresh()
         if self.jobs is not self._session.jobs:
             self._start()
+
+
+_OF_FILES = frozenset(
+    {
+        *("all anchors", "points of kernels", "owners of kernels", "rates"),
+        *("profile", "profiles by model", "network", "node", "hardware"),
+        *("uncertainties", "shadowed", "own file", "own record"),
+    }
+)
+"""What a session keeps of files as they are, whatever it leaves out."""
+
+
+class SourceSession(Session):
+    """A session that leaves out what some owners published, beside one that leaves out nothing.
+
+    Files are read by the other, once for all such sessions.
+
+    Parameters
+    ----------
+    whole : the session that leaves out nothing
+    without, without_kernels : as those of `Session`
+    """
+
+    def __init__(
+        self, whole: Session, without: Collection[str], without_kernels: Collection[str] = ()
+    ) -> None:
+        self._whole = whole
+        super().__init__(whole.given, without, without_kernels)
+
+    def _start(self) -> None:
+        """Look at the folders, with nothing kept; what either session reads is stamped for both."""
+        super()._start()
+        self._stamps = self._whole._stamps
+
+    def refresh(self) -> None:
+        """Drop everything where a file or folder has changed."""
+        self._whole.refresh()
+        super().refresh()
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return what the other session has of files, or what this one has of its own."""
+        return self._whole.once(key, make) if key[0] in _OF_FILES else super().once(key, make)
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """Return file stem -> path for one kind."""
+        return self._whole.files(kind)
 
 
 class _OfThread(threading.local):

@@ -14,10 +14,12 @@ import pytest
 
 from perfsim import prediction
 from perfsim import session as sessions
+from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.compute.profile import Gradient, Profile
-from perfsim.data.catalog import Catalog, shipped
+from perfsim.data.catalog import Catalog, owner_of, shipped
+from perfsim.data.files import noting
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import library as find_library
@@ -42,6 +44,7 @@ from perfsim.session import (
     RememberingCluster,
     Session,
     SessionWithNetworks,
+    SourceSession,
     WorksOfJobs,
     default_session,
 )
@@ -625,3 +628,40 @@ def test_each_thread_has_a_default_session_of_its_own() -> None:
     ]
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(predict, asked)) == list(map(predict, asked))
+
+
+def _asked_of(session: Session) -> tuple[list[str], object]:
+    """Return the owners of a GPU's anchors, and the points of its kernels."""
+    owners = [owner_of(one.source) for one in load_anchors("v100", session)]
+    return owners, load_device("v100", session).points
+
+
+def test_sources_leave_out_their_own_of_files_that_are_read_once() -> None:
+    whole = Session()
+    all_owners, points = _asked_of(whole)
+    read: dict[str, object] = {}
+    with noting(read):  # type: ignore[arg-type]
+        left = {
+            owner: _asked_of(SourceSession(whole, {owner}, {owner}))
+            for owner in ("apache", "zhuangwang93")
+        }
+    assert read == {}
+    for owner, (owners, _) in left.items():
+        assert owners == [one for one in all_owners if one != owner]
+    assert "apache" in all_owners and left["apache"][1] == points
+    assert left["zhuangwang93"][1] != points
+    plain = Session(None, {"zhuangwang93"}, {"zhuangwang93"})
+    assert _asked_of(plain) == left["zhuangwang93"]
+
+
+def test_the_session_of_a_source_reads_a_file_anew_that_has_changed(tmp_path: Path) -> None:
+    own = tmp_path / "devices" / "v100.anchors.csv"
+    own.parent.mkdir()
+    text = (shipped() / "devices" / own.name).read_text()
+    own.write_text(text)
+    session = SourceSession(Session(tmp_path), {"apache"})
+    before = load_anchors("v100", session)
+    own.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    assert load_anchors("v100", session) == before and session.outdated()
+    session.refresh()
+    assert load_anchors("v100", session) == before[:-1] and not session.outdated()

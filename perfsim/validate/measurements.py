@@ -12,7 +12,7 @@ The limits are targets, never loosened; missing one is shown and is no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.compute.device import measured_kernels
-from perfsim.data.catalog import Catalog, Made
+from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.scenario import Scenario
-from perfsim.session import Session, fresh
+from perfsim.session import Session, SourceSession, fresh
 from perfsim.validate.accuracy import score
 from perfsim.validate.calibration import (
     FACTORS_FILE,
@@ -70,7 +70,6 @@ __all__ = [
     "GroupLimit",
     "MeasurementsReport",
     "Miss",
-    "SourceSession",
     "joined_reports",
     "limits_of",
     "misses",
@@ -279,52 +278,6 @@ def _by_source(
         grouped.setdefault(sources[case.origin], []).append(case)
     for source, own in grouped.items():
         yield own, owners[source] - {""}
-
-
-_OF_FILES = frozenset(
-    {
-        *("all anchors", "points of kernels", "owners of kernels", "rates"),
-        *("profile", "profiles by model", "network", "node", "hardware"),
-        *("uncertainties", "shadowed", "own file", "own record"),
-    }
-)
-"""What a session keeps of files as they are, whatever it leaves out."""
-
-
-class SourceSession(Session):
-    """A session that leaves out what some owners published, beside one that leaves out nothing.
-
-    Files are read by the other, once for all such sessions.
-
-    Parameters
-    ----------
-    whole : the session that leaves out nothing
-    without, without_kernels : as those of `Session`
-    """
-
-    def __init__(
-        self, whole: Session, without: Collection[str], without_kernels: Collection[str] = ()
-    ) -> None:
-        self._whole = whole
-        super().__init__(whole.given, without, without_kernels)
-
-    def _start(self) -> None:
-        """Look at the folders, with nothing kept; what either session reads is stamped for both."""
-        super()._start()
-        self._stamps = self._whole._stamps
-
-    def refresh(self) -> None:
-        """Drop everything where a file or folder has changed."""
-        self._whole.refresh()
-        super().refresh()
-
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return what the other session has of files, or what this one has of its own."""
-        return self._whole.once(key, make) if key[0] in _OF_FILES else super().once(key, make)
-
-    def files(self, kind: str) -> dict[str, Path]:
-        """Return file stem -> path for one kind."""
-        return self._whole.files(kind)
 
 
 class _Judge:

@@ -10,11 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim.cli.main import app
-from perfsim.compute.anchors import load_anchors
-from perfsim.compute.device import load_device
 from perfsim.compute.node_load import INPUTS
-from perfsim.data.catalog import Catalog, owner_of, shipped
-from perfsim.data.files import noting
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -29,7 +26,7 @@ from perfsim.validate.mapping import (
     read_rules,
     scenario_of,
 )
-from perfsim.validate.measurements import SourceSession, validate_measurements
+from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.metrics import predicted_metric
 from perfsim.validate.record import SUMMARY_FILE, stored_ways, validation_record_text
 from support.collected import COLLECTED, needs_data
@@ -337,8 +334,6 @@ def test_a_map_of_ones_own_adds_and_lifts(table: Path, tmp_path: Path) -> None:
 
 def test_what_a_source_published_is_left_out_of_its_own_prediction(tmp_path: Path) -> None:
     """HKBU measured a V100-PCIE; blind, its rows are predicted without that anchor."""
-    from perfsim.session import Session
-
     path = tmp_path / "cases.csv"
     head = ",".join(["id", "provenance", *CASE_COLUMNS[1:]])
     row = "h-{0},{1},S-SGD DDP,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,throughput,1500,"
@@ -433,40 +428,3 @@ def test_stored_ways_are_those_of_the_report(tmp_path: Path, table: Path) -> Non
             if isinstance(value, float):
                 assert value == pytest.approx(other.errors.figures()[figure], abs=1e-4)
     assert stored_ways(Catalog(), "nothing.csv") == []
-
-
-def _asked_of(session: Session) -> tuple[list[str], object]:
-    """Return the owners of a GPU's anchors, and the points of its kernels."""
-    owners = [owner_of(one.source) for one in load_anchors("v100", session)]
-    return owners, load_device("v100", session).points
-
-
-def test_sources_leave_out_their_own_of_files_that_are_read_once() -> None:
-    whole = Session()
-    all_owners, points = _asked_of(whole)
-    read: dict[str, object] = {}
-    with noting(read):  # type: ignore[arg-type]
-        left = {
-            owner: _asked_of(SourceSession(whole, {owner}, {owner}))
-            for owner in ("apache", "zhuangwang93")
-        }
-    assert read == {}
-    for owner, (owners, _) in left.items():
-        assert owners == [one for one in all_owners if one != owner]
-    assert "apache" in all_owners and left["apache"][1] == points
-    assert left["zhuangwang93"][1] != points
-    plain = Session(None, {"zhuangwang93"}, {"zhuangwang93"})
-    assert _asked_of(plain) == left["zhuangwang93"]
-
-
-def test_the_session_of_a_source_reads_a_file_anew_that_has_changed(tmp_path: Path) -> None:
-    own = tmp_path / "devices" / "v100.anchors.csv"
-    own.parent.mkdir()
-    text = (shipped() / "devices" / own.name).read_text()
-    own.write_text(text)
-    session = SourceSession(Session(tmp_path), {"apache"})
-    before = load_anchors("v100", session)
-    own.write_text("".join(text.splitlines(keepends=True)[:-1]))
-    assert load_anchors("v100", session) == before and session.outdated()
-    session.refresh()
-    assert load_anchors("v100", session) == before[:-1] and not session.outdated()
