@@ -559,28 +559,48 @@ def memory_note(
         costs = Costs(setup.device, cluster)
         share = setup.method.kept_share(costs.context(setup.profile))["parameters"]
         shared = setup.method.gathers_units() or share < 1.0
-        ways = [] if shared else ["`method` fsdp" + " on more GPUs" * (setup.cluster.gpus == 1)]
+        sharded = not shared and _needs_less(setup, use, {"method": "fsdp", "options": {}}, catalog)
+        ways = ["`method` fsdp" + " on more GPUs" * (setup.cluster.gpus == 1)] if sharded else []
         fewer = use.state_fits and setup.scenario.recompute != "full"
-        ways += ["`recompute` full"] if fewer else []
-        ways += ["more GPUs"] if shared else []
+        again = fewer and _needs_less(setup, use, {"recompute": "full"}, catalog)
+        ways += ["`recompute` full"] if again else []
+        ways += [] if sharded else ["more GPUs"]
         return f"{note} No batch does; {' or '.join(ways)} would need less."
     return note
 
 
-_LESS_ACTIVATIONS = ({"recompute": "selective"}, {"recompute": "full"})
+def _needs_less(
+    setup: Setup, use: MemoryUse, change: Mapping[str, Any], catalog: Catalog | None
+) -> bool:
+    """Tell whether a change of how a model is trained needs less; without a catalog it may."""
+    from perfsim.scenario import with_checked
+
+    if catalog is None:
+        return True
+    try:
+        there = resolve(with_checked(setup.scenario, change), catalog)
+    except RequestError:
+        return False
+    return setup.cluster.gpus == 1 or memory_use(there).total < use.total
+
+
 _SHARDED = (
     {"method": "zero", "options": {}},
     {"method": "fsdp", "options": {}},
 )
 _STAGES = (2, 4, 8, 16, 32, 64)
+_CONTEXTS = (2, 4, 8, 16)
+_LONG_SAMPLE = 16384
+"""Tokens from which on a sample is divided among ranks. No source: chosen."""
 
 
 def least_change(setup: Setup, catalog: Catalog) -> str:
     """Return the least change of how a model is trained with which it fits; "" where none does.
 
     Tried, the first that fits: computing activations again; sharding the optimizer (zero), then all
-    of the state (fsdp); both; tensor-parallel ranks inside a node; stages of a pipeline, with these
-    and with a sharded optimizer.
+    of the state (fsdp); both; these with one sample a micro-batch; a sample divided among ranks;
+    tensor-parallel ranks inside a node; stages of a pipeline, with these and with a sharded
+    optimizer. Samples of an iteration stay as many. GPUs at several sites share no state.
 
     Examples
     --------
@@ -598,12 +618,14 @@ def least_change(setup: Setup, catalog: Catalog) -> str:
 
 
 def _least_change(asked: Scenario, setup: Setup, catalog: Catalog) -> str:
-    for change in _changes(asked, setup.cluster.gpus_per_node):
+    from perfsim.scenario import with_checked
+
+    for change in _changes(setup):
         new = {name: value for name, value in change.items() if getattr(asked, name) != value}
         if not new:
             continue
         try:
-            there = resolve(asked.model_copy(update=new), catalog)
+            there = resolve(with_checked(asked, new), catalog)
         except RequestError:
             continue
         if memory_use(there).fits:
@@ -612,14 +634,24 @@ def _least_change(asked: Scenario, setup: Setup, catalog: Catalog) -> str:
     return ""
 
 
-def _changes(asked: Scenario, per_node: int) -> Iterator[dict[str, Any]]:
+def _changes(setup: Setup) -> Iterator[dict[str, Any]]:
     """Yield changes of how a model is trained, the least first."""
-    again = [one for one in _LESS_ACTIVATIONS if asked.recompute != "full"]
-    sharded = [one for one in _SHARDED if asked.method != "fsdp"]
-    yield from again
-    yield from sharded
-    yield from ({**shard, **one} for one in again for shard in sharded)
-    degrees = [tp for tp in (2, 4, 8) if asked.tp < tp <= per_node]
+    asked, batch = setup.scenario, setup.profile.batch
+    again: list[dict[str, Any]] = [
+        {"recompute": one} for one in ("selective", "full") if asked.recompute != "full"
+    ]
+    sharded: list[dict[str, Any]] = [
+        one for one in _SHARDED if asked.method != "fsdp" and asked.site is None
+    ]
+    in_place = [*again, *sharded, *({**shard, **one} for one in again for shard in sharded)]
+    yield from in_place
+    if batch > 1 and asked.site is None:
+        one_by_one = {"batch": 1, "accumulate": batch * asked.accumulate}
+        yield from ({**one_by_one, **one} for one in in_place)
+    if (setup.profile.sequence or 0) >= _LONG_SAMPLE:
+        ranks = [cp for cp in _CONTEXTS if asked.cp < cp <= setup.cluster.gpus]
+        yield from ({"cp": cp, **one} for cp in ranks for one in ({}, *again))
+    degrees = [tp for tp in (2, 4, 8) if asked.tp < tp <= setup.cluster.gpus_per_node]
     yield from ({"tp": tp} for tp in degrees)
     zero = _SHARDED[0] if asked.method == "ssgd" else {}
     yield from ({"tp": tp, **zero} for tp in degrees)

@@ -1440,15 +1440,31 @@ def _check_overlap(scenario: ScenarioFields) -> None:
     if scenario.tp_overlap and not scenario.sequence_parallel:
         why = "needs `sequence_parallel`: user buffers cut up its all-gathers and reduce-scatters."
         raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
-    if scenario.ep_overlap and scenario.ep > 1 and scenario.accumulate == 1:
+    if scenario.ep_overlap and scenario.ep > 1:
+        _check_beside_micro_batch(scenario)
+
+
+def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
+    """Refuse to send the tokens of experts beside another micro-batch where none is at hand.
+
+    In a pipeline, Megatron-LM has that for stages of several chunks only (NVIDIA/Megatron-LM
+    @002526d8 megatron/core/transformer/transformer_config.py).
+    """
+    if scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
-        raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
-    if scenario.ep_overlap and _sends_tokens_again(scenario.recompute):
+    elif _sends_tokens_again(scenario.recompute):
         why = (
             "not with `recompute` full or moe, which sends tokens to their experts again in the"
             " backward pass: Megatron-LM refuses both together."
         )
-        raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
+    elif scenario.pp > 1 and scenario.schedule != "interleaved":
+        why = (
+            "needs `schedule` interleaved where `pp` is above 1: Megatron-LM runs it in no other"
+            " pipeline."
+        )
+    else:
+        return
+    raise RequestError("ep_overlap", why, value=scenario.ep_overlap)
 
 
 def _check_base(scenario: ScenarioFields) -> None:

@@ -286,8 +286,19 @@ def test_what_does_not_fit_is_warned_of_first(capsys: pytest.CaptureFixture[str]
         ),
         (
             {"gpus": 16, "method": "fsdp", "recompute": "full", "seq": 65536},
-            "`tp` 4",
-            {"tp": 4},
+            "`cp` 4",
+            {"cp": 4},
+        ),
+        (  # One sample at a time, in as many micro-batches.
+            {"gpus": 64, "method": "fsdp", "batch": 8},
+            "`batch` 1, `accumulate` 8 with `recompute` selective",
+            {"batch": 1, "accumulate": 8, "recompute": "selective"},
+        ),
+        (  # Only scenarios that are allowed: nothing is computed again beside another micro-batch.
+            {"model": "qwen3-30b-a3b", "seq": 4096, "gpus": 64, "ep": 16, "accumulate": 8}
+            | {"ep_overlap": True, "recompute": "layernorm", "node": "dgx-h100", "net": "dgx-h100"},
+            "`method` zero",
+            {"method": "zero"},
         ),
     ],
 )

@@ -547,6 +547,10 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
             {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b"},
             "ep_overlap: needs accumulate above 1",
         ),
+        (
+            {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b", "pp": 2, "accumulate": 4},
+            "ep_overlap: needs schedule interleaved where pp is above 1",
+        ),
         *(
             (
                 {"ep": 8, "ep_overlap": True, "accumulate": 4, "model": "mixtral-8x7b"}

@@ -35,8 +35,8 @@ __all__ = [
 AUTO_METHOD = "auto"
 """The method name that makes ``perfsim predict`` rank all methods."""
 
-ALIASES = {"ddp": "ssgd", "redsynctrim": "trimmed_topk", "dgcsampling": "dgc_k"}
-"""Other names of methods: PyTorch's DDP, and compressors as HKBU's code calls them."""
+ALIASES = {"ddp": "ssgd", "redsynctrim": "trimmed_topk", "dgcsampling": "dgc_k", "zero++": "zeropp"}
+"""Other names of methods: PyTorch's DDP, compressors as HKBU's code calls them, and ZeRO++."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "megatron": ("distributed_optimizer", ""),

@@ -41,7 +41,7 @@ from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.network.node_network import load_any_network
-from perfsim.note import warning
+from perfsim.note import NoteGrade, of_grade, warning
 from perfsim.planning.divisions import SEARCHED_FIELDS, fixed_fields
 from perfsim.planning.parallelism import (
     NothingFitsError,
@@ -49,7 +49,7 @@ from perfsim.planning.parallelism import (
     fastest_division,
     predicted_division,
 )
-from perfsim.prediction import PredictedIteration, predict
+from perfsim.prediction import PredictedIteration, Prediction, predict
 from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario, as_named, device_in_era, resolve, with_gpu
 from perfsim.scenario import Scenario, as_scenario, parse_types
@@ -325,6 +325,12 @@ class ParetoChoice:
         }
 
 
+def _notes_of(choice: ParetoChoice, grade: NoteGrade) -> list[str]:
+    """Return the notes of a grade on a choice; those of a searched division are the search's."""
+    found = choice.prediction
+    return of_grade(found.notes, grade) if isinstance(found, Prediction) else []
+
+
 @dataclass(frozen=True, repr=False)
 class ClusterPlan(Displayed):
     """All clusters and methods that were predicted, and which cannot be used, with the reason.
@@ -444,7 +450,31 @@ class ClusterPlan(Displayed):
         else:
             used = {self._price(one) for one in self.choices if one.cost is not None}
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
-        return notes
+        return [*notes, *self._risks(), *self._assumptions()]
+
+    def _risks(self) -> list[str]:
+        """Warn of what the fastest and the cheapest may miss, and of what is known against them."""
+        notes: dict[str, str] = {}
+        for one in (self.fastest, self.cheapest):
+            high_s, deadline_s = one.interval_s[1], self.target.deadline_s
+            if deadline_s is not None and one.seconds <= deadline_s < high_s:
+                late = (
+                    f"{one.words} may miss the deadline: its 90 % interval ends at"
+                    f" {high_s / HOUR_S:.4g} hours."
+                )
+                notes.setdefault(late, warning(late))
+            for note in _notes_of(one, "warning"):
+                brief = getattr(note, "brief", note)
+                text = f"{one.scenario.gpus} {one.scenario.gpu}: {note}"
+                notes.setdefault(
+                    note, warning(text, f"{one.scenario.gpus} {one.scenario.gpu}: {brief}")
+                )
+        return [*notes.values()]
+
+    def _assumptions(self) -> list[str]:
+        """Return what was assumed of the fastest and the cheapest, each once."""
+        every = (_notes_of(one, "assumption") for one in (self.fastest, self.cheapest))
+        return [*dict.fromkeys(note for notes in every for note in notes)]
 
     def _unpriced(self, choice: ParetoChoice) -> bool:
         asked = choice.scenario

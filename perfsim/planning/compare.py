@@ -16,7 +16,7 @@ from perfsim.display import Displayed
 from perfsim.errors import RequestError, shown, unknown
 from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
-from perfsim.methods.base import FAMILIES
+from perfsim.methods.base import COMPRESSING, FAMILIES
 from perfsim.methods.fusion_settings import for_method
 from perfsim.note import warning
 from perfsim.planning.equal_bytes import EqualBytes, settings_of
@@ -30,7 +30,7 @@ from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache
 from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import learning_notes
-from perfsim.units import format_seconds
+from perfsim.units import format_bytes, format_seconds
 from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
@@ -658,9 +658,30 @@ def compare(
         raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
     rows.sort(key=SORTS[sort])  # ties keep the ranking's order
-    notes = [*equal.notes, *comparison_notes(ranking, options or {}, given)]
+    unset = [] if equal_bytes is None else _not_equal(ranking, equal_bytes)
+    notes = [*equal.notes, *unset, *comparison_notes(ranking, options or {}, given)]
     baseline = _baseline(ranking, plain, catalog)
     return Comparison(ranking, rows, sort, own, baseline, notes, asked, catalog)
+
+
+def _not_equal(ranking: Ranking, measure: str) -> list[str]:
+    """Warn of the methods that `equal_bytes` leaves as they are: they do not compress."""
+    names = [
+        name
+        for name in ranking.predictions
+        if method_class(name).family not in COMPRESSING and name not in (measure, _BASELINE)
+    ]
+    if not names:
+        return []
+    sent = {
+        name: format_bytes(ranking.predictions[name].communication["bytes_per_gpu"], 3)
+        for name in names
+    }
+    text = (
+        "Not set by `equal_bytes`, as they do not compress what they send:"
+        f" {', '.join(f'{name} {size}' for name, size in sent.items())}."
+    )
+    return [warning(text, f"not at equal bytes, as they do not compress: {few(names)}")]
 
 
 def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) -> dict[str, str]:

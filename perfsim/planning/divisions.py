@@ -25,7 +25,7 @@ from perfsim.models.blocks import block_spans
 from perfsim.models.layers import is_expert
 from perfsim.models.split import Degrees, check_schedule, check_split, stage_blocks
 from perfsim.resolve import Setup, resolve
-from perfsim.scenario import MAX_MICRO_BATCHES, Scenario
+from perfsim.scenario import MAX_MICRO_BATCHES, Scenario, with_checked
 from perfsim.session import default_session
 
 __all__ = [
@@ -222,8 +222,14 @@ class DivisionSpace:
         return {}
 
     def scenario_of(self, division: Division) -> Scenario:
-        """Return the scenario of a division."""
-        return self.sharded(division.sharding).model_copy(update=division.fields())
+        """Return the scenario of a division.
+
+        Raises
+        ------
+        RequestError
+            If the scenario asks for what is not done so.
+        """
+        return with_checked(self.sharded(division.sharding), division.fields())
 
     def sharded(self, sharding: Sharding) -> Scenario:
         """Return the scenario with the state shared so, its model divided as it asks."""
@@ -360,7 +366,8 @@ class _Builder:
     def layouts(self) -> Iterator[Ranks]:
         """Yield the layouts of all GPUs."""
         gpus = self.scenario.gpus
-        for tp in self.asked("tp", _divisors(self.setup.cluster.gpus_per_node)):
+        whole = self.scenario.lora_base != "none"  # no code divides matrices kept in 4 bits
+        for tp in self.asked("tp", [1] if whole else _divisors(self.setup.cluster.gpus_per_node)):
             if self.undividable("tp", Degrees(tp=tp)):
                 continue
             for cp in self.asked("cp", self.contexts()):
@@ -454,6 +461,8 @@ class _Builder:
         for batch in self.batches(samples):
             count = samples // batch
             able = tuple(one for one in schedules if _takes(one, ranks.pp, count))
+            if ranks.pp > 1 and self.overlaps(ranks):
+                able = tuple(one for one in able if one[0] == "interleaved")
             alone = count == 1 and self.overlaps(ranks)
             if able and count <= MAX_MICRO_BATCHES and not alone:
                 found.append((batch, count, able))

@@ -972,8 +972,8 @@ def _any_fits(scenario: Scenario, global_batch: int, catalog: Catalog) -> bool:
     ):
         for sharding in reversed(chain.shardings):
             *_, schedules = chain.sizes[0]
-            asked = space.scenario_of(chain.division(0, schedules[0], sharding))
             try:
+                asked = space.scenario_of(chain.division(0, schedules[0], sharding))
                 if memory_use(resolve(asked, catalog)).fits:
                     return True
             except RequestError:

@@ -129,6 +129,37 @@ class Tunable:
     gentle: str = ""
     why: str = ""
 
+    def shown(self, value: float) -> float:
+        """Return the nearest value that reports show in full, so that it can be asked for.
+
+        Examples
+        --------
+        >>> TUNABLES["bucket"].shown(57_765_432.1) / 2**20, TUNABLES["density"].shown(0.0123456)
+        (55.09, 0.0123)
+        """
+        if self.whole:
+            return float(round(value))
+        if self.unit == "bytes":
+            unit = _unit_of_bytes(value)
+            return float(f"{value / unit:.{_BYTE_DIGITS}g}") * unit
+        return float(f"{value:.{_DIGITS}g}")
+
+
+_BYTE_DIGITS, _DIGITS = 4, 3
+"""Digits of sizes and of other numbers that reports show."""
+
+
+def _shown_above(size_bytes: float) -> float:
+    """Return the least size no smaller than another that reports show in full."""
+    unit = _unit_of_bytes(size_bytes)
+    digits = _BYTE_DIGITS - 1 - math.floor(math.log10(size_bytes / unit))
+    return math.ceil(size_bytes / unit * 10.0**digits) / 10.0**digits * unit
+
+
+def _unit_of_bytes(value: float) -> float:
+    """Return the unit in which a size is shown: KiB below one MiB."""
+    return 2.0**10 if value < 2.0**20 else 2.0**20
+
 
 TUNABLES: dict[str, Tunable] = {
     "bucket": Tunable("bucket", "bytes", 2.0**16, 2.0**40),
@@ -182,6 +213,7 @@ class TunedValue:
     enough : of an interval, the smallest whose exposed exchanges add little; it is advised, unless
         the user sets another
     fixed : whether the user sets the value, so that it is kept
+    beside : the option that must be set beside the advised value, "" for none
     refused : names that cannot be used here, and why
     needs : names that the library does not choose by itself, and what each needs; never advised
     """
@@ -202,6 +234,7 @@ class TunedValue:
     intervals: list[IntervalChoice] = field(default_factory=list)
     enough: IntervalBreakEven | None = None
     fixed: bool = False
+    beside: str = ""
 
     @property
     def flat(self) -> bool:
@@ -290,9 +323,9 @@ def value_words(tuned: TunedValue, value: TunableValue) -> str:
     if isinstance(value, str):
         return value
     if tuned.tunable.unit == "bytes":
-        small = value < 2.0**20
-        return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
-    return f"{value:.3g}" if not tuned.tunable.whole else f"{value:g}"
+        unit = _unit_of_bytes(value)
+        return f"{value / unit:.{_BYTE_DIGITS}g} {'MiB' if unit == 2.0**20 else 'KiB'}"
+    return f"{value:.{_DIGITS}g}" if not tuned.tunable.whole else f"{value:g}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -636,13 +669,13 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float, *, fits: bool) -> T
     asked = float(current(setup, tunable))
     curve: SearchCurve = {}
     for number in (*log_grid(tunable.low, tunable.high, tunable.factor), asked):
-        value = float(round(number)) if tunable.whole else number
+        value = number if number == asked else tunable.shown(number)
         if value not in curve:
             curve[value] = iteration_s(value)
     if all(seconds is None for seconds in curve.values()):
         raise refusals[0]
-    refine(curve, iteration_s, _SEARCH_STEPS, whole=tunable.whole)
-    low, high = _flat_range(curve, iteration_s, whole=tunable.whole)
+    refine(curve, iteration_s, _SEARCH_STEPS, tunable.shown)
+    low, high = _flat_range(curve, iteration_s, tunable.shown)
     fastest = _least(curve)
     tried = dict(sorted((value, one) for value, one in curve.items() if one is not None))
     advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
@@ -658,17 +691,28 @@ def _numbers(setup: Setup, tunable: Tunable, asked_s: float, *, fits: bool) -> T
         low,
         high,
         _other_fusion(setup) if tunable.name == "bucket" else {},
+        beside=_first_bucket(setup, tunable, advised),
     )
 
 
+def _first_bucket(setup: Setup, tunable: Tunable, advised: float) -> str:
+    """Return the option without which another size of buckets would change the first one too."""
+    first = setup.first_bucket_bytes
+    if tunable.name != "bucket" or first is None:
+        return ""
+    return f"fusion.first_bucket={min(first, advised) / 2**20:g}MiB"
+
+
 def _flat_range(
-    curve: SearchCurve, function: Callable[[float], float | None], *, whole: bool
+    curve: SearchCurve,
+    function: Callable[[float], float | None],
+    shown: Callable[[float], float],
 ) -> tuple[float, float]:
     """Return the ends of the range around the least result that is within 1 % of it.
 
     The search for an end may find a smaller result; then both are searched again.
     """
-    search = partial(edge, curve, function, sorted(curve), steps=_SEARCH_STEPS, whole=whole)
+    search = partial(edge, curve, function, sorted(curve), steps=_SEARCH_STEPS, shown=shown)
     low = high = least = math.inf
     for _ in range(_MAX_RANGE_SEARCHES):
         before, least = least, curve[_least(curve)] or 0.0
@@ -731,10 +775,8 @@ def tunables(setup: Setup) -> list[Tunable]:
         if name == "bucket":
             if setup.policy.limit_bytes is not None:
                 # From the whole model's size on there is one bucket.
-                whole = setup.profile.size_bytes
-                result.append(
-                    replace(tunable, high=min(tunable.high, max(whole, 2.0 * tunable.low)))
-                )
+                whole = max(_shown_above(setup.profile.size_bytes), 2.0 * tunable.low)
+                result.append(replace(tunable, high=min(tunable.high, whole)))
         elif name == "algorithm" or name in options:
             result.append(tunable)
     return result
@@ -822,17 +864,16 @@ def refine(
     curve: SearchCurve,
     function: Callable[[float], float | None],
     steps: int,
-    *,
-    whole: bool = False,
+    shown: Callable[[float], float] = float,
 ) -> None:
     """Search a smaller result between the neighbours of the least one, by golden section.
 
     Calls ``function`` at most ``steps`` times and adds its results to ``curve``. Steps are in the
-    logarithm of the argument, at whole numbers only if ``whole``. A function with one minimum is
+    logarithm of the argument, only at values that ``shown`` returns. A function with one minimum is
     narrowed to 0.618 of the interval a step; for another, the best point so far is never lost.
 
     It is not scipy.optimize.minimize_scalar, which knows no points that were evaluated before, no
-    whole numbers, and no arguments at which the function has no value.
+    rounded values, and no arguments at which the function has no value.
 
     Examples
     --------
@@ -843,8 +884,7 @@ def refine(
     """
 
     def at(log_value: float) -> float:
-        value = math.exp(log_value)
-        value = float(round(value)) if whole else value
+        value = shown(math.exp(log_value))
         if value not in curve:
             curve[value] = function(value)
         result = curve[value]
@@ -877,7 +917,7 @@ def edge(
     *,
     rising: bool,
     steps: int,
-    whole: bool = False,
+    shown: Callable[[float], float] = float,
 ) -> float:
     """Return the argument farthest from the minimum, on one side, with a result within ``limit``.
 
@@ -901,8 +941,7 @@ def edge(
         return result is not None and result <= limit
 
     def between(one: float, other: float) -> float:
-        middle = math.sqrt(one * other)
-        return float(round(middle)) if whole else middle
+        return shown(math.sqrt(one * other))
 
     near = _least(curve)
     order = sorted({*grid, near}, reverse=not rising)

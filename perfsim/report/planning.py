@@ -217,11 +217,13 @@ def _left_out_words(left_out: Mapping[str, str]) -> list[str]:
 
 def _print_choices(choices: Sequence[ParetoChoice], target: Target, unit: str) -> None:
     """Print clusters and methods as a table, with how each divides the model below it."""
+    rows = [_choice_cells(one, target, unit) for one in choices]
+    alike = [name for name in ("network", "gpu") if len({row[name] for row in rows}) == 1]
     lines = number_lines(
-        [_choice_cells(one, target, unit) for one in choices],
+        rows,
         page_columns(),
         left="method,gpu,network",
-        drop=("90 % interval", _TIMES_EPOCHS, "network", "gpu"),
+        drop=(*alike, _TIMES_EPOCHS, "90 % interval", "network", "gpu"),
     )
     divided = {
         len(lines) - len(choices) + index: one.divided.division.words
@@ -839,7 +841,11 @@ def _advice(tuned: TunedValue, name: str) -> str:
         return f"{side} {name} within 1 % of the fastest: {best}."
     if tuned.gain < FLAT_SHARE:
         return "Keep what was asked: no value saves 1 %."
-    return f"Take {best}: {tuned.gain:.1%} less time than as asked."
+    advice = f"Take {best}: {tuned.gain:.1%} less time than as asked."
+    if not tuned.beside:
+        return advice
+    size = value_words(tuned, tuned.advised).replace(" ", "")
+    return f"{advice} Set `bucket` {size} and `options` {tuned.beside}."
 
 
 def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]:

@@ -122,8 +122,9 @@ def print_claims(results: Sequence[ClaimResult | ClaimNotAsked], *, verbose: boo
     if not verbose:
         print()
         for row in rows:
+            lands, _, more = row["lands"].partition(", ")
             words = f"{row['claim']}: {row['perfsim']} (paper: {row['paper']})"
-            for line in labelled(row["lands"], words, page_columns()):
+            for line in labelled(lands, f"{words}; {more}" if more else words, page_columns()):
                 print(line)
         print_next("settings, software and reasons of each")
         return

@@ -569,9 +569,12 @@ class _RoundBuilder:
             self.wait_for(at, job, -behind)
         self.sends(f"update {index}", self.stage.last)
         if rest > _NEGLIGIBLE_SHARE or awaited:
-            launches_s = self.launches_s if awaited else 0.0
-            update_s = max(self.update_s * max(rest, 0.0), launches_s)
-            self.compute(f"update {index}", "update", update_s)
+            gpu_s, launches_s = self.update_s * max(rest, 0.0), self.launches_s if awaited else 0.0
+            charged, update_s = self.passes, max(gpu_s, launches_s)
+            if launches_s > gpu_s * charged.host:
+                device = charged.device * gpu_s / update_s
+                charged = charged._replace(host=launches_s / update_s, device=device)
+            self.compute(f"update {index}", "update", update_s, charged)
         self.graph.last = self.end
         self.moments += self.here
         for at, jobs in enumerate(self.jobs):
@@ -605,9 +608,12 @@ class _RoundBuilder:
         if self.end is None or self.tasks.waits:
             self.compute("begin", "other", 0.0)
 
-    def compute(self, name: str, kind: TaskKind, seconds: float) -> None:
-        """Issue what computation does next."""
-        self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here, self.passes)
+    def compute(
+        self, name: str, kind: TaskKind, seconds: float, charged: TaskCost | None = None
+    ) -> None:
+        """Issue what computation does next, charged as the passes unless told."""
+        charged = charged or self.passes
+        self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here, charged)
 
     def waves(self, jobs_under_way: list[JobProgress]) -> None:
         """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""

@@ -384,7 +384,10 @@ class ClaimResult:
         if self.claim.form == "range":
             return "inside" if self.landed else f"{self.reaching} of {len(self.ours)} inside"
         if self.claim.form in _OF_EACH and len(self.ours) > 1:
-            text = f"{'holds' if self.landed else 'fails'}: in {self.reaching} of {len(self.ours)}"
+            counted = len(self.ours)
+            text = f"holds in {self.reaching} of {counted}"
+            if not self.landed:
+                text = f"fails in {counted - self.reaching} of {counted}"
             return f"{text}, {len(self.close)} too close to call" if self.close else text
         if self.claim.form in _OF_EACH and self.landed:
             return "reached"

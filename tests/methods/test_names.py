@@ -16,10 +16,11 @@ from support.builders import bucket, gradient
 def test_aliases_name_methods_and_hide_none() -> None:
     assert set(ALIASES.values()) <= set(method_names())
     assert not set(ALIASES) & set(method_names())
-    assert [method_name(name) for name in ("DDP", "redsync-trim", "DGC_k")] == [
+    assert [method_name(name) for name in ("DDP", "redsync-trim", "DGC_k", "ZeRO++")] == [
         "ssgd",
         "trimmed_topk",
         "dgc_k",
+        "zeropp",
     ]
 
 

@@ -140,7 +140,7 @@ def test_money_is_not_compared_with_gpu_hours() -> None:
     made = plan(pair, Target(1_281_167, 90), prices(30.0), SHIPPED)
     assert len(made.choices) == 2 and made.unit == "GPU h"
     assert made.cheapest.gpu_hours == min(one.gpu_hours for one in made.choices)
-    [warned] = of_grade(made.notes, "warning")
+    warned = of_grade(made.notes, "warning")[0]
     assert warned.startswith("There is no price of h100 in p.toml")
     limited = Target(1_281_167, 90, budget=1e9, currency="usd")
     dear = plan(pair, limited, prices(30.0), SHIPPED)
@@ -280,11 +280,12 @@ def test_a_budget_needs_prices_of_its_currency() -> None:
 def test_a_global_batch_without_effect_is_told_or_refused() -> None:
     target, nothing = Target(1000, 1), Prices("", (), Path())
     made = plan(scenarios(8), target, nothing, SHIPPED, global_batch=512)
-    assert of_grade(made.notes, "warning") == [
+    assert of_grade(made.notes, "warning")[0] == (
         "`global_batch` 512 has no effect: parallelism was not searched, and each GPU has `batch`"
         " samples."
-    ]
-    assert not of_grade(plan(scenarios(8), target, nothing, SHIPPED).notes, "warning")
+    )
+    plain = of_grade(plan(scenarios(8), target, nothing, SHIPPED).notes, "warning")
+    assert not any("global_batch" in one for one in plain)
     with pytest.raises(RequestError, match=r"^global_batch is for parallelism, which is switched"):
         plan(scenarios(8), target, nothing, SHIPPED, global_batch=512, parallelism=False)
 
@@ -333,6 +334,27 @@ def test_the_screen_speaks_of_a_target_only_where_there_is_one(
     assert text.startswith(f"1,281,167 samples, 90 epochs of S-SGD within 24h: {counted}")
     assert code([*ASKED, "--counts", "16", "--deadline", "1s"]) == 2
     assert "nothing is done within 1s;" in capsys.readouterr().err
+
+
+def test_what_may_go_wrong_with_the_answers_is_said() -> None:
+    """A late end of the interval, nodes that are not full, and what was assumed."""
+    fields = {"model": "resnet50", "net": "10gbe", "node": "dgx-a100", "batch": 32}
+    asked = [make_scenario(fields | {"gpus": 12})]
+    first = plan(asked, Target(samples=1_281_167, epochs=90))
+    assert not any("would do" in one for one in first.notes)  # two nodes of six, and two needed
+    thirds = plan([make_scenario(fields | {"gpus": 33})], Target(samples=1e6, epochs=1.0))
+    (nodes,) = [one for one in of_grade(thirds.notes, "warning") if "would do" in one]
+    assert nodes.startswith("33 a100: 3 GPUs a node") and "11 nodes where 5 would do" in nodes
+    soon = Target(samples=1_281_167, epochs=90, deadline_s=first.fastest.seconds * 1.001)
+    late = [one for one in of_grade(plan(asked, soon).notes, "warning") if "deadline" in one]
+    assert late == [
+        f"{first.fastest.words} may miss the deadline: its 90 % interval ends at"
+        f" {first.fastest.interval_s[1] / 3600:.4g} hours."
+    ]
+    far = Target(samples=1_281_167, epochs=90, deadline_s=first.fastest.interval_s[1])
+    assert not any("may miss" in one for one in plan(asked, far).notes)
+    bare = plan([make_scenario({"model": "resnet50", "gpus": 8, "net": "10gbe"})], Target(1000, 1))
+    assert any("v100" in one for one in of_grade(bare.notes, "assumption"))
 
 
 def test_numbers_are_written_alike_and_tokens_as_they_were_given(

@@ -34,6 +34,13 @@ def test_top_k_sends_a_hundredth_of_ssgd_at_a_density_by_hand() -> None:
     assert density == pytest.approx(1 / 1600, rel=0.02)
 
 
+def test_what_does_not_compress_is_named_with_what_it_sends() -> None:
+    note = compared("dgc", "ssgd,dgc,topk,localsgd").notes[1]
+    assert getattr(note, "grade", "") == "warning"
+    assert "do not compress what they send: localsgd 24 MB." in note
+    assert not any("do not compress" in one for one in compared("dgc", "ssgd,dgc,topk").notes)
+
+
 # By law
 
 

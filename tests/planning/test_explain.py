@@ -48,9 +48,21 @@ def test_elasticities_of_all_that_an_iteration_is_made_of_sum_to_one(method: str
     resolved = asked(method=method)
     plans = build_rounds(resolved)
     found = {one.what: one for one in improvements(resolved, plans, steady_s(plans))}
-    parts = [found[what].elasticity or 0.0 for what in ("bandwidth", "latency", "gpu")]
+    causes = {"bandwidth", "latency", "gpu", "host"} & found.keys()
+    parts = [found[what].elasticity or 0.0 for what in causes]
     assert sum(parts) == pytest.approx(1.0, abs=2e-3)
     assert all(-1e-9 <= part <= 1 + 1e-9 for part in parts)
+
+
+def test_a_faster_gpu_leaves_an_update_the_time_of_its_launches() -> None:
+    """Half of all that the GPU does, stated, must be predicted as the what-if says."""
+    fields = {"method": "topk", "gpus": 64}
+    stated = asked(**fields, single_gpu="100ms", single_gpu_kernels="10ms")
+    plans = build_rounds(stated)
+    found = {one.what: one for one in improvements(stated, plans, steady_s(plans))}
+    again = asked(**fields, single_gpu="50ms", single_gpu_kernels="5ms")
+    assert found["gpu"].iteration_s == pytest.approx(steady_s(build_rounds(again)), rel=0.01)
+    assert found["host"].iteration_s < steady_s(plans) - 3e-3
 
 
 def test_what_is_worth_in_a_prediction_is_saved_here() -> None:

@@ -26,7 +26,7 @@ from perfsim.planning.tune import tune_parallelism, with_best
 from perfsim.prediction import predict
 from perfsim.report.html.pages import tuning_figures
 from perfsim.resolve import resolve
-from perfsim.scenario import Scenario, make_scenario
+from perfsim.scenario import Scenario, given_fields, make_scenario
 from perfsim.schedule.rounds import build_rounds
 from perfsim.what_if import steady_s
 from support.commands import answer, run
@@ -181,9 +181,28 @@ def test_experts_beside_another_micro_batch_have_one_and_are_not_computed_again(
     )
 
     def able(one: Division) -> bool:
-        return one.ep == 1 or (one.accumulate > 1 and one.recompute != "full")
+        piped = one.pp == 1 or one.schedule == "interleaved"
+        return one.ep == 1 or (one.accumulate > 1 and one.recompute != "full" and piped)
 
     assert beside == [*filter(able, plain)] and not all(map(able, plain))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "llama3-8b", "gpus": 8, "lora": 16, "lora_base": "nf4"},
+        {"model": "mixtral-8x7b", "gpus": 8, "ep_overlap": True},
+    ],
+)
+def test_all_that_is_searched_can_be_asked_for(fields: dict[str, Any]) -> None:
+    """A search must not recommend what a prediction refuses."""
+    space = division_space(asked(**fields, seq=4096), SHIPPED, global_batch=32)
+    divisions = [*space]
+    assert {one.ep > 1 for one in divisions} == {"ep_overlap" in fields, False}
+    for one in divisions:
+        make_scenario(given_fields(space.scenario_of(one)))
+    assert any(one.pp > 1 for one in divisions)
+    assert {one.tp > 1 for one in divisions} == {"lora" not in fields, False}
 
 
 def test_the_global_batch_is_what_the_scenario_asks_for() -> None:

@@ -19,6 +19,7 @@ from perfsim.planning.tune import (
     log_grid,
     refine,
     tune,
+    value_words,
 )
 from perfsim.prediction import predict
 from perfsim.report.planning import tuned_verdict
@@ -74,7 +75,7 @@ def test_golden_section_finds_the_dip(place: float) -> None:
 @given(st.integers(1, 256))
 def test_whole_numbers_are_tried_whole(place: int) -> None:
     curve: SearchCurve = {x: (x - place) ** 2 for x in log_grid(1.0, 256.0, 2.0)}
-    refine(curve, lambda x: (x - place) ** 2, 24, whole=True)
+    refine(curve, lambda x: (x - place) ** 2, 24, round)
     assert all(x == round(x) for x in curve)
     assert min(curve, key=lambda x: curve[x] or 0.0) == pytest.approx(place, abs=1)
 
@@ -109,6 +110,21 @@ def test_the_curve_is_what_predict_says(method: str, over: str) -> None:
         value = place if over == "density" else int(float(place))
         scenario = asked(method=method, options={over: value})
     assert predict(scenario, SHIPPED).iteration_s == pytest.approx(seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize(("method", "net"), [("ssgd", "10gbe"), ("topk", "1gbe")])
+def test_what_is_shown_can_be_asked_for(method: str, net: str) -> None:
+    """A size that was cut to fewer digits could close a bucket one tensor earlier."""
+    fields = {"model": "resnet50", "gpus": 64, "net": net, "method": method}
+    (one,) = tune(make_scenario(fields), ["bucket"], SHIPPED).tuned
+    for value, seconds in one.curve:
+        size = value_words(one, value).replace(" ", "")
+        first = f"{min(float(value), 2.0**20):.0f}B"
+        again = make_scenario({**fields, "bucket": size, "fusion_options": {"first_bucket": first}})
+        assert predict(again, SHIPPED).iteration_s == pytest.approx(seconds, rel=1e-9)
+    assert one.beside == "fusion.first_bucket=1MiB"
+    advice = tuned_verdict(one, brief=True)[-1]
+    assert (one.beside in advice) == (one.gain >= 0.01) == (method == "topk")
 
 
 @pytest.mark.parametrize("method", ["ssgd", "topk", "powersgd", "localsgd", "cpsgd", "acpsgd"])
