@@ -69,6 +69,9 @@ OPTION_GROUPS = ("options", "fusion_options")
 
 MAX_GPUS = 1_000_000
 MAX_BATCH = 1_000_000
+MAX_SEQUENCE = 2**24
+"""Tokens a sample: above the longest context that a model is published with, the 10 million of
+Llama 4 Scout (Meta, 2025-04-05)."""
 MAX_MICRO_BATCHES = 4096
 """Micro-batches of an iteration. No source: chosen, above those of public runs (up to 512)."""
 MAX_DEGREE = 65_536
@@ -411,7 +414,7 @@ class ScenarioFields:
             metavar="N",
             default="that of the profile or the model",
             min=1,
-            max=MAX_BATCH,
+            max=MAX_SEQUENCE,
         ),
     ] = None
     precision: Annotated[

@@ -214,10 +214,11 @@ def _answer(prediction: Prediction, *, short: bool) -> Iterator[tuple[str, str]]
     words = part_words(cause, prediction.scenario.method)
     yield "held back by", f"{words}   ({better} would save {prediction.worth[cause]:.0%})"
     sent = prediction.communication
+    hidden_s = sent["hidden_s"] if sent["hidden_s"] > _ROUNDING * sent["busy_s"] else 0.0
     yield (
         "sent by a GPU",
         f"{format_bytes(sent['bytes_per_gpu'])} in {_calls(sent['calls'])};"
-        f" {format_seconds(sent['hidden_s'], 3)} of {format_seconds(sent['busy_s'], 3)} hidden",
+        f" {format_seconds(hidden_s, 3)} of {format_seconds(sent['busy_s'], 3)} hidden",
     )
     yield "memory of a GPU", _memory(prediction)
     if prediction.outer_state is not None:

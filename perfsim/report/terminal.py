@@ -173,7 +173,8 @@ def labelled(label: str, words: str, columns: int) -> Iterator[str]:
         yield f"{label}: {told}" if label else told
         return
     indent = " " * LABEL_COLUMNS
-    first = f"{label:{LABEL_COLUMNS - 2}}  " if label else ""
+    gap = "  " * (len(label) >= LABEL_COLUMNS)
+    first = f"{label:{LABEL_COLUMNS}}{gap}" if label else ""
     rest = indent if label else "  "
     yield from wrap(
         words, columns, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.cli.main import code
-from perfsim.report.terminal import table_lines
+from perfsim.report.terminal import labelled, table_lines
 
 WORD = st.text("abcdefgh", min_size=1, max_size=9)
 TEXT = st.lists(WORD, max_size=14).map(" ".join)
@@ -75,3 +75,10 @@ def test_all_is_readable_at_80_columns(what: str, capsys: pytest.CaptureFixture[
     assert code(what.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines and max(map(len, lines)) <= 80
+
+
+def test_a_long_label_keeps_a_gap_before_its_words() -> None:
+    assert list(labelled("memory of a GPU", "5 GB", 80)) == ["memory of a GPU 5 GB"]
+    assert list(labelled("fails in 31 of 48", "DGC over S-SGD", 80)) == [
+        "fails in 31 of 48  DGC over S-SGD"
+    ]
