@@ -31,6 +31,7 @@ class Policy(NamedTuple):
     summary : one line
     options : name -> meaning, for the scenario's fusion_options
     limit_bytes : the bucket size where none is asked for; None: the policy has no such limit
+    timed : whether buckets depend on how long passes and messages take
     """
 
     name: str
@@ -38,6 +39,7 @@ class Policy(NamedTuple):
     summary: str
     options: Mapping[str, str]
     limit_bytes: float | None
+    timed: bool = False
 
 
 _REGISTRY: dict[str, Policy] = {}
@@ -49,6 +51,7 @@ def policy(
     summary: str,
     options: Mapping[str, str] | None = None,
     limit_bytes: float | None = None,
+    timed: bool = False,
 ) -> Callable[[FusionPolicy], FusionPolicy]:
     """Enter the decorated function, in a file of this folder, as the policy of a name.
 
@@ -67,7 +70,7 @@ def policy(
                 f"fusion {name} is in two files: {before.fuse.__module__} and {fuse.__module__}"
             )
         if fuse.__module__.startswith(f"{__name__}."):
-            _REGISTRY[name] = Policy(name, fuse, summary, options or {}, limit_bytes)
+            _REGISTRY[name] = Policy(name, fuse, summary, options or {}, limit_bytes, timed)
         return fuse
 
     return enter

@@ -50,6 +50,7 @@ def merge_cost(context: FusionContext) -> Callable[[float], float]:
 
 @policy(
     "mgwfbp",
+    timed=True,
     summary="MG-WFBP: merge into the next tensor when waiting costs less than the latency saved",
     options=MERGE_COST_OPTIONS
     | {"merge_below": "messages smaller than this always join the next (default 0B)"},
@@ -114,6 +115,7 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
 
 @policy(
     "asc",
+    timed=True,
     summary="ASC-WFBP: merge into the next tensor when that is ready before the message could"
     " start",
     options=MERGE_COST_OPTIONS,
@@ -158,6 +160,7 @@ def fuse_as_asc(gradients: Sequence[Gradient], context: FusionContext) -> list[B
 
 @policy(
     "optimal",
+    timed=True,
     summary="the buckets that end communication soonest (exact search, no library's rule)",
     options=MERGE_COST_OPTIONS,
 )
@@ -203,7 +206,11 @@ _TRIED_MIB = [2.0 ** (step / 4) for step in range(33)]
 """Group sizes that DeAR's search may take, 1 to 256 MiB [MiB]."""
 
 
-@policy("dear_tuned", summary="DeAR with the size of its groups tuned, from 1 to 256 MiB")
+@policy(
+    "dear_tuned",
+    timed=True,
+    summary="DeAR with the size of its groups tuned, from 1 to 256 MiB",
+)
 def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
     """Fill DeAR's groups (policy dear) to the size with the shortest iteration.
 

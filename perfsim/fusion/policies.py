@@ -365,6 +365,7 @@ SAME_CYCLE = 1e-9
 
 @policy(
     "threshold",
+    timed=True,
     summary="Horovod: every cycle (1 ms) the ready tensors go out in buffers up to 128 MiB",
     options={
         "cycle_time": "time between two cycles (default 1ms)",

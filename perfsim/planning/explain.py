@@ -445,7 +445,7 @@ def explain(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = No
         improvements(setup, still, prediction.iteration_s, scale),
         along_bandwidth,
         along_gpus,
-        _notes(scenario, plans, timelines, along_gpus),
+        _notes(setup, plans, timelines, along_gpus),
         waiting_times(setup, prediction, by_bucket, catalog, still, scale),
         exchange_cost(setup, prediction.iteration_s, prediction.baseline_s),
     )
@@ -493,15 +493,25 @@ def waiting_times(
 
 
 def _notes(
-    scenario: Scenario,
+    setup: Setup,
     plans: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     along_gpus: BreakEven,
 ) -> list[str]:
+    scenario = setup.scenario
     notes = [
         "With something twice as good, buckets, algorithms and the method's decisions stay as they"
         " are; gpu is the model's computation and the method's kernels together."
     ]
+    if setup.policy.timed:
+        named = f"`fusion` {setup.policy.name}"
+        notes.append(
+            warning(
+                f"{named} makes its buckets by how long passes and messages take, and with"
+                " something twice as good it would make others: predict that to see.",
+                f"{named} would make other buckets with something twice as good; predict that",
+            )
+        )
     if method_class(scenario.method).lossy:
         notes.append(
             f"Break-even compares time per iteration only: {scenario.method} changes what is"

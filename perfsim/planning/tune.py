@@ -269,6 +269,11 @@ class TunedValue:
         return self.advised in [float(one.interval) for one in self.short]
 
     @property
+    def by_time_alone(self) -> bool:
+        """Whether the epochs that training needs with the advised interval are not known."""
+        return any(one.interval == self.advised and not one.epochs.known for one in self.intervals)
+
+    @property
     def idle(self) -> bool:
         """Whether the value makes no difference."""
         times = [seconds for _, seconds in self.curve]

@@ -859,7 +859,7 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
     elif tuned.fixed:
         result = [f"Kept as asked: {asked}. The smallest interval at which {rule}: {least}."]
     else:
-        lead = "By time alone" if tuned.advised_fell_short else "Advised"
+        lead = "By time alone" if tuned.by_time_alone else "Advised"
         result = [f"{lead}: {least}, the smallest at which {rule}; asked: {asked}."]
     known = [one.interval for one in tuned.intervals if one.evidence]
     where = f"{', '.join(f'{one:,}' for one in known)} only" if known else "no interval"
@@ -871,6 +871,7 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
             result.append(_fell_short_words(tuned, known_there.sentence))
         else:
             result.append(f"With {advised.interval:,}: {known_there.sentence}.")
+            result += [] if known_there.known else [f"{_known_words(tuned)}."]
         result += [f"Against it: {told}." for told in known_there.against]
     return result
 
@@ -880,15 +881,19 @@ def _fell_short_words(tuned: TunedValue, results: str) -> str:
 
     What fell short at an interval counts for longer ones, so that the shortest has the record.
     """
+    return f"{_known_words(tuned)}; from {tuned.short[0].interval:,} on, {results}."
+
+
+def _known_words(tuned: TunedValue) -> str:
+    """Say which interval is the fastest of those whose epochs are known."""
     learnt = [one for one in tuned.intervals if one.epochs.known]
-    known = "No interval is known to learn as well as S-SGD"
-    if learnt:
-        best = min(learnt, key=lambda one: one.iteration_s)
-        known = (
-            f"The fastest with known epochs is {best.interval:,},"
-            f" {format_seconds(best.iteration_s)} and {best.epochs.words} times those of S-SGD"
-        )
-    return f"{known}; from {tuned.short[0].interval:,} on, {results}."
+    if not learnt:
+        return "No interval is known to learn as well as S-SGD"
+    best = min(learnt, key=lambda one: one.iteration_s)
+    return (
+        f"The fastest with known epochs is {best.interval:,},"
+        f" {format_seconds(best.iteration_s)} and {best.epochs.words} times those of S-SGD"
+    )
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:
@@ -900,7 +905,7 @@ def _interval_table(tuned: TunedValue) -> Iterator[str]:
         marks = list(one.used_by)
         marks += ["asked"] * (one.interval == tuned.asked and "default" not in marks)
         if one.interval == tuned.advised and not tuned.fixed:
-            marks.append("by time alone" if tuned.advised_fell_short else "advised")
+            marks.append("by time alone" if tuned.by_time_alone else "advised")
         marks += [f"{one.evidence} row{'s' * (one.evidence > 1)}"] * bool(one.evidence)
         rows.append(
             {

@@ -440,7 +440,18 @@ def test_tune_takes_the_smallest_interval_that_adds_a_tenth(method: str) -> None
     assert found.advised < found.fastest
     times = [one.iteration_s for one in found.intervals]
     assert times == sorted(times, reverse=True) or method == "dasgd"
-    assert tuned_verdict(found)[0].startswith(f"Advised: {found.advised:,.0f}, ")
+    lead = "By time alone" if found.by_time_alone else "Advised"
+    assert tuned_verdict(found)[0].startswith(f"{lead}: {found.advised:,.0f}, ")
+
+
+@pytest.mark.parametrize(("net", "known"), [("1gbe", False), ("10gbe", True)])
+def test_only_an_interval_whose_learning_is_known_is_advised(net: str, known: bool) -> None:
+    fields = {"model": "gpt3-350m", "gpus": 8, "gpus_per_node": 1, "gpu": "a100", "net": net}
+    (found,) = tune(make_scenario(fields | {"method": "diloco"}), ["interval"], SHIPPED).tuned
+    assert (not found.by_time_alone) == known
+    said = tuned_verdict(found)
+    assert said[0].startswith("Advised: " if known else "By time alone: ")
+    assert known or any(one.startswith("The fastest with known epochs is 500, ") for one in said)
 
 
 def test_an_interval_whose_results_fell_short_is_not_advised() -> None:

@@ -65,6 +65,15 @@ def test_a_faster_gpu_leaves_an_update_the_time_of_its_launches() -> None:
     assert found["host"].iteration_s < steady_s(plans) - 3e-3
 
 
+@pytest.mark.parametrize(
+    ("method", "timed"), [("horovod", True), ("mgwfbp", True), ("ssgd", False)]
+)
+def test_buckets_that_would_change_are_a_warning(method: str, timed: bool) -> None:
+    notes = explain(asked(method=method).scenario, SHIPPED).notes
+    warned = [one for one in notes if getattr(one, "grade", "") == "warning"]
+    assert any("predict that to see" in one for one in warned) == timed
+
+
 def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
     resolved = asked(method="topk")
     plans = build_rounds(resolved)

@@ -886,7 +886,7 @@ def _tried(tuned: TunedValue, word: str) -> bool:
 
 def _taken(tuned: TunedValue) -> str:
     """Name the value to take: by time alone where published results with it fell short."""
-    return "by time alone" if tuned.advised_fell_short else "to take"
+    return "by time alone" if tuned.by_time_alone else "to take"
 
 
 def _mark(tuned: TunedValue, value: TunableValue) -> str:
