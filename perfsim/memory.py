@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from perfsim.scenario import Scenario
 
 __all__ = [
+    "LONG_SAMPLE",
     "UNFIT",
     "MemoryUse",
     "OuterState",
@@ -573,15 +574,20 @@ def _needs_less(
     setup: Setup, use: MemoryUse, change: Mapping[str, Any], catalog: Catalog | None
 ) -> bool:
     """Tell whether a change of how a model is trained needs less; without a catalog it may."""
-    from perfsim.scenario import with_checked
-
     if catalog is None:
         return True
+    there = _changed(setup.scenario, change, catalog)
+    return there is not None and (setup.cluster.gpus == 1 or memory_use(there).total < use.total)
+
+
+def _changed(asked: Scenario, change: Mapping[str, Any], catalog: Catalog) -> Setup | None:
+    """Resolve a scenario with some fields changed; None where that is refused."""
+    from perfsim.scenario import with_checked
+
     try:
-        there = resolve(with_checked(setup.scenario, change), catalog)
+        return resolve(with_checked(asked, change), catalog)
     except RequestError:
-        return False
-    return setup.cluster.gpus == 1 or memory_use(there).total < use.total
+        return None
 
 
 _SHARDED = (
@@ -590,8 +596,8 @@ _SHARDED = (
 )
 _STAGES = (2, 4, 8, 16, 32, 64)
 _CONTEXTS = (2, 4, 8, 16)
-_LONG_SAMPLE = 16384
-"""Tokens from which on a sample is divided among ranks. No source: chosen."""
+LONG_SAMPLE = 16_384
+"""Tokens of a sample that is long enough to be divided among ranks. No source: chosen."""
 
 
 def least_change(setup: Setup, catalog: Catalog) -> str:
@@ -618,17 +624,12 @@ def least_change(setup: Setup, catalog: Catalog) -> str:
 
 
 def _least_change(asked: Scenario, setup: Setup, catalog: Catalog) -> str:
-    from perfsim.scenario import with_checked
-
     for change in _changes(setup):
         new = {name: value for name, value in change.items() if getattr(asked, name) != value}
         if not new:
             continue
-        try:
-            there = resolve(with_checked(asked, new), catalog)
-        except RequestError:
-            continue
-        if memory_use(there).fits:
+        there = _changed(asked, new, catalog)
+        if there is not None and memory_use(there).fits:
             words = [f"`{name}` {value}" for name, value in new.items() if name != "options"]
             return " with ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     return ""
@@ -648,7 +649,7 @@ def _changes(setup: Setup) -> Iterator[dict[str, Any]]:
     if batch > 1 and asked.site is None:
         one_by_one = {"batch": 1, "accumulate": batch * asked.accumulate}
         yield from ({**one_by_one, **one} for one in in_place)
-    if (setup.profile.sequence or 0) >= _LONG_SAMPLE:
+    if (setup.profile.sequence or 0) >= LONG_SAMPLE:
         ranks = [cp for cp in _CONTEXTS if asked.cp < cp <= setup.cluster.gpus]
         yield from ({"cp": cp, **one} for cp in ranks for one in ({}, *again))
     degrees = [tp for tp in (2, 4, 8) if asked.tp < tp <= setup.cluster.gpus_per_node]

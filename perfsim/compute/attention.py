@@ -8,11 +8,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ATTENTION", "AttentionRate", "attention_rate", "usual_kernel"]
+__all__ = ["ATTENTION", "AttentionRate", "attended_share", "attention_rate", "usual_kernel"]
 
 BACKWARD_WORK = 2.5
 """Backward over forward work of fused attention: five products, one of them computed again, for two
 (Dao et al., arXiv 2205.14135)."""
+
+
+def attended_share(causal: bool, window: float = 1.0) -> float:
+    """Return which share of all pairs of tokens attend to each other.
+
+    Parameters
+    ----------
+    window : share of the tokens that a token attends to at most
+
+    Examples
+    --------
+    >>> attended_share(causal=True), attended_share(causal=True, window=0.5)
+    (0.5, 0.375)
+    """
+    return window - window**2 / 2.0 if causal else window
 
 
 class AttentionRate(NamedTuple):
@@ -59,11 +74,11 @@ class AttentionRate(NamedTuple):
         2.0
         """
         more = self.tokens / max(tokens, _SHORTEST)
+        keys = attended_share(causal, window)
         if causal:
-            keys, edges, whole = window - window**2 / 2.0, 1.0 - window / 2.0, 0.5 + more / 2.0
+            edges, whole = 1.0 - window / 2.0, 0.5 + more / 2.0
         else:
-            keys, edges = window, 1.0 - window + _UNMASKED * window
-            whole = 1.0 + more * _UNMASKED
+            edges, whole = 1.0 - window + _UNMASKED * window, 1.0 + more * _UNMASKED
         return min(keys + more * edges, whole) / keys
 
 

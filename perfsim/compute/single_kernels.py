@@ -17,7 +17,13 @@ from math import exp, log
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from perfsim.compute.attention import ATTENTION, BACKWARD_WORK, attention_rate, usual_kernel
+from perfsim.compute.attention import (
+    ATTENTION,
+    BACKWARD_WORK,
+    attended_share,
+    attention_rate,
+    usual_kernel,
+)
 from perfsim.compute.device import ANY_GPU, Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import FITTED, PASSES_BY_OPERATION, UPDATE_PASSES
@@ -253,9 +259,7 @@ class KernelTimes(NamedTuple):
             raise unknown("kernel", name, [*dict.fromkeys(one for one, _ in ATTENTION), "unfused"])
         rate = attention_rate(name, architecture)
         share = min(1.0, reached / tokens)
-        flops *= (share - share**2 / 2.0 if causal else share) * (
-            BACKWARD_WORK if backward else 1.0
-        )
+        flops *= attended_share(causal, share) * (BACKWARD_WORK if backward else 1.0)
         if backward:
             slower = max(1.0, head_dim / 128) ** _WIDE
         else:

@@ -314,17 +314,15 @@ def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
     if not (era.expert_s and is_expert(layer)):
         return 0.0, 0.0
     experts = layer.tensors[0][1][0]
-    forward_s, backward_s = (products * experts * era.expert_s for products in _PRODUCTS)
-    if layer.split == "row":  # the last product
-        eager = [
-            dispatch + bias * experts * bool(layer.unfused)
-            for dispatch, bias in zip(_DISPATCH_OPERATIONS, _BIAS_OPERATIONS, strict=True)
-        ]
-        forward_s, backward_s = (
-            forward_s + eager[0] * era.eager_s,
-            backward_s + eager[1] * era.eager_s,
-        )
-    return forward_s, backward_s
+    is_last = layer.split == "row"  # the last product
+    biased = experts * bool(layer.unfused)
+
+    def pass_s(products: float, dispatch: float, bias: float) -> float:
+        eager = dispatch + bias * biased if is_last else 0.0
+        return products * experts * era.expert_s + eager * era.eager_s
+
+    forward, backward = zip(_PRODUCTS, _DISPATCH_OPERATIONS, _BIAS_OPERATIONS, strict=True)
+    return pass_s(*forward), pass_s(*backward)
 
 
 def _launched_besides(layer: ModelLayer) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +16,7 @@ from perfsim.display import Displayed
 from perfsim.errors import RequestError, shown, unknown
 from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
-from perfsim.methods.base import COMPRESSING, FAMILIES
+from perfsim.methods.base import FAMILIES
 from perfsim.methods.fusion_settings import for_method
 from perfsim.note import warning
 from perfsim.planning.equal_bytes import EqualBytes, settings_of
@@ -658,19 +658,15 @@ def compare(
         raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
     rows.sort(key=SORTS[sort])  # ties keep the ranking's order
-    unset = [] if equal_bytes is None else _not_equal(ranking, equal_bytes)
-    notes = [*equal.notes, *unset, *comparison_notes(ranking, options or {}, given)]
+    notes = [*equal.notes, *_not_equal(ranking, equal.unset)]
+    notes += comparison_notes(ranking, options or {}, given)
     baseline = _baseline(ranking, plain, catalog)
     return Comparison(ranking, rows, sort, own, baseline, notes, asked, catalog)
 
 
-def _not_equal(ranking: Ranking, measure: str) -> list[str]:
-    """Warn of the methods that `equal_bytes` leaves as they are: they do not compress."""
-    names = [
-        name
-        for name in ranking.predictions
-        if method_class(name).family not in COMPRESSING and name not in (measure, _BASELINE)
-    ]
+def _not_equal(ranking: Ranking, unset: Collection[str]) -> list[str]:
+    """Warn of the methods but S-SGD that `equal_bytes` leaves as they are, as none compresses."""
+    names = [name for name in ranking.predictions if name in unset and name != _BASELINE]
     if not names:
         return []
     sent = {

@@ -18,6 +18,7 @@ from perfsim.compute.recompute import RECOMPUTE
 from perfsim.compute.stages import check_stages
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.memory import LONG_SAMPLE
 from perfsim.methods.fusion_settings import for_method
 from perfsim.model_parallel import parallel_layout
 from perfsim.models import ModelLayer, build_model
@@ -46,8 +47,6 @@ __all__ = [
     "with_gpus",
 ]
 
-_LONG = 16_384
-"""Tokens a sample above which contexts are divided. No source: chosen."""
 _TOKENS_A_RANK = 8192
 """Fewest tokens of a sample that a context-parallel rank is given: those of Llama 3 405B at 131,072
 tokens on 16 such ranks (arXiv 2407.21783, table 4)."""
@@ -411,7 +410,7 @@ class _Builder:
     def contexts(self) -> list[int]:
         """Return the numbers of context-parallel ranks that are tried: several of long samples."""
         tokens = self.setup.profile.sequence or 0
-        if tokens <= _LONG:
+        if tokens <= LONG_SAMPLE:
             return [1]
         return [size for size in _doublings(tokens) if tokens // size >= _TOKENS_A_RANK] or [1]
 

@@ -34,11 +34,15 @@ MAX_OFF = 1.5
 
 
 class EqualBytes(NamedTuple):
-    """The scenarios of methods that send about as much, and why others cannot."""
+    """The scenarios of methods that send about as much, and why others cannot.
+
+    ``unset`` are the methods that stay as they are, as they do not compress.
+    """
 
     asked: dict[str, Scenario]
     refused: dict[str, str]
     notes: list[str]
+    unset: frozenset[str] = frozenset()
 
 
 def equal_bytes(
@@ -59,10 +63,13 @@ def equal_bytes(
         If the measure is neither, or an option that is to be set is given already.
     """
     target, reference = _target(measure, asked, plain, catalog)
+    others = [name for name in asked if name != reference]
+    unset = frozenset(one for one in others if method_class(one).family not in COMPRESSING)
     result, refused, words = dict(asked), {}, []
-    for name, scenario in asked.items():
-        if name == reference or method_class(name).family not in COMPRESSING:
+    for name in others:
+        if name in unset:
             continue
+        scenario = asked[name]
         given = [option for option in SETTINGS if option in scenario.options]
         if given:
             raise RequestError(
@@ -80,7 +87,7 @@ def equal_bytes(
             words.append(f"{name} {format_bytes(sent)}")
     what = f"what {reference} sends" if reference else f"1/{float(measure):g} of S-SGD's bytes"
     note = f"`equal_bytes`: {what} a GPU, {format_bytes(target)}: {', '.join(words)}."
-    return EqualBytes(result, refused, [note] if words else [])
+    return EqualBytes(result, refused, [note] if words else [], unset)
 
 
 def _target(

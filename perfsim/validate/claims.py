@@ -384,10 +384,9 @@ class ClaimResult:
         if self.claim.form == "range":
             return "inside" if self.landed else f"{self.reaching} of {len(self.ours)} inside"
         if self.claim.form in _OF_EACH and len(self.ours) > 1:
-            counted = len(self.ours)
-            text = f"holds in {self.reaching} of {counted}"
-            if not self.landed:
-                text = f"fails in {counted - self.reaching} of {counted}"
+            count = len(self.ours)
+            failing = f"fails in {count - self.reaching} of {count}"
+            text = f"holds in {self.reaching} of {count}" if self.landed else failing
             return f"{text}, {len(self.close)} too close to call" if self.close else text
         if self.claim.form in _OF_EACH and self.landed:
             return "reached"

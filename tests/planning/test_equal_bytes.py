@@ -39,6 +39,8 @@ def test_what_does_not_compress_is_named_with_what_it_sends() -> None:
     assert getattr(note, "grade", "") == "warning"
     assert "do not compress what they send: localsgd 24 MB." in note
     assert not any("do not compress" in one for one in compared("dgc", "ssgd,dgc,topk").notes)
+    measure = compared("local-SGD", "ssgd,localsgd,topk")  # it sets the bytes itself
+    assert not any("do not compress" in one for one in measure.notes)
 
 
 # By law
