@@ -384,7 +384,9 @@ def epochs_factor(
     same setting count; where they are fewer than three, also those that bound them: that reached
     the quality further from S-SGD, or needed more epochs (or fell short) nearer to it. A run's
     final accuracy does not count where its epochs to a quality are known. Each model of each source
-    weighs alike: the middle is the median of their medians.
+    weighs alike: the middle is the median of their medians. A setting needs no more than one with
+    results that is further from S-SGD: where it seems to, the middle is that of the one further
+    away, and the ends are those of the results at both.
 
     Parameters
     ----------
@@ -408,11 +410,29 @@ def epochs_factor(
     if not method_class(method).lossy:
         return AS_MANY_EPOCHS
     asked = {**options, **({} if replicas is None else {_WORKERS: replicas})}
-    chosen, why = _chosen(evidence, method, asked, task, data)
-    if not chosen:
+    own, why = _chosen(evidence, method, asked, task, data)
+    further = [
+        _chosen(evidence, method, setting, task, data)[0]
+        for setting in _settings_further(evidence, method, asked, task)
+    ]
+    least = min((own, *further), key=_middle)
+    both = own + [one for one in least if one not in own]
+    if not both:
         said = _said(statements, "as good")
         return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join((why, *said)))
-    return _summed_up(chosen, statements)
+    return _summed_up(both, _middle(least), statements)
+
+
+def _settings_further(
+    evidence: Iterable[Evidence], method: str, asked: Mapping[str, Any], task: str | None
+) -> list[Mapping[str, Any]]:
+    """Return the settings of a task's results that are further from S-SGD, each once."""
+    settings: dict[tuple[str, int | None], Mapping[str, Any]] = {
+        (row.options, row.workers): {**asked, **_stated(row)}
+        for row in evidence
+        if row.task == task and _beside_setting(row, method, asked) == "harder"
+    }
+    return [*settings.values()]
 
 
 def _chosen(
@@ -498,25 +518,39 @@ def _is_own(trained_on: str, data: str) -> bool:
     return _as_large(trained_on, data) if data == "web" else data in trained_on
 
 
-def _summed_up(
-    chosen: Sequence[tuple[Evidence, float]], statements: Sequence[Statement]
-) -> EpochsFactor:
-    """Return the median of the models' medians, and the ends of all results."""
+def _counted(chosen: Sequence[tuple[Evidence, float]]) -> list[tuple[Evidence, float]]:
+    """Leave out the final accuracies of runs whose epochs to a quality are there too."""
     timed = {_run(row) for row, _ in chosen if row.measure == "epochs_to_quality"}
-    counted = [
+    return [
         (row, ratio)
         for row, ratio in chosen
         if row.measure == "epochs_to_quality" or _run(row) not in timed
     ]
+
+
+def _middles(chosen: Sequence[tuple[Evidence, float]]) -> list[float]:
+    """Return the median of each model of each source."""
     by_model: dict[tuple[str, str, str], list[float]] = {}
-    by_source: dict[str, list[Evidence]] = {}
-    for row, ratio in counted:
+    for row, ratio in _counted(chosen):
         by_model.setdefault((row.source, row.model, row.data), []).append(ratio)
+    return [median(own) for own in by_model.values()]
+
+
+def _middle(chosen: Sequence[tuple[Evidence, float]]) -> float:
+    """Return the median of the models' medians; infinite where there is none."""
+    return median(_middles(chosen)) if chosen else inf
+
+
+def _summed_up(
+    chosen: Sequence[tuple[Evidence, float]], middle: float, statements: Sequence[Statement]
+) -> EpochsFactor:
+    """Return what results say around a middle, with the ends of all of them."""
+    counted = _counted(chosen)
+    by_source: dict[str, list[Evidence]] = {}
+    for row, _ in counted:
         by_source.setdefault(row.source, []).append(row)
     ratios = sorted(ratio for _, ratio in counted)
     most = ceil(_RUNS_HELD * len(ratios))
-    middles = [median(own) for own in by_model.values()]
-    middle = median(middles)
     short = sum(not isfinite(ratio) for ratio in ratios)
     workers = [row.workers for row, _ in counted if row.workers is not None]
     told = tuple(
@@ -528,15 +562,15 @@ def _summed_up(
     return EpochsFactor(
         "evidence",
         middle if known else None,
-        ratios[len(ratios) - most] if known else None,
-        ratios[most - 1] if known else None,
+        min(ratios[len(ratios) - most], middle) if known else None,
+        max(ratios[most - 1], middle) if known else None,
         len(ratios),
         short,
         sum(row.measure != "final_accuracy" for row, _ in counted),
         (min(workers), max(workers)) if workers else None,
         tuple(f"{_where(rows)} ({source})" for source, rows in by_source.items()),
         told + _said(statements, "worse"),
-        "" if known else _short_words(short, len(ratios), middles),
+        "" if known else _short_words(short, len(ratios), _middles(chosen)),
     )
 
 
@@ -583,9 +617,7 @@ def _beside_setting(
     if method != row.method:
         defaults = method_class(row.method).model_fields
         asked = {name: one.default for name, one in defaults.items()} | dict(asked)
-    stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
-    if row.workers is not None:
-        stated[_WORKERS] = str(row.workers)
+    stated = _stated(row)
     if any(name in asked and name not in stated for name in (*_SET_BY, _WORKERS)):
         return "other"
     sides = set()
@@ -601,6 +633,12 @@ def _beside_setting(
     if len(sides) > 1:
         return "other"
     return "harder" if "harder" in sides else "easier" if sides else "same"
+
+
+def _stated(row: Evidence) -> dict[str, str]:
+    """Return the options that a row states, and its workers."""
+    stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
+    return stated if row.workers is None else stated | {_WORKERS: str(row.workers)}
 
 
 def _number(text: str) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.methods import method_class, method_names
+from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.learning import Evidence, Statement
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -188,8 +188,10 @@ def test_one_run_at_the_setting_does_not_outweigh_many_that_send_less() -> None:
     less = ROW._replace(value=100.0)
     found = epochs_factor("dgc", {"density": 0.01}, [there, *[less] * 9], task=IMAGES)
     assert (found.runs, found.short) == (10, 1)
+    # Where results at the setting suffice, those that send less bound the middle, not the ends.
     three = epochs_factor("dgc", {"density": 0.01}, [*[there] * 3, *[less] * 9], task=IMAGES)
-    assert (three.runs, three.short) == (3, 3) and not three.known
+    assert (three.runs, three.short) == (12, 3)
+    assert (three.low, three.middle, three.high) == (1.0, 1.0, inf)
 
 
 def test_what_was_needed_nearer_to_s_sgd_is_needed_further_too() -> None:
@@ -205,6 +207,38 @@ def test_what_was_needed_nearer_to_s_sgd_is_needed_further_too() -> None:
     assert epochs_factor("dgc", KEPT, [*near, as_good], task=IMAGES).why.startswith(
         "no published result is at this setting"
     )
+
+
+def test_a_setting_needs_no_more_than_one_further_from_s_sgd() -> None:
+    """Three that took 1.3 times the epochs, three that sent a tenth and took 1.1 times."""
+    near = [ROW._replace(options="density=0.01", value=130.0)] * 3
+    far = [ROW._replace(value=value, source="b") for value in (100.0, 110.0, 120.0)]
+    found = epochs_factor("dgc", {"density": 0.01}, [*near, *far], task=IMAGES)
+    assert (found.low, found.middle, found.high) == (1.0, 1.1, 1.3)
+    assert found.runs == 6 and len(found.sources) == 2
+    there = epochs_factor("dgc", KEPT, [*near, *far], task=IMAGES)
+    assert (there.middle, there.runs) == (1.1, 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "data", "option", "harder"),
+    [
+        ("diloco", "gpt2-xl", "", "interval", (30, 50, 100, 200, 500)),
+        ("powersgd", "resnet18", "cifar10", "rank", (32, 16, 8, 7, 4, 3, 2, 1)),
+        ("qsgd", "resnet18", "cifar10", "bits", (8, 7, 6, 5, 4, 3, 2)),
+        ("topk", "resnet18", "cifar10", "density", (0.1, 0.01, 0.0039, 0.001, 0.0001)),
+        ("dgc", "resnet50", "imagenet", "density", (0.1, 0.01, 0.001, 0.0001)),
+    ],
+)
+def test_what_is_known_grows_with_what_is_left_out(
+    method: str, model: str, data: str, option: str, harder: tuple[float, ...]
+) -> None:
+    """At settings that results are at."""
+    factors, options = EpochsFactors(Catalog(), model, data), load_method(method, {}).model_dump()
+    replicas = 4 if method == "diloco" else None
+    found = [factors.of(method, options | {option: value}, replicas).middle for value in harder]
+    known = [inf if middle is None else middle for middle in found]
+    assert known[0] < inf and known == sorted(known)
 
 
 def test_a_method_without_an_option_does_as_the_rows_method_by_default() -> None:
