@@ -316,6 +316,11 @@ class RecordedCosts:
         """Whether anything was asked of what collectives take."""
         return not {"kernel", "shape"}.issuperset(what for what, *_ in self.answers)
 
+    @property
+    def method_asked(self) -> bool:
+        """Whether the method asked what kernels or collectives take."""
+        return any(what in ("kernel", "collective") for what, *_ in self.answers)
+
     def by_size(self, collective: str) -> SecondsBySize:
         """Return what tells the fusion policy the time of a collective by its size [s], recorded.
 

@@ -512,6 +512,14 @@ def _notes(
                 f"{named} would make other buckets with something twice as good; predict that",
             )
         )
+    if any(plan.decided_by_costs for plan in plans):
+        notes.append(
+            warning(
+                f"{scenario.method} decides by how long kernels and messages take, and with"
+                " something twice as good it may decide otherwise: predict that to see.",
+                f"{scenario.method} may decide otherwise with something twice as good: predict it",
+            )
+        )
     if method_class(scenario.method).lossy:
         notes.append(
             f"Break-even compares time per iteration only: {scenario.method} changes what is"

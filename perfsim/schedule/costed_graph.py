@@ -148,6 +148,7 @@ class CostedGraph:
     priced_on : what its work was priced on; None where it was not priced
     durations_s : of the tasks here, where only times were asked and the graph's are others
     fixed_jobs : whether only times were asked, and jobs are the same whatever collectives take
+    decided_by_costs : whether the method asked what kernels or collectives take, to decide by it
     """
 
     graph: TaskGraph
@@ -168,6 +169,7 @@ class CostedGraph:
     priced_on: PricedOn | None = None
     durations_s: list[float] | None = None
     fixed_jobs: bool = False
+    decided_by_costs: bool = False
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property

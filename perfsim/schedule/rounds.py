@@ -458,10 +458,11 @@ class _Builder:
     def build(self, one: Round) -> CostedGraph:
         """Build the task graph of a round, or price anew the one that the cache has."""
         method, costs = self.method, self.costs
-        jobs, fixed = [], self.durations_only
+        jobs, fixed, decided = [], self.durations_only, False
         for iteration in one.iterations:
             jobs.append(self.jobs(iteration))
             fixed = fixed and not self.recorded.asked_times
+            decided = decided or self.recorded.method_asked
         make = partial(
             issue,
             self.profile,
@@ -476,7 +477,9 @@ class _Builder:
             stage=self.stage,
         )
         if self.cache is None or self.slowdown != 1.0:  # it depends on what messages take
-            return make()
+            costed = make()
+            costed.decided_by_costs = decided
+            return costed
         launches_s = late_launches_s(self.profile, method, costs)
         share = optimizer_share(self.profile, method, costs, self.stage)
         accumulated = self.micro_batches, self.exchange_each, self.stage
@@ -484,5 +487,5 @@ class _Builder:
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
         costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
-        costed.fixed_jobs = fixed
+        costed.fixed_jobs, costed.decided_by_costs = fixed, decided
         return costed

@@ -66,12 +66,21 @@ def test_a_faster_gpu_leaves_an_update_the_time_of_its_launches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "timed"), [("horovod", True), ("mgwfbp", True), ("ssgd", False)]
+    ("method", "words"),
+    [
+        ("horovod", "makes its buckets by how long"),
+        ("mgwfbp", "makes its buckets by how long"),
+        ("omgs", "omgs decides by how long"),
+        ("spd_kfac", "spd_kfac decides by how long"),
+        ("ssgd", ""),
+        ("dgc", ""),
+    ],
 )
-def test_buckets_that_would_change_are_a_warning(method: str, timed: bool) -> None:
+def test_buckets_and_decisions_that_would_change_are_a_warning(method: str, words: str) -> None:
     notes = explain(asked(method=method).scenario, SHIPPED).notes
     warned = [one for one in notes if getattr(one, "grade", "") == "warning"]
-    assert any("predict that to see" in one for one in warned) == timed
+    told = [one for one in warned if "predict that to see" in one]
+    assert any(words in one for one in told) if words else not told
 
 
 def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
