@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelSplit",
     "ParallelSummary",
+    "expert_ranks",
     "model_split",
     "parallel_layout",
     "parallel_summary",
@@ -65,6 +66,7 @@ class ModelSplit:
     Parameters
     ----------
     layout : degrees of parallelism and the order of the ranks
+    experts : the same of the experts
     parts : what the ranks of each stage compute and send
     data : the ranks that hold the same weights, as a cluster of its own
     axes : the other groups, each as a cluster of its own
@@ -79,6 +81,7 @@ class ModelSplit:
     """
 
     layout: ParallelLayout
+    experts: ParallelLayout
     parts: ModelParts
     data: Cluster
     axes: Mapping[str, Cluster]
@@ -131,6 +134,9 @@ def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, f
 def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
     """Return the degrees of parallelism of a scenario and the order of its ranks.
 
+    Where experts have a layout of their own (`ParallelLayout.of_experts`), all replicas are in
+    ``dp``.
+
     Raises
     ------
     RequestError
@@ -146,20 +152,14 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
             value=scenario.gpus,
         )
     replicas = scenario.gpus // each
-    if replicas % scenario.ep:
-        nearest = max(
-            size for size in range(1, replicas + 1) if replicas % size == 0 and size <= scenario.ep
-        )
-        raise RequestError(
-            "ep",
-            f"{scenario.ep} does not divide the {replicas} data-parallel ranks; the nearest that"
-            f" does is {nearest}.",
-            value=scenario.ep,
-        )
+    _check_experts_places(scenario, replicas)
     order = parse_layout(scenario.layout or DEFAULT_LAYOUT)
-    layout = ParallelLayout(
-        scenario.tp, scenario.cp, scenario.ep, replicas // scenario.ep, scenario.pp, order
-    )
+    apart = scenario.cp > 1 or whole_experts(scenario)
+    if apart and scenario.ep > 1 and scenario.pp > 1 and order.index("pp") < len(order) - 1:
+        why = "experts that stand on `cp` or `tp` ranks too need pp last, as in Megatron-LM."
+        raise RequestError("layout", why, value=scenario.layout, nearest=DEFAULT_LAYOUT)
+    ep = 1 if apart else scenario.ep
+    layout = ParallelLayout(scenario.tp, scenario.cp, ep, replicas // ep, scenario.pp, order)
     if scenario.layout is None and scenario.tp > gpus_per_node:
         raise RequestError(
             "tp",
@@ -168,6 +168,45 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
             value=scenario.tp,
         )
     return layout
+
+
+def whole_experts(scenario: Scenario) -> bool:
+    """Tell whether tensor-parallel ranks hold whole experts."""
+    return scenario.etp == 1 < scenario.tp
+
+
+def expert_ranks(tp: int, cp: int, replicas: int, *, whole: bool) -> int:
+    """Return how many ranks of a stage can hold other experts.
+
+    Examples
+    --------
+    >>> expert_ranks(4, 2, 8, whole=False), expert_ranks(4, 2, 8, whole=True)
+    (16, 64)
+    """
+    return (tp if whole else 1) * cp * replicas
+
+
+def _check_experts_places(scenario: Scenario, replicas: int) -> None:
+    """Refuse expert-parallel ranks that do not divide those that can hold other experts."""
+    ep, sizes = scenario.ep, (scenario.tp, scenario.cp, replicas)
+    ranks = expert_ranks(*sizes, whole=whole_experts(scenario))
+    if ranks % ep == 0:
+        return
+    kinds = [
+        *(["tensor"] if whole_experts(scenario) else []),
+        *(["context"] if scenario.cp > 1 else []),
+        "data",
+    ]
+    nearest = max(size for size in range(1, ranks + 1) if ranks % size == 0 and size <= ep)
+    instead = ""
+    if scenario.etp is None and expert_ranks(*sizes, whole=True) % ep == 0:
+        instead = f" (with `etp` 1 {ep} does too)"
+    raise RequestError(
+        "ep",
+        f"{ep} does not divide the {ranks} {' and '.join(kinds)}-parallel ranks; the nearest that"
+        f" does is {nearest}{instead}.",
+        value=ep,
+    )
 
 
 def model_split(
@@ -193,6 +232,7 @@ def model_split(
     if cluster.uneven:
         raise RequestError("placement", "a divided model needs as many GPUs on each node.")
     layout = parallel_layout(scenario, cluster.gpus_per_node)
+    experts = layout.of_experts(scenario.ep, whole=whole_experts(scenario))
     chunks = scenario.virtual_stages or _CHUNKED.get(scenario.schedule, 1)
     if scenario.pp == 1:
         chunks = 1
@@ -205,13 +245,14 @@ def model_split(
     degrees = Degrees(
         *(scenario.tp, scenario.cp, scenario.ep, scenario.sequence_parallel, scenario.imbalance),
         scenario.dispatcher,
-        *_copies_sent(scenario, profile, layout, cluster.gpus_per_node),
+        *_copies_sent(scenario, profile, experts, cluster.gpus_per_node),
+        whole_experts(scenario),
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.name),
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
-        *(scenario.schedule, layout),
+        *(scenario.schedule, layout, experts),
         *(scenario.recompute, transferred.era, adds, scenario.autocast, scenario.master_weights),
         *values_read_by("network", scenario),
     )
@@ -220,7 +261,8 @@ def model_split(
         work = _rank_work(scenario, transferred, device, catalog, degrees, adds)
         of_layers = "of layers", *_layers_read(scenario, transferred, degrees)
         answers = catalog.once(of_layers, Answers)
-        return _made(scenario, work, answers, device, cluster, catalog, layout, chunks, key)
+        places = layout, experts
+        return _made(scenario, work, answers, device, cluster, catalog, places, chunks, key)
 
     return catalog.once(key, made)
 
@@ -232,10 +274,11 @@ def _made(
     device: Device,
     cluster: Cluster,
     catalog: Catalog,
-    layout: ParallelLayout,
+    layouts: tuple[ParallelLayout, ParallelLayout],
     chunks: int,
     key: tuple[Hashable, ...],
 ) -> ModelSplit:
+    layout, experts = layouts
     parts = work.stages(
         scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
     )
@@ -248,14 +291,16 @@ def _made(
             lambda: RememberingCluster.like(cluster.placed(*places)),
         )
 
-    def spanning(*axes: str) -> Cluster:
+    def spanning(*axes: str, of: ParallelLayout = layout) -> Cluster:
         if cluster.wide is None:
-            return placed(layout.group(axes, per_node))
-        return over_sites(cluster, layout.groups(axes))
+            return placed(of.group(axes, per_node))
+        return over_sites(cluster, of.groups(axes))
 
-    axes = {axis: spanning(axis) for axis in ("tp", "cp", "ep") if layout.degree(axis) > 1}
-    if layout.ep > 1:
-        axes["experts"] = spanning("cp", "dp")
+    axes = {axis: spanning(axis) for axis in ("tp", "cp") if layout.degree(axis) > 1}
+    if experts.ep > 1:
+        axes["ep"] = spanning("ep", of=experts)
+    if experts.ep > 1 or whole_experts(scenario):
+        axes["experts"] = spanning("cp", "dp", of=experts)
     if layout.pp > 1 and cluster.wide is None:
         axes["pp"] = placed(layout.neighbours("pp", per_node))
     elif layout.pp > 1:
@@ -265,6 +310,7 @@ def _made(
         axes["ends"] = axes["pp"]
     return ModelSplit(
         layout,
+        experts,
         parts,
         spanning(*GRADIENTS),
         axes,
@@ -359,7 +405,7 @@ def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
 
 
 def _copies_sent(
-    scenario: Scenario, profile: Profile, layout: ParallelLayout, per_node: int
+    scenario: Scenario, profile: Profile, experts: ParallelLayout, per_node: int
 ) -> tuple[float, float]:
     """Return how many copies of a token leave and come to ranks, for each of its experts."""
     if scenario.ep == 1 or scenario.dispatcher == "alltoall":
@@ -367,7 +413,7 @@ def _copies_sent(
     layers = build_model(profile.model, defined_tokens(profile))
     if not any(map(is_expert, layers)):
         return 1.0, 1.0  # refused where the layers are divided
-    nodes = len(layout.group(("ep",), per_node).placement)
+    nodes = len(experts.group(("ep",), per_node).placement)
     received = copies_sent(layers, scenario.ep)
     return copies_sent(layers, nodes) if nodes > 1 else received, received
 
@@ -390,6 +436,7 @@ class ParallelSummary(NamedTuple):
     Parameters
     ----------
     layout : degrees of parallelism and the order of the ranks
+    experts : the same of the experts
     schedule, chunks : of the pipeline
     blocks : of each chunk, in the order of the model
     bubble_s : computation of other stages that it waits for in an iteration [s]
@@ -398,6 +445,7 @@ class ParallelSummary(NamedTuple):
     """
 
     layout: ParallelLayout
+    experts: ParallelLayout
     schedule: str
     chunks: int
     blocks: tuple[int, ...]
@@ -410,7 +458,9 @@ class ParallelSummary(NamedTuple):
         layout = self.layout
         piped = layout.pp > 1
         return {
-            **{axis: layout.degree(axis) for axis in ("tp", "pp", "cp", "ep")},
+            **{axis: layout.degree(axis) for axis in ("tp", "pp", "cp")},
+            "ep": self.experts.ep,
+            **({"etp": self.experts.tp} if self.experts.tp != layout.tp else {}),
             "dp": layout.replicas,
             "layout": "-".join(layout.order),
             **({"schedule": self.schedule, "chunks": self.chunks} if piped else {}),
@@ -424,11 +474,13 @@ class ParallelSummary(NamedTuple):
 
     def words(self) -> str:
         """Say how the model is divided: ``tp 8, pp 4 (1f1b), dp 16``."""
-        layout, words = self.layout, []
-        for axis in ("tp", "cp", "ep", "pp"):
-            if layout.degree(axis) > 1:
-                words.append(f"{axis} {layout.degree(axis)}")
+        layout, experts = self.layout, self.experts
+        sizes = {"tp": layout.tp, "cp": layout.cp, "ep": experts.ep}
+        words = [f"{axis} {size}" for axis, size in sizes.items() if size > 1]
+        if experts.tp != layout.tp:
+            words.append(f"etp {experts.tp}")
         if layout.pp > 1:
+            words.append(f"pp {layout.pp}")
             words[-1] += f" ({self.schedule}{f', {self.chunks} chunks' if self.chunks > 1 else ''})"
         return ", ".join([*words, f"dp {layout.replicas}"])
 
@@ -451,7 +503,7 @@ def parallel_summary(
                 bubble_s += seconds
             elif task.kind == "communicate" and task.group in waits_s:
                 waits_s[str(task.group)] += seconds
-    layout, parts = split.layout, split.parts
     return ParallelSummary(
-        layout, split.schedule, split.chunks, parts.blocks, bubble_s, waits_s, run
+        *(split.layout, split.experts, split.schedule, split.chunks, split.parts.blocks),
+        *(bubble_s, waits_s, run),
     )

@@ -264,7 +264,7 @@ def _network_notes(setup: Setup) -> list[str]:
 
 _NEEDS = {
     **dict.fromkeys(("stage_layers", "schedule", "virtual_stages"), ("pp",)),
-    **dict.fromkeys(("tp_overlap", "sequence_parallel"), ("tp",)),
+    **dict.fromkeys(("tp_overlap", "sequence_parallel", "etp"), ("tp",)),
     **dict.fromkeys(("dispatcher", "ep_overlap", "imbalance"), ("ep",)),
     "layout": ("tp", "pp", "cp", "ep"),
     "exchange_each": ("accumulate",),

@@ -598,6 +598,17 @@ class ScenarioFields:
             "Expert-parallel ranks, which divide the experts; they are data-parallel ranks too.",
         ),
     ] = 1
+    etp: Annotated[
+        int | None,
+        _dividing(
+            "Ranks that divide each expert: those of `tp`, or 1, where these hold whole experts and"
+            " count for `ep` too.",
+            metavar="N",
+            default="as tp",
+            min=1,
+            max=MAX_DEGREE,
+        ),
+    ] = None
     schedule: Annotated[
         str,
         _dividing(
@@ -1445,6 +1456,25 @@ def _check_overlap(scenario: ScenarioFields) -> None:
         raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
     if scenario.ep_overlap and scenario.ep > 1:
         _check_beside_micro_batch(scenario)
+    if scenario.etp is not None:
+        _check_whole_experts(scenario.etp, scenario)
+
+
+def _check_whole_experts(etp: int, scenario: ScenarioFields) -> None:
+    """Refuse experts that are divided in part, and whole ones whose tokens no rank divides.
+
+    torchtitan takes 1 and the tensor-parallel degree too (expert_tensor_parallel_degree).
+    Megatron-LM says that sequence parallelism must be used where experts stand beside tensor
+    parallelism (NVIDIA/Megatron-LM@d98e8a64 megatron/core/model_parallel_config.py).
+    """
+    if etp not in (1, scenario.tp):
+        why = (
+            f"{etp} is neither 1 nor `tp` {scenario.tp}: experts are whole, or divided as the rest."
+        )
+        raise RequestError("etp", why, value=etp, nearest=str(scenario.tp))
+    if etp < scenario.tp and not scenario.sequence_parallel:
+        why = "1 needs `sequence_parallel`: tensor-parallel ranks divide the tokens."
+        raise RequestError("etp", why, value=etp)
 
 
 def _check_beside_micro_batch(scenario: ScenarioFields) -> None:

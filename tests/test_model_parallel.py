@@ -20,6 +20,7 @@ from perfsim.compute.memory import overhead_bytes
 from perfsim.compute.stages import Stage
 from perfsim.errors import RequestError
 from perfsim.memory import communicators, memory_use
+from perfsim.model_parallel import ModelSplit
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
 from perfsim.schedule.model_parallel import laid_out_pipeline, of_stage
@@ -268,6 +269,62 @@ def test_tensor_parallel_ranks_gather_every_copy_of_a_token_for_experts() -> Non
     # Attention: into its projections, out of them, and again in the backward pass.
     stream = 4096 * 2048 * 2.0
     assert found["backward", "all_gather", stream] == 48 + 48 + 2
+
+
+def divided(**fields: Any) -> ModelSplit:
+    split = resolve(Scenario(**ASKED | fields), SHIPPED).split
+    assert split is not None
+    return split
+
+
+def test_ranks_with_whole_experts_send_their_own_tokens_and_gather_none() -> None:
+    """T k h x 2 bytes of a tensor-parallel group's tokens, a quarter from each of its ranks."""
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "tp": 4, "ep": 8}
+    copies = 4096 * 8 * 2048 * 2.0
+    assert max(size for *_, size in tensor_messages(**asked, etp=1)) < copies
+    sent = [
+        Counter({message.size_bytes: count for message, count in chunk if message.axis == "ep"})
+        for etp in (None, 1)
+        for stage in divided(**asked, etp=etp).parts.stages
+        for chunk in stage.messages
+    ]
+    assert sent[0] == sent[1] == {copies / 4: 2 * 48}
+    none = tensor_messages(**asked | {"ep": 1}, etp=1)
+    assert none == tensor_messages(**asked, etp=1)
+
+
+def test_whole_experts_stand_on_neighbouring_ranks() -> None:
+    """Megatron-LM's groups of experts: all ranks of a stage, nearest first.
+
+    Expert parallelism over tensor- and context-parallel ranks stays in a node where over
+    data-parallel ranks alone it spans four.
+    """
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "tp": 4, "pp": 2, "ep": 8, "accumulate": 4}
+    shared, whole = divided(**asked), divided(**asked, etp=1)
+    assert (shared.axes["ep"].placement, shared.axes["experts"].gpus) == ((2,) * 4, 1)
+    assert (whole.axes["ep"].placement, whole.axes["experts"].gpus) == ((8,), 4)
+    assert shared.data.gpus == whole.data.gpus == 8
+    with_context = asked | {"cp": 2}
+    assert divided(**with_context).axes["ep"].placement == (2,) * 4
+    assert divided(**with_context | {"ep": 2}).axes["ep"].placement == (2,)
+    assert divided(**with_context, etp=1).axes["experts"].gpus == 4
+
+
+def test_whole_experts_are_data_parallel_over_tensor_parallel_ranks() -> None:
+    """With one expert-parallel rank each of 64 has all experts, and 16 the same attention."""
+    split = divided(model="qwen3-30b-a3b", seq=4096, tp=4, ep=1, etp=1)
+    assert (split.data.gpus, split.axes["experts"].gpus) == (16, 64)
+    found = ask(model="qwen3-30b-a3b", seq=4096, tp=4, ep=32, etp=1)
+    assert found.parallel is not None and found.parallel.words() == "tp 4, ep 32, etp 1, dp 16"
+    block = found.to_dict()["parallelism"]
+    assert (block["tp"], block["ep"], block["etp"], block["dp"]) == (4, 32, 1, 16)
+
+
+def test_experts_are_whole_without_tensor_parallelism() -> None:
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "ep": 8}
+    found = ask(**asked, etp=1)
+    assert found.iteration_s == ask(**asked).iteration_s
+    assert "`etp` has no effect without `tp`." in found.notes
 
 
 def test_experts_of_all_ranks_are_sent_each_token_once() -> None:
@@ -543,6 +600,21 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
         ({"tp": 8, "tp_overlap": True, "sequence_parallel": False}, "tp_overlap: needs"),
         ({"schedule": "1f1c"}, "'1f1c'.*1f1b"),
         ({"dispatcher": "depep"}, "dispatcher: .*'depep'.*deepep"),
+        ({"tp": 4, "etp": 2}, "etp: 2 is neither 1 nor tp 4"),
+        ({"tp": 4, "etp": 1}, "etp: the model has no experts"),
+        ({"tp": 4, "etp": 1, "sequence_parallel": False}, "etp: 1 needs sequence_parallel"),
+        (
+            {"model": "mixtral-8x7b", "tp": 8, "pp": 4, "ep": 8, "accumulate": 4},
+            r"ep: 8 does not divide the 2 data-parallel ranks; .* is 2 \(with etp 1 8 does too\)",
+        ),
+        (
+            {"model": "mixtral-8x7b", "tp": 2, "cp": 2, "pp": 2, "ep": 3, "etp": 1},
+            "ep: 3 does not divide the 32 tensor and context and data-parallel ranks",
+        ),
+        (
+            {"model": "mixtral-8x7b", "cp": 2, "pp": 2, "ep": 8, "layout": "tp-cp-ep-pp-dp"},
+            "layout: .* need pp last",
+        ),
         (
             {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b"},
             "ep_overlap: needs accumulate above 1",

@@ -81,6 +81,7 @@ _LABELS = {
     "pp": "pipeline stages (pp)",
     "cp": "context parallel (cp)",
     "ep": "expert parallel (ep)",
+    "etp": "ranks of an expert (etp)",
     "options": "options",
     "fusion_options": "fusion options",
 }

@@ -24,7 +24,7 @@ HELP_GROUPS = {
     ),
     "Method": ("method", "set_", "fusion", "bucket", "overlap", "epochs_of"),
     "Parallelism": (
-        *("tp", "pp", "cp", "ep", "schedule", "virtual_stages", "stage_layers", "layout"),
+        *("tp", "pp", "cp", "ep", "etp", "schedule", "virtual_stages", "stage_layers", "layout"),
         *("sequence_parallel", "tp_overlap", "imbalance", "dispatcher", "ep_overlap"),
     ),
     "Communication library": ("library", "algorithm", "protocol"),

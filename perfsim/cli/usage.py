@@ -55,6 +55,7 @@ _OTHER_WORDS = {
     "cp": ("context-parallel",),
     "dataset": ("tokens", "samples", "train-tokens"),
     "ep": ("expert-parallel", "expert-model-parallel"),
+    "etp": ("expert-tensor-parallel",),
     "gpu": ("device", "accelerator", "hardware"),
     "gpus": ("world", "nproc", "ranks", "workers", "dp", "data-parallel"),
     "method": ("compression", "compressor", "scheme", "strategy", "fsdp", "zero", "zero-stage"),

@@ -55,6 +55,8 @@ class Degrees(NamedTuple):
     tp, cp, ep : tensor-, context- and expert-parallel ranks
     sequence : whether the tensor-parallel ranks divide the tokens of what they do not divide
         otherwise, normalisations and dropout (Korthikanti et al., arXiv 2205.05198)
+    whole_experts : whether tensor-parallel ranks have whole experts and divide the tokens that come
+        to them, in place of each expert
     imbalance : tokens of the fullest expert-parallel rank, over the mean of all
     dispatcher : what takes tokens to their experts, of ``DISPATCHERS``
     sent, received : copies of a token that are sent, and that come to ranks, for each of its
@@ -69,13 +71,15 @@ class Degrees(NamedTuple):
     dispatcher: str = "alltoall"
     sent: float = 1.0
     received: float = 1.0
+    whole_experts: bool = False
 
 
 def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
     """Return the layers as one rank has them: their tensors and their work for one sample.
 
-    Experts are divided among ``ep`` ranks, and each of them among ``tp``; Megatron-LM's default is
-    the same (expert_tensor_parallel_size). Vocabulary and widths that do not divide are padded.
+    Experts are divided among ``ep`` ranks, and each of them among ``tp`` unless they are whole;
+    Megatron-LM's default is the same (expert_tensor_parallel_size). Vocabulary and widths that do
+    not divide are padded.
 
     Examples
     --------
@@ -107,6 +111,8 @@ def _split(layer: ModelLayer, degrees: Degrees) -> ModelLayer:
     layer = _in_context(layer, degrees.cp)
     if is_expert(layer):
         layer = _among_experts(layer, wide, degrees)
+        if degrees.whole_experts:
+            return _scaled(layer, 1 / degrees.tp, rows=True)
     return layer if degrees.tp == 1 else _in_tensor(layer, wide, degrees)
 
 
@@ -268,10 +274,11 @@ def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
         if tokens % (2 * degrees.cp):
             what = f"{tokens} tokens in two parts a rank (the first and the last of the sequence)"
             raise _not_divided("cp", degrees.cp, what, max(1, tokens // 2))
-    if degrees.ep > 1:
+    if degrees.ep > 1 or degrees.whole_experts:
         experts = max((layer.tensors[0][1][0] for layer in layers if is_expert(layer)), default=0)
         if not experts:
-            raise RequestError("ep", "the model has no experts; leave it out.", value=degrees.ep)
+            field, degree = ("ep", degrees.ep) if degrees.ep > 1 else ("etp", 1)
+            raise RequestError(field, "the model has no experts; leave it out.", value=degree)
         if experts % degrees.ep:
             raise _not_divided("ep", degrees.ep, f"{experts} experts", experts)
         _check_imbalance(layers, degrees)

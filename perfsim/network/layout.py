@@ -8,7 +8,8 @@ and how many such groups leave a node at once.
 
 Expert-parallel ranks are data-parallel ranks too, as in Megatron-LM: they hold the same attention
 and other experts. So ``dp`` is the group of the replicas that have the same experts, and
-``GRADIENTS`` that of all ranks that have the same other weights.
+``GRADIENTS`` that of all ranks that have the same other weights. Where context- or tensor-parallel
+ranks hold other experts too, experts have a layout of their own (`ParallelLayout.of_experts`).
 """
 
 from __future__ import annotations
@@ -66,6 +67,25 @@ class ParallelLayout(NamedTuple):
     def replicas(self) -> int:
         """Copies of the model, each with samples of its own."""
         return self.ep * self.dp
+
+    def of_experts(self, ep: int, *, whole: bool) -> ParallelLayout:
+        """Return how experts are laid out over the same ranks.
+
+        A stage's ranks that no expert is divided among hold other experts, ``ep`` of them, or the
+        same ones: context-parallel ranks too, and tensor-parallel ranks of ``whole`` experts
+        (NVIDIA/Megatron-LM@d98e8a64 megatron/core/parallel_state.py, expert_decoder_rank_generator;
+        torchtitan's mesh is the same).
+
+        Examples
+        --------
+        >>> ParallelLayout(tp=4, dp=4, pp=8).of_experts(8, whole=True)[:5]
+        (1, 1, 8, 2, 8)
+        """
+        if ep == self.ep and self.cp == 1 and not whole:
+            return self
+        tp = 1 if whole else self.tp
+        ranks = self.gpus // self.pp
+        return ParallelLayout(tp, 1, ep, ranks // (tp * ep), self.pp, self.order)
 
     def degree(self, axis: str) -> int:
         """Return how many ranks one kind of parallelism has."""

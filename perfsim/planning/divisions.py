@@ -20,7 +20,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.memory import LONG_SAMPLE
 from perfsim.methods.fusion_settings import for_method
-from perfsim.model_parallel import parallel_layout
+from perfsim.model_parallel import expert_ranks, parallel_layout
 from perfsim.models import ModelLayer, build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import is_expert
@@ -52,8 +52,8 @@ _TOKENS_A_RANK = 8192
 tokens on 16 such ranks (arXiv 2407.21783, table 4)."""
 
 SEARCHED_FIELDS = (
-    *("tp", "pp", "cp", "ep", "schedule", "virtual_stages", "batch", "accumulate", "recompute"),
-    "method",
+    *("tp", "pp", "cp", "ep", "etp", "schedule", "virtual_stages", "batch", "accumulate"),
+    *("recompute", "method"),
 )
 """Fields that the search chooses, unless the scenario sets them."""
 
@@ -102,6 +102,7 @@ class Division(NamedTuple):
     Parameters
     ----------
     tp, pp, cp, ep, replicas : ranks of each kind of parallelism; replicas have samples of their own
+    etp : ranks that divide each expert; None: as tp
     schedule, chunks : of the pipeline; ``chunks`` is None where a stage has one piece of the model
     batch, accumulate : samples of a micro-batch, and micro-batches of an iteration
     recompute : what the backward pass computes again
@@ -112,6 +113,7 @@ class Division(NamedTuple):
     pp: int
     cp: int
     ep: int
+    etp: int | None
     replicas: int
     schedule: str
     chunks: int | None
@@ -130,6 +132,7 @@ class Division(NamedTuple):
         """Say how training is divided: ``tp 8, pp 4 (1f1b), dp 16, micro-batch 1 x 32``."""
         sizes = [(axis, getattr(self, axis)) for axis in ("tp", "cp", "ep")]
         words = [f"{axis} {size}" for axis, size in sizes if size > 1]
+        words += [f"etp {self.etp}"] if self.etp else []
         if self.pp > 1:
             chunks = f", {self.chunks} chunks" if self.chunks else ""
             words.append(f"pp {self.pp} ({self.schedule}{chunks})")
@@ -140,13 +143,14 @@ class Division(NamedTuple):
     @property
     def apart_from_schedule(self) -> tuple[Any, ...]:
         """What it has in common with divisions that differ in the schedule of the pipeline only."""
-        return (*self[:5], *self[7:10], self.sharding.name)
+        return (*self[:6], *self[8:11], self.sharding.name)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a scenario that it sets, without those of its sharding."""
         return {
-            **{name: getattr(self, name) for name in ("gpus", "tp", "pp", "cp", "ep", "schedule")},
-            **{name: getattr(self, name) for name in ("batch", "accumulate", "recompute")},
+            **{name: getattr(self, name) for name in ("gpus", "tp", "pp", "cp", "ep", "etp")},
+            **{name: getattr(self, name) for name in ("schedule", "batch", "accumulate")},
+            "recompute": self.recompute,
             "virtual_stages": self.chunks,
         }
 
@@ -156,12 +160,13 @@ PipelineSchedule = tuple[str, int | None]
 
 
 class Ranks(NamedTuple):
-    """Ranks of each kind of parallelism."""
+    """Ranks of each kind of parallelism; ``etp`` is that of `Division`."""
 
     tp: int
     pp: int
     cp: int
     ep: int
+    etp: int | None
     replicas: int
 
 
@@ -259,8 +264,8 @@ def _layers_of(setup: Setup) -> tuple[ModelLayer, ...]:
 
 def undivided(scenario: Scenario) -> Scenario:
     """Return a scenario whose model is not divided."""
-    whole = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "schedule": "1f1b", "virtual_stages": None}
-    return scenario.model_copy(update={**whole, "stage_layers": None})
+    whole = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "etp": None, "schedule": "1f1b"}
+    return scenario.model_copy(update={**whole, "virtual_stages": None, "stage_layers": None})
 
 
 def asked_samples(scenario: Scenario, setup: Setup) -> int:
@@ -392,11 +397,16 @@ class _Builder:
             self.skipped["the GPUs do not divide by tp x cp x pp"] += 1
             return
         replicas = gpus // (tp * cp * pp)
-        for ep in self.asked("ep", self.experts(replicas)):
-            if replicas % ep:
-                self.skipped["the replicas do not divide by ep"] += 1
-                continue
-            yield Ranks(tp, pp, cp, ep, replicas)
+        for etp in self.asked("etp", self.experts_divided(tp)):
+            ranks = expert_ranks(tp, cp, replicas, whole=etp == 1 < tp)
+            sizes = self.experts(ranks)
+            if etp == 1:  # groups of experts go over all tensor-parallel ranks
+                sizes = [size for size in sizes if size % tp == 0]
+            for ep in self.asked("ep", sizes):
+                if ranks % ep:
+                    self.skipped["the ranks that hold experts do not divide by ep"] += 1
+                    continue
+                yield Ranks(tp, pp, cp, ep, etp, replicas)
 
     def undividable(self, axis: str, degrees: Degrees) -> bool:
         """Tell whether layers cannot be divided so, and count it."""
@@ -414,10 +424,15 @@ class _Builder:
             return [1]
         return [size for size in _doublings(tokens) if tokens // size >= _TOKENS_A_RANK] or [1]
 
-    def experts(self, replicas: int) -> list[int]:
-        """Return the numbers of expert-parallel ranks that are tried."""
+    def experts_divided(self, tp: int) -> list[int | None]:
+        """Return the ranks that divide each expert, as they are tried: those of tp, and one."""
+        whole = tp > 1 and self.scenario.sequence_parallel and any(map(is_expert, self.layers))
+        return [None, 1] if whole else [None]
+
+    def experts(self, ranks: int) -> list[int]:
+        """Return the numbers of expert-parallel ranks that are tried among so many."""
         count = max((one.tensors[0][1][0] for one in self.layers if is_expert(one)), default=1)
-        return [size for size in _divisors(count) if replicas % size == 0]
+        return [size for size in _divisors(count) if ranks % size == 0]
 
     def schedules(self, pp: int) -> Iterator[PipelineSchedule]:
         """Yield the schedules that are tried; of several, the one without chunks first."""

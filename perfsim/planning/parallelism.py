@@ -156,7 +156,7 @@ class TriedDivision(NamedTuple):
         one = self.division
         return {
             "gpus": one.gpus,
-            **{name: getattr(one, name) for name in ("tp", "pp", "cp", "ep")},
+            **{name: getattr(one, name) for name in ("tp", "pp", "cp", "ep", "etp")},
             "dp": one.replicas,
             "schedule": one.schedule if one.pp > 1 else None,
             "virtual_stages": one.chunks,
@@ -603,7 +603,7 @@ class _Search:
         whole = ranks.tp == ranks.cp == ranks.ep == 1
         stages = self._least_stages if whole and ranks.pp > 1 else 1
         undivided_with = sharding.name if whole and stages == 1 else ""
-        key = ranks.tp, ranks.cp, ranks.ep, stages, chain.recompute, undivided_with
+        key = ranks.tp, ranks.cp, ranks.ep, ranks.etp, stages, chain.recompute, undivided_with
         if key not in self._floors:
             ends = self._batches[0], self._batches[-1]
             self._floors[key] = min(self.sample_s(chain, sharding, stages, batch) for batch in ends)
@@ -623,7 +623,7 @@ class _Search:
         """Return what both passes of a replica take a sample, on all of so many stages [s]."""
         asked = undivided(self.space.sharded(sharding)).model_copy(
             update={
-                **{name: getattr(chain.ranks, name) for name in ("tp", "cp", "ep")},
+                **{name: getattr(chain.ranks, name) for name in ("tp", "cp", "ep", "etp")},
                 **{"pp": stages, "recompute": chain.recompute, "batch": batch, "accumulate": 1},
             }
         )

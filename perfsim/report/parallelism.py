@@ -128,7 +128,8 @@ def _tokens_per_s(one: RankedDivision) -> float:
 def _axes(search: ParallelSearch) -> list[str]:
     """Return the kinds of parallelism besides tp and pp that any of the best has."""
     some = [one.tried.division for one in search.ranked]
-    return [axis for axis in ("cp", "ep") if any(getattr(one, axis) > 1 for one in some)]
+    axes = [axis for axis in ("cp", "ep") if any(getattr(one, axis) > 1 for one in some)]
+    return axes + (["etp"] if any(one.etp for one in some) else [])
 
 
 def ranked_rows(search: ParallelSearch) -> tuple[list[str], list[list[str]]]:
@@ -149,7 +150,7 @@ def ranked_rows(search: ParallelSearch) -> tuple[list[str], list[list[str]]]:
                 *([str(division.gpus)] if several else []),
                 *(str(size) for size in (division.tp, division.pp)),
                 str(division.chunks or "-"),
-                *(str(getattr(division, axis)) for axis in axes),
+                *(str(getattr(division, axis) or division.tp) for axis in axes),
                 str(division.replicas),
                 sharding[:5] if sharding != "as asked" else "-",
                 f"{division.batch} x {division.accumulate}",

@@ -289,7 +289,7 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
         passes * computing_s,
         (*idle_sends, *between),
         tuple(_last(split, stage)),
-        own.experts if split.layout.ep > 1 else frozenset(),
+        own.experts if "experts" in split.axes else frozenset(),
         split.layout.pp,
     )
 

@@ -85,6 +85,25 @@ def test_experts_are_divided_and_their_tokens_are_not() -> None:
             assert part == layer
 
 
+def test_whole_experts_divide_their_tokens_among_tensor_parallel_ranks() -> None:
+    """Of 128 experts 4 a rank, for a quarter of the tokens that come.
+
+    As many parameters as where 8 ranks share the experts and 4 share each.
+    """
+    layers = build_model("qwen3-30b-a3b", 4096)
+    whole = split_layers(layers, Degrees(tp=4, ep=32, whole_experts=True))
+    shared = split_layers(layers, Degrees(tp=4, ep=8))
+    for layer, one, other in zip(layers, whole, shared, strict=True):
+        if not is_expert(layer):
+            assert one == other
+            continue
+        assert one.tensors[0][1] == (4, *layer.tensors[0][1][1:])
+        assert one.elements == other.elements == layer.elements / 32
+        assert one.rows == layer.rows / 4 and other.rows == layer.rows
+        assert one.flops == pytest.approx(other.flops)
+        assert one.outputs == pytest.approx(layer.outputs / 4)
+
+
 def test_tokens_are_put_in_order_once_more_where_ranks_have_several_experts() -> None:
     """(k + 1) h values a token on either side; an all-to-all puts k h more in order: 2 k h."""
     tokens, values = 4096, 4096 * 4096

@@ -151,9 +151,20 @@ def test_every_division_keeps_samples_and_gpus(nodes: int, samples: int, model: 
         return
     for one in space:
         assert one.replicas * one.batch * one.accumulate == samples
-        assert one.gpus == gpus and one.replicas % one.ep == 0
+        assert one.gpus == gpus
+        assert (one.replicas * one.cp * (one.tp if one.etp else 1)) % one.ep == 0
         assert 8 % one.tp == 0
     assert len(set(map(repr, space))) == len(space)
+
+
+def test_experts_are_also_tried_whole_beside_tensor_parallelism() -> None:
+    fields = {"seq": 1024, "tp": 4, "pp": 1, "recompute": "none", "method": "fsdp"}
+    space = division_space(asked("mixtral-8x7b", 16, **fields), SHIPPED, global_batch=16)
+    assert {(one.ep, one.etp) for one in space} == {(1, None), (2, None), (4, None), (4, 1), (8, 1)}
+    own = division_space(asked("mixtral-8x7b", 16, **fields, etp=1), SHIPPED, global_batch=16)
+    assert {(one.ep, one.etp) for one in own} == {(4, 1), (8, 1)}
+    dense = division_space(asked("llama3-8b", 16, **fields), SHIPPED, global_batch=16)
+    assert {one.etp for one in dense} == {None}
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def collected() -> _Keys:
     found["perfsim/calibrate-kernels/1"] |= {f"kernels[].{one.name}" for one in fields(KernelLine)}
     found[INIT_SCHEMA] = set(_written_keys(ROOT / "perfsim" / "first_scenario.py"))
     found["CSV columns"] = {*FULL_SWEEP_COLUMNS, *_csv_columns()}
-    found["division"] = {*_written_keys(SEARCHED), "tp", "pp", "cp", "ep"}
+    found["division"] = {*_written_keys(SEARCHED), "tp", "pp", "cp", "ep", "etp"}
     here = set(found)
     groups = {path.name.partition(".")[0] for path in STORE.glob("*.json.gz")}
     for answer in stored_answers(sorted(groups - ASKED_OF_MANY)).values():

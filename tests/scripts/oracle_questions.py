@@ -276,6 +276,19 @@ DIVIDED = [
     " method=distributed_optimizer imbalance=1.3",
     "model=mixtral-8x7b gpus=8 node=dgx-h100 batch=1 ep=8 imbalance=100",
     *(
+        "model=qwen3-235b-a22b gpus=256 node=dgx-h100 batch=1 seq=4096 accumulate=64 tp=4 pp=8"
+        f" software=megatron method=distributed_optimizer {experts}"
+        for experts in (
+            "ep=8",
+            "ep=8 etp=1",
+            "ep=32",
+            "ep=32 etp=1 dispatcher=deepep",
+            "ep=8 etp=2",
+            "ep=8 cp=2",
+            "ep=8 cp=2 etp=1",
+        )
+    ),
+    *(
         "model=deepseek-v3 gpus=256 node=dgx-b200 precision=fp8 batch=1 accumulate=64 pp=16 ep=8"
         f" software=megatron method=distributed_optimizer recompute={again}"
         for again in ("mla_up_proj", "moe", "layernorm+moe_act+shared_experts+mlp", "gdn")
