@@ -249,7 +249,7 @@ def model_split(
         whole_experts(scenario),
     )
     key = (
-        *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.name),
+        *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),
         *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout, experts),
@@ -287,7 +287,7 @@ def _made(
 
     def placed(places: GroupPlaces) -> Cluster:
         return catalog.once(
-            ("group", *network, device.name, *places),
+            ("group", *network, device.key, *places),
             lambda: RememberingCluster.like(cluster.placed(*places)),
         )
 
@@ -367,7 +367,7 @@ def _rank_work(
 
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
-        *(device.name, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
+        *(device.key, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
         scenario.master_weights,
     )

@@ -26,6 +26,7 @@ from perfsim.compute.profile import (
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
+    matches_definition,
     model_named,
     own_profile,
     read_profile,
@@ -434,7 +435,8 @@ def _computed(
 ) -> Computation:
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
-    _check_recompute(scenario, profile.model)
+    _check_recompute(scenario, profile)
+    _check_optimizer(scenario, profile)
     _check_autocast(scenario, profile)
     transferred = transfer(
         profile,
@@ -468,15 +470,34 @@ def _named_after(transferred: TransferredProfile, path: str) -> TransferredProfi
     )
 
 
-def _check_recompute(scenario: Scenario, model: str) -> None:
-    """Refuse to recompute a network whose blocks are not known: one without attention."""
-    if scenario.recompute == "none" or not is_defined(model):
+def _check_recompute(scenario: Scenario, profile: Profile) -> None:
+    """Refuse to recompute a network without blocks of attention, or parts that are not known."""
+    model = profile.model
+    if scenario.recompute == "none":
         return
+    if not matches_definition(profile):
+        if scenario.recompute in RECOMPUTE:
+            return
+        why = (
+            f"perfsim has no layers of {model}, so that none of their parts is known; allowed:"
+            f" {', '.join(RECOMPUTE)}."
+        )
+        raise RequestError("recompute", why, value=scenario.recompute)
     if not has_attention(model):
         why = "only transformers have blocks to compute again; leave `recompute` out."
         raise RequestError("recompute", why, value=scenario.recompute)
     if scenario.recompute not in RECOMPUTE:
         check_modules(scenario.recompute, build_model(model), model)
+
+
+def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
+    """Refuse an update that multiplies matrices where these are not known."""
+    if scenario.optimizer == "muon" and not matches_definition(profile):
+        why = (
+            f"multiplies the matrices of the layers, and perfsim has no layers of {profile.model};"
+            " name another."
+        )
+        raise RequestError("optimizer", why, value=scenario.optimizer)
 
 
 def _check_autocast(scenario: Scenario, profile: Profile) -> None:

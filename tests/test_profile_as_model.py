@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from perfsim import Scenario
 from perfsim.cli.main import code
+from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import shipped
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import Prediction, predict
+from perfsim.resolve import resolve
 from perfsim.scenario_file import read_fields
 from perfsim.session import Session
 from support.commands import answer
@@ -247,3 +250,90 @@ def test_a_gpu_that_a_profile_alone_describes_goes_before_that_of_the_network(
 def test_an_unknown_gpu_says_nothing_of_others(of_cpu: Path) -> None:
     with pytest.raises(RequestError, match=r"was measured on cpu, .* it says nothing of a100"):
         predict(Scenario(model=of_cpu, gpus=8, gpu="a100"))
+
+
+def own_resnet(folder: Path, kind: str, software: str = "") -> Path:
+    """Write ResNet-50 as one's own machine runs it: in 50 ms, a total of some kind."""
+    text = re.sub(r"# iteration_ms: .*", "# iteration_ms: 50", RESNET.read_text())
+    text = re.sub("# optimizer_ms: .*", "# optimizer_ms: 0.06", text)
+    text = text.replace("iteration_ms=published", f"iteration_ms={kind}")
+    text = re.sub("# software: .*\n", software, text)
+    head, *rows = text.partition("layer,kind")
+    for column in (5, 6, 7):
+        rows = [_tenth(row, column) for row in "".join(rows).splitlines()]
+        rows = ["\n".join(rows) + "\n"]
+    (folder / "models").mkdir(parents=True, exist_ok=True)
+    path = folder / "models" / RESNET.name
+    path.write_text(head + rows[0])
+    return path
+
+
+def _tenth(row: str, column: int) -> str:
+    cells = row.split(",")
+    if cells[column] and cells[0] != "layer":
+        cells[column] = f"{float(cells[column]) / 10:.6f}"
+    return ",".join(cells)
+
+
+@pytest.mark.parametrize("kind", ["measured", "derived", "published"])
+@pytest.mark.parametrize("software", ["", "# software: torch1.12\n"])
+def test_what_ones_own_machine_takes_comes_before_what_others_measured(
+    tmp_path: Path, kind: str, software: str
+) -> None:
+    """A trace of several ranks has a derived total: the waits for others are taken off."""
+    path = own_resnet(tmp_path / "own", kind, software)
+    asked = Scenario(model="resnet50", gpus=1, gpu="v100", batch=32)
+    found = predict(asked, Session(tmp_path / "own"))
+    assert found.iteration_s == pytest.approx(0.050)
+    assert predict(asked.model_copy(update={"model": str(path)})).iteration_s == found.iteration_s
+    era = resolve(asked, Session(tmp_path / "own")).transferred.era
+    assert era == ("torch1.12" if software else NEWEST)
+    assert predict(asked).iteration_s == pytest.approx(0.1072, rel=1e-3)
+
+
+def test_a_copy_of_a_shipped_profile_changes_nothing(tmp_path: Path) -> None:
+    models = tmp_path / "own" / "models"
+    models.mkdir(parents=True)
+    shutil.copy(RESNET, models)
+    asked = Scenario(model="resnet50", gpus=8, gpu="v100", batch=64, net="10gbe")
+    assert numbers(predict(asked, Session(tmp_path / "own"))) == numbers(predict(asked))
+
+
+def test_another_network_of_a_known_name_shares_none_of_its_iterations(tmp_path: Path) -> None:
+    """Of ResNet-50 there are V100 iterations at 16 and 64, which are not the tiny network's."""
+    models = tmp_path / "own" / "models"
+    models.mkdir(parents=True)
+    (models / RESNET.name).write_text(GOOD.replace("model: tiny", "model: resnet50"))
+    asked = Scenario(model="resnet50", gpus=1, gpu="v100", batch=64)
+    assert predict(asked, Session(tmp_path / "own")).iteration_s < 2 * 0.012
+
+
+def test_profiles_that_name_one_undescribed_gpu_do_not_mix(tmp_path: Path) -> None:
+    """Both call their GPU mygpu, and one computes ten times as fast: each has its own rates."""
+    paths = []
+    fast = own_resnet(tmp_path / "own", "published", "# software: mxnet-2017\n")
+    for name, shown in (("slow", RESNET), ("fast", fast)):
+        paths.append(tmp_path / f"{name}.csv")
+        paths[-1].write_text(re.sub("# gpu: .*", "# gpu: mygpu", shown.read_text()))
+    asked = [Scenario(model=str(path), gpus=8, net="10gbe", batch=64) for path in paths]
+    session = Session()
+    together = [numbers(predict(one, session)) for one in (*asked, asked[0])]
+    alone = [numbers(predict(one, Session())) for one in asked]
+    assert together == [*alone, alone[0]]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"recompute": "mlp"}, "recompute: perfsim has no layers of tiny, .*none, selective, full"),
+        ({"optimizer": "muon"}, "optimizer: multiplies the matrices .* no layers of tiny"),
+    ],
+)
+def test_what_needs_the_layers_is_refused_where_they_are_not_known(
+    tmp_path: Path, more: dict[str, str], words: str
+) -> None:
+    path = tmp_path / "tiny.csv"
+    path.write_text(GOOD)
+    with pytest.raises(RequestError, match=words):
+        predict(Scenario(model=str(path), gpus=8, net="10gbe", **more))
+    assert predict(Scenario(model=str(path), gpus=8, net="10gbe", recompute="full")).iteration_s > 0

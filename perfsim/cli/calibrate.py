@@ -236,6 +236,8 @@ def _import_one_trace(
 def _print_trace(made: ImportedTrace) -> None:
     _print_step(made)
     _print_calls(made)
+    if made.warning:
+        typer.echo(f"perfsim: {made.warning}.", err=True)
 
 
 def _print_step(made: ImportedTrace) -> None:

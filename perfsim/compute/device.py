@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -661,6 +661,16 @@ class Device:
     link: str = ""
     intra_net: str = ""
     intra_net_why: str = ""
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells it from others in a session.
+
+        A GPU that no file describes is known by a profile (`device_of_profile`), and two profiles
+        may show one name with other rates.
+        """
+        rates = tuple((name, rate.value) for name, rate in self.rates.items())
+        return self.name, self.memory_bandwidth.value, self.launch_s.value, rates
 
     @property
     def usable_bytes(self) -> float:

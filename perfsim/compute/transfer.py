@@ -49,7 +49,7 @@ from perfsim.compute.profile import (
 )
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
 from perfsim.compute.software import ERAS, NEWEST, WITH, software_era
-from perfsim.data.catalog import Catalog, owner_of
+from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, is_defined, takes_tokens
 from perfsim.models.adapters import base_model
@@ -201,7 +201,7 @@ def transfer(
     inputs = _inputs(profile, device, anchors, tokens, training, catalog)
     plain = inputs._replace(training=_as_measured(training))
     goal = GpuPrecision(device.name, precision)
-    era = software or _usual_era(known_iterations(plain, goal))
+    era = software or _usual_era(plain, goal)
     casts = _may_cast(inputs, goal, era)
     if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)
@@ -353,8 +353,10 @@ def device_of_profile(profile: Profile, flops: float | None, software: str) -> D
 class TransferInputs(NamedTuple):
     """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
 
-    ``own`` says whether the profile's own total counts as a known iteration; ``defined`` whether
-    the network has a definition with these parameters; ``tokens`` are those a sample at the goal.
+    ``own`` says whether the profile's own total counts as a known iteration; ``own_first`` whether
+    it comes before what others measured there: it was measured, or it is of a file of the user's.
+    ``defined`` says whether the network has a definition with these parameters; ``tokens`` are
+    those a sample at the goal.
     """
 
     profile: Profile
@@ -365,6 +367,7 @@ class TransferInputs(NamedTuple):
     defined: bool
     tokens: int | None = None
     training: Training = USUAL_TRAINING
+    own_first: bool = False
 
     @property
     def home(self) -> GpuPrecision:
@@ -452,12 +455,11 @@ class TransferInputs(NamedTuple):
         autocast, master = training.autocast, training.master_weights
         experts = training.launches_experts
         how = update, optimizer, again, autocast, master, experts
-        asked = "kernels", model, tokens, at, batch, era, *how
+        gpu = self.gpu(at.gpu)
+        asked = "kernels", model, tokens, at, gpu.key, batch, era, *how
         if not takes_tokens(model):
             tokens = None
-        rates = kernel_rates(
-            self.gpu(at.gpu), at.precision, era, autocast=autocast, master_weights=master
-        )
+        rates = kernel_rates(gpu, at.precision, era, autocast=autocast, master_weights=master)
         return self.catalog.once(
             asked,
             lambda: model_time(
@@ -495,13 +497,16 @@ def _inputs(
         build_model(profile.model, tokens)
     tokens = tokens or profile.sequence
     own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
+    first = profile.kinds.get("iteration_ms") == "measured" or is_changed(profile.path)
     if not isinstance(anchors, Catalog):
         files = catalog or Catalog()
-        return TransferInputs(profile, device, anchors, files, own, defined, tokens, training)
+        return TransferInputs(
+            profile, device, anchors, files, own, defined, tokens, training, first
+        )
     total = profile.header.get("source", "").removeprefix("total:").strip()
     own = own and owner_of(total) not in anchors.without
     return TransferInputs(
-        profile, device, Anchors(anchors), anchors, own, defined, tokens, training
+        profile, device, Anchors(anchors), anchors, own, defined, tokens, training, first
     )
 
 
@@ -518,12 +523,14 @@ def known_iterations(
 ) -> list[KnownIteration]:
     """Return the model's measured iterations at a GPU and precision, or those that tell of an era.
 
-    The profile fills a gap. Where its own total was measured, it comes before what others
-    measured at its batch, and before what breaks the laws of the batch with it.
+    The profile fills a gap. Where its own total was measured, or is of a file of the user's, it
+    comes before what others measured at its batch, and before what breaks the laws of the batch
+    with it. Another network under the name of a defined one shares none of its iterations.
     """
     profile = inputs.profile
     known = []
-    for anchor in inputs.anchors.get(at.gpu, ()):
+    same = inputs.defined or not is_defined(profile.model)
+    for anchor in inputs.anchors.get(at.gpu, ()) if same else ():
         if anchor.use == "ratio" or anchor.precision != at.precision:
             continue
         if (anchor.model, anchor.sequence) == (profile.model, inputs.tokens):
@@ -540,9 +547,9 @@ def known_iterations(
         kind = profile.kinds.get("iteration_ms", "derived")
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
         here = [one for one in known if one.batch == profile.batch]
-        if kind == "measured":
+        if inputs.own_first:
             known = [one for one in known if _agrees(profile, one)]
-        if kind == "measured" or not here:
+        if inputs.own_first or not here:
             known.append(KnownIteration(profile.batch, inputs.home_era, own))
     if era is None or not inputs.defined:
         return known
@@ -557,9 +564,15 @@ def _agrees(profile: Profile, one: KnownIteration) -> bool:
     return larger * longer > 0 and larger * longer_a_sample <= 0
 
 
-def _usual_era(known: Sequence[KnownIteration]) -> str:
-    """Return the software that most of the known iterations ran on, the newest where none is."""
-    counts = Counter(one.era for one in known)
+def _usual_era(inputs: TransferInputs, goal: GpuPrecision) -> str:
+    """Return the software that is meant where none is asked for.
+
+    It is that of the profile where its total comes first, else that of most known iterations, the
+    newest where there are none.
+    """
+    if inputs.own_first and inputs.own and goal == inputs.home:
+        return inputs.home_era
+    counts = Counter(one.era for one in known_iterations(inputs, goal))
     return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)
 
 
@@ -1090,13 +1103,13 @@ def _layers_by_kernels(
     profile = inputs.profile
     tokens = tokens if takes_tokens(profile.model) else None
 
-    again, autocast = training.recompute, training.autocast
+    again, autocast, gpu = training.recompute, training.autocast, inputs.gpu(at.gpu)
 
     def found() -> dict[str, tuple[float, float]]:
-        rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era, autocast=autocast)
+        rates = kernel_rates(gpu, at.precision, era, autocast=autocast)
         return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates, again)))
 
-    asked = ("layers by kernels", profile.model, tokens, at, batch, era, again, autocast)
+    asked = ("layers by kernels", profile.model, tokens, at, gpu.key, batch, era, again, autocast)
     return inputs.catalog.once(asked, found)
 
 

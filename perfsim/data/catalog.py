@@ -29,6 +29,7 @@ __all__ = [
     "RECORDS",
     "Catalog",
     "OwnFiles",
+    "is_changed",
     "is_own",
     "own_files_noted",
     "owner_of",
@@ -168,6 +169,13 @@ def shipped(folder: str = "profiles") -> Path:
 def is_own(path: str | Path) -> bool:
     """Tell whether a data file is the user's own, not one that ships."""
     return not Path(path).resolve().is_relative_to(shipped().resolve())
+
+
+def is_changed(path: str | Path, kind: str = "models") -> bool:
+    """Tell whether a data file of some kind is the user's own and no copy of the shipped one."""
+    return (
+        bool(path) and is_own(path) and not _is_copy(Path(path), shipped() / kind / Path(path).name)
+    )
 
 
 _OWNERS = re.compile(r"(?<![a-z0-9-])([a-z0-9][a-z0-9-]{0,38})/")

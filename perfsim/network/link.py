@@ -271,6 +271,7 @@ class Link:
         cluster's own training
     falls : how its rates fall as nodes are added; None where they do not
     sharing : what NICs of a node reach together; None where each adds its rate
+    transport : what it is, such as nvlink4, pcie or ib; "" where nobody says
     """
 
     name: str
@@ -284,6 +285,7 @@ class Link:
     grade: Grade = "modelled"
     falls: NodeExponent | None = None
     sharing: NicSharing | None = None
+    transport: str = ""
 
 
 def custom_link(text: str, field: str) -> Link:
@@ -342,7 +344,7 @@ def nccl_link_class(link: Link, link_class: str) -> str:
     """
     if link_class == "inter":
         return "net"
-    return "nvlink" if link.name.startswith("nvlink") else "pci"
+    return "nvlink" if link.transport.startswith("nvlink") else "pci"
 
 
 def under_protocol(

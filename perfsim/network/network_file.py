@@ -480,7 +480,10 @@ def read_network(path: Path) -> Network:
         transport=table["transport"],
         gpus_per_node=table.get("gpus_per_node"),
         nics_per_node=table.get("nics_per_node", 1),
-        links={key: replace(link, name=name) for key, link in table["link"].items()},
+        links={
+            key: replace(link, name=name, transport=_transport_of(key, table["transport"]))
+            for key, link in table["link"].items()
+        },
         notes=table.get("notes", ()),
         path=str(path),
         inside=table.get("inside", ""),
@@ -491,6 +494,27 @@ def read_network(path: Path) -> Network:
         stated_node=table.get("node_type", ""),
         noticed=tuple(table.get("noticed", ())),
     )
+
+
+_BETWEEN_GPUS = ("nvlink", "pcie", "xgmi")
+"""Transports between the GPUs of a node; a network of another one says how nodes are joined."""
+
+
+def _transport_of(link_class: str, transport: str) -> str:
+    """Return what a link of a network is, "" where the network's transport does not say."""
+    known = link_class == "inter" or transport.startswith(_BETWEEN_GPUS)
+    return transport if known else ""
+
+
+def _with_stated_node(network: Network, catalog: Catalog) -> Network:
+    """Return a network with the link inside its nodes named as the node type that it states."""
+    intra = network.links.get("intra")
+    if intra is None or intra.transport or not network.stated_node:
+        return network
+    from perfsim.network.node_type import load_node_type
+
+    inside = load_node_type(network.stated_node, catalog, "node").inside.link
+    return network._replace(links={**network.links, "intra": replace(intra, transport=inside)})
 
 
 def _measured(table: Mapping[str, Any], path: Path, text: str) -> MeasuredCollectives | None:
@@ -539,7 +563,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
             near = near_file(Path(text), (NETWORK_SUFFIX,))
             why = f"there is no file {shown(text)}{near}; {_OTHER_WAYS}"
             raise MissingFileError(field, why, value=text)
-        return read_network(Path(text))
+        return _with_stated_node(read_network(Path(text)), catalog)
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
         return Network(text, text, CUSTOM, None, 1, dict.fromkeys(_LINK_CLASSES, link))
@@ -553,7 +577,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
             raise _no_latency(text, field, rate[1], rate[2], catalog) from None
         error = _by_title(error, text, field, catalog)
         raise _of_other_place(error, text, field, catalog).or_else(_OTHER_WAYS) from None
-    return read_network(path)
+    return _with_stated_node(read_network(path), catalog)
 
 
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtKMGT])(?:b|bps|[bB]its?|(?i:b?e)|)")

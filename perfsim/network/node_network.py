@@ -110,7 +110,8 @@ def node_network(node: NodeType) -> Network:
         links["inter"] = replace(inter, sharing=law.nic_sharing(facts))
     if facts.inside:
         rate, step_s = law.inside_link(facts)
-        links["intra"] = _link(node.name, rate, step_s, f"{node.inside.source}, {_LAW}")
+        intra = _link(node.name, rate, step_s, f"{node.inside.source}, {_LAW}")
+        links["intra"] = replace(intra, transport=node.inside.link)
     return Network(
         name=node.name,
         title=node.title,

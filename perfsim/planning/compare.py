@@ -665,7 +665,7 @@ def compare(
 
 
 def _not_equal(ranking: Ranking, unset: Collection[str]) -> list[str]:
-    """Warn of the methods but S-SGD that `equal_bytes` leaves as they are, as none compresses."""
+    """Warn of the methods but S-SGD that `equal_bytes` leaves as they are: no compressors."""
     names = [name for name in ranking.predictions if name in unset and name != _BASELINE]
     if not names:
         return []
@@ -674,10 +674,10 @@ def _not_equal(ranking: Ranking, unset: Collection[str]) -> list[str]:
         for name in names
     }
     text = (
-        "Not set by `equal_bytes`, as they do not compress what they send:"
+        "Not set by `equal_bytes`, which sets compressors of gradients alone:"
         f" {', '.join(f'{name} {size}' for name, size in sent.items())}."
     )
-    return [warning(text, f"not at equal bytes, as they do not compress: {few(names)}")]
+    return [warning(text, f"not at equal bytes, as no compressors of gradients: {few(names)}")]
 
 
 def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) -> dict[str, str]:

@@ -243,9 +243,13 @@ def rate_left(device: Device, bytes_per_s: float) -> float:
 def _lost_share(cost: Cost, axis: str, costs: Costs) -> float:
     """Return the share of a collective's time that computation beside it loses.
 
-    Over PCIe and NICs nothing is charged.
+    Over PCIe and NICs nothing is charged. Where nobody says what a link is, it is the GPU's own.
     """
-    if costs.axes[axis].nodes > 1 or not costs.device.link.startswith("NVLink"):
+    cluster = costs.axes[axis]
+    if cluster.nodes > 1 or cluster.intra is None:
+        return 0.0
+    inside = cluster.intra.transport or costs.device.link.lower()
+    if not inside.startswith("nvlink"):
         return 0.0
     return 1.0 - rate_left(costs.device, cost.sent_bytes / cost.seconds)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
-from perfsim.compute.profile import Profile, read_profile
+from perfsim.compute.profile import read_profile
 from perfsim.compute.transfer import transfer
 from perfsim.resolve import find_profile
-from support.anchors import Table, milliseconds, profile, transferred
+from support.anchors import Table, milliseconds, transferred
 from support.collected import (
     Found,
     gavel,
@@ -31,7 +32,7 @@ def test_resnet50_on_v100_pcie_as_hkbu_measured() -> None:
     """ddl-benchmarks 2020: 253.1 images/s at batch 64 (arXiv 2005.13247)."""
     [found] = [a for a in load_anchors("v100-pcie", SHIPPED) if a.model == "resnet50"]
     assert math.isclose(found.iteration_s, 64 / 253.1, rel_tol=1e-5)
-    own = Profile(**{**profile().__dict__, "model": "resnet50"})
+    own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
     result = transfer(own, load_device("v100-pcie", SHIPPED), 64, "fp32", SHIPPED)
     assert math.isclose(milliseconds(result), 252.86, abs_tol=0.01)
     assert result.quantity.kind == "measured"
@@ -69,7 +70,8 @@ def test_resnet50_transferred_to_batch_64_agrees_with_tensorflow_traces() -> Non
 
 def test_mxnet_figures_between_batches_lie_near_the_line() -> None:
     """MXNet's page gives 63.689 ms at batch 16; its batches 8 and 32 predict it within 20 %."""
-    own = Profile(**{**profile(batch=8).__dict__, "model": "resnet50"})
+    whole = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
+    own = replace(whole, gpu="p100")
     ends = [
         a for a in load_anchors("v100", SHIPPED) if a.model == "resnet50" and a.batch in (8, 32)
     ]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.network.cluster import load_network, read_network
+from perfsim.network.link import nccl_link_class
 from perfsim.note import briefs, of_grade
 from perfsim.prediction import predict
 from perfsim.quantity import Quantity
@@ -277,3 +278,39 @@ def test_predict_warns_of_what_calibration_noticed(tmp_path: Path) -> None:
     shown = briefs(notes, "warning")
     assert "mine: calls stalled" in shown
     assert "mine: one host is slower than the others" in shown
+
+
+# What a link is
+
+
+def test_what_a_link_is_decides_and_not_its_name(tmp_path: Path) -> None:
+    """A copy of nvlink-v100 under another name is NVLink too, for NCCL's figures of protocols."""
+    shipped_file = Catalog().path("networks", "nvlink-v100", "net", "networks")
+    copied = tmp_path / "mywire.toml"
+    copied.write_text(shipped_file.read_text().replace('name = "nvlink-v100"', 'name = "mywire"'))
+    fields = {"model": "resnet50", "gpus": 16, "gpus_per_node": 16, "gpu": "v100"}
+    asked = fields | {"algorithm": "tree", "protocol": "simple"}
+    both = [
+        predict(make_scenario(asked | {"intra_net": net})).communication["busy_s"]
+        for net in ("nvlink-v100", str(copied))
+    ]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    ("net", "kind"),
+    [
+        ("dgx2-v100", "nvlink"),
+        ("p5-h100-nvls", "nvlink"),
+        ("alps-gh200-slingshot11", "nvlink"),  # by the node type that it states
+        ("pcie4", "pci"),
+        ("mi300x-infinity-fabric", "pci"),
+        ("hkbu-v100-10gbe", "pci"),  # nobody says
+    ],
+)
+def test_links_between_gpus_are_as_their_networks_say(net: str, kind: str) -> None:
+    links = load_network(net, Catalog(), "net").links
+    assert nccl_link_class(links["intra"], "intra") == kind
+    assert {nccl_link_class(one, "inter") for key, one in links.items() if key == "inter"} <= {
+        "net"
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.methods import method_class
+from perfsim.methods import method_class, method_names
 from perfsim.methods.base import COMPRESSING
 from perfsim.planning.compare import Comparison, compare
 from perfsim.planning.equal_bytes import MAX_OFF
@@ -37,10 +37,12 @@ def test_top_k_sends_a_hundredth_of_ssgd_at_a_density_by_hand() -> None:
 def test_what_does_not_compress_is_named_with_what_it_sends() -> None:
     note = compared("dgc", "ssgd,dgc,topk,localsgd").notes[1]
     assert getattr(note, "grade", "") == "warning"
-    assert "do not compress what they send: localsgd 24 MB." in note
-    assert not any("do not compress" in one for one in compared("dgc", "ssgd,dgc,topk").notes)
+    assert "sets compressors of gradients alone: localsgd 24 MB." in note
+    assert not any(
+        "compressors of gradients alone" in one for one in compared("dgc", "ssgd,dgc,topk").notes
+    )
     measure = compared("local-SGD", "ssgd,localsgd,topk")  # it sets the bytes itself
-    assert not any("do not compress" in one for one in measure.notes)
+    assert not any("compressors of gradients alone" in one for one in measure.notes)
 
 
 # By law
@@ -58,6 +60,19 @@ def test_compressors_send_about_as_much_and_others_are_as_they_were(measure: str
                 assert bytes_sent == pytest.approx(target, rel=0.02)
         else:
             assert bytes_sent == free[name]
+
+
+@pytest.mark.parametrize("ratio", [4, 8, 100])
+def test_no_compressor_is_ranked_at_other_bytes(ratio: int) -> None:
+    """Of intsgd there are 8 and 32 bits, and dgc_k keeps 1 % at most: near, or left out."""
+    names = [name for name in method_names() if method_class(name).family in COMPRESSING]
+    found = compared(str(ratio), ",".join(["ssgd", *names]))
+    target = sent(found)["ssgd"] / ratio
+    for name in names:
+        if name not in found.ranking.refused:
+            assert target / MAX_OFF <= sent(found)[name] <= target * MAX_OFF, name
+    assert ("intsgd" in found.ranking.refused) is (ratio != 4)
+    assert ("dgc_k" in found.ranking.refused) is (ratio == 4)
 
 
 def test_the_note_names_what_each_sends_and_rows_show_what_was_set() -> None:

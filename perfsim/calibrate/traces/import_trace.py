@@ -14,7 +14,7 @@ from perfsim.calibrate.traces.collectives import (
     collectives_of_job,
     summary_by_size,
 )
-from perfsim.calibrate.traces.to_profile import profile_of_trace
+from perfsim.calibrate.traces.to_profile import of_another_network, profile_of_trace
 from perfsim.calibrate.traces.training_trace import TrainingTrace
 from perfsim.calibrate.write_profile import (
     check_profile,
@@ -36,12 +36,13 @@ IMPORT_TRACES_SCHEMA = "perfsim/calibrate-import-trace/1"
 
 @dataclass(frozen=True)
 class ImportedTrace:
-    """The files written (None: not written), and what the trace says."""
+    """The files written (None: not written), what the trace says, and what makes it doubtful."""
 
     profile: Path | None
     collectives: Path | None
     trace: TrainingTrace
     by_size: tuple[CallsOfSize, ...]
+    warning: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that the command prints as JSON."""
@@ -66,6 +67,7 @@ class ImportedTrace:
             "step": passes,
             "collectives": [calls.to_dict() for calls in self.by_size],
             "ready_s": dict(self.trace.ready_s),
+            "warning": self.warning or None,
         }
 
 
@@ -132,7 +134,8 @@ def import_trace(
         except DataError as error:
             raise DataError(f"makes no profile: {error.why}", path=file) from None
     write_files(texts)
-    return ImportedTrace(profile, table, trace, tuple(summary_by_size(trace.collectives)))
+    doubt = of_another_network(trace.step, model) if trace.step and model else ""
+    return ImportedTrace(profile, table, trace, tuple(summary_by_size(trace.collectives)), doubt)
 
 
 def _check_request(words: dict[str, str | None], counts: dict[str, int | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from perfsim.compute.profile import PROFILE_SCHEMA
 from perfsim.errors import DataError
 from perfsim.models import build_model, defined_models
 
-__all__ = ["profile_of_trace", "with_known_names"]
+__all__ = ["of_another_network", "profile_of_trace", "with_known_names"]
 
 USUAL_BUSY_SHARE = 0.9
 """Below this share of a busy device a note says that passes hold launches, waits or the profiler's
@@ -87,6 +88,8 @@ def _notes(step: TracedStep, known: bool, model: str) -> list[str]:
         notes.append(f"layers named as in perfsim's definition of {model}")
     else:
         notes.append("layers and tensors named after the trace's modules or operators")
+    if other := of_another_network(step, model):
+        notes.append(other)
     if step.waiting_s:
         notes.append(
             f"iteration without the {milliseconds(step.waiting_s)} ms in which only collectives ran"
@@ -97,6 +100,24 @@ def _notes(step: TracedStep, known: bool, model: str) -> list[str]:
             " or the profiler"
         )
     return notes
+
+
+def of_another_network(step: TracedStep, model: str) -> str:
+    """Say that a trace has other parameters than perfsim's definition of the model it is called.
+
+    "" where they are as many, or where trace or perfsim do not know them.
+    """
+    shapes = [shape for layer in step.layers for _, shape in layer.gradients]
+    if model not in defined_models() or None in shapes:
+        return ""
+    traced = sum(math.prod(shape) for shape in shapes if shape is not None)
+    known = sum(layer.elements for layer in build_model(model))
+    if traced == known:
+        return ""
+    return (
+        f"the trace has {traced:,} parameters and perfsim's {model} {known:,}: it is another"
+        " network, and nothing known of that one is used for it"
+    )
 
 
 def with_known_names(step: TracedStep, model: str) -> TracedStep | None:

@@ -9,6 +9,7 @@ import pytest
 from perfsim.calibrate.traces import read_trace
 from perfsim.calibrate.traces.to_profile import with_known_names
 from perfsim.calibrate.traces.training_trace import TracedCollective, TracedLayer, TracedStep
+from perfsim.cli.main import code
 from perfsim.models import build_model
 from support.training_traces import BACK, HOROVOD, MAIN, OWN, US, host, imported, saved, step
 
@@ -122,6 +123,18 @@ def test_names_and_shapes_of_a_known_model_fill_a_trace_without_shapes() -> None
     assert known.ready_s["classifier.6.bias"] == 70.0
     assert with_known_names(traced, "resnet50") is None
     assert with_known_names(traced, "no-such-model") is None
+
+
+def test_another_network_under_a_known_name_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """8 x 3 x 3 x 3 + 10 x 8 + 10 parameters are no ResNet-50."""
+    file = saved(tmp_path, step() + step(1000.0))
+    for model, told in (("resnet50", True), ("ours", False)):
+        flags = ["--model", model, "--batch", "32", "--gpu", "v100", "--out", str(tmp_path / model)]
+        assert code(["calibrate", "import", str(file), *flags]) == 0
+        said = "the trace has 306 parameters and perfsim's resnet50 25,557,032"
+        assert (said in capsys.readouterr().err) is told
 
 
 @pytest.mark.parametrize("end", ["]", ",\n", ""])
