@@ -29,7 +29,10 @@ from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_rate, format_seconds
 
-__all__ = ["notes_of"]
+__all__ = ["TIME_ONLY", "notes_of"]
+
+TIME_ONLY = "Time per iteration only"
+"""How the note begins that a method may need more iterations than S-SGD."""
 
 
 def notes_of(
@@ -61,7 +64,7 @@ def notes_of(
     elif setup.method.lossy:
         notes.append(
             warning(
-                "Time per iteration only: a lossy method may need more iterations than ssgd for the"
+                f"{TIME_ONLY}: a lossy method may need more iterations than ssgd for the"
                 " same accuracy.",
                 f"{setup.scenario.method} learns otherwise than S-SGD and may need more iterations"
                 " (`perfsim compare` has what is known)",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
@@ -15,8 +14,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.methods.fusion_settings import WHY_KEPT, check_fusion_options, for_method
 from perfsim.methods.learning import same_update
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import device_in_era
-from perfsim.scenario import Scenario, parse_types
+from perfsim.scenario import Scenario
 from perfsim.session import default_session
 from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import (
@@ -465,17 +463,14 @@ def rank_methods(
 
     ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
     known = uncertainties(catalog).get(NO_METHOD)
-    unfit = frozenset(name for name, one in predictions.items() if not _fits(one, catalog))
+    unfit = frozenset(name for name, one in predictions.items() if not _fits(one))
     return Ranking(ranked, refused, median_errors(catalog), kept, known, learning, unfit)
 
 
-def _fits(prediction: Prediction, catalog: Catalog) -> bool:
+def _fits(prediction: Prediction) -> bool:
     """Tell whether a prediction fits into the memory of its GPU, of the smallest of several."""
-    gpu = prediction.scenario.gpu
-    names = [name for name, _ in parse_types(gpu)] or [gpu]
-    model = prediction.scenario.model
-    usable = min(device_in_era(name, NEWEST, catalog, model).usable_bytes for name in names)
-    return sum_in_order(prediction.memory_bytes.values()) <= usable
+    usable = prediction.memory_usable_bytes
+    return usable is None or sum_in_order(prediction.memory_bytes.values()) <= usable
 
 
 def few(names: Sequence[str], most: int = _MAX_NAMES) -> str:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from perfsim.compute.device import device_named
-from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
@@ -37,11 +36,13 @@ from perfsim.errors import (
     unknown,
     unspelled,
 )
+from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
 from perfsim.models import has_attention, is_defined
 from perfsim.network.node_network import load_any_network
 from perfsim.note import NoteGrade, of_grade, warning
+from perfsim.notes import TIME_ONLY
 from perfsim.planning.divisions import SEARCHED_FIELDS, fixed_fields
 from perfsim.planning.parallelism import (
     NothingFitsError,
@@ -51,7 +52,8 @@ from perfsim.planning.parallelism import (
 )
 from perfsim.prediction import PredictedIteration, Prediction, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario, as_named, device_in_era, resolve, with_gpu
+from perfsim.ranking import Ranking, few, median_errors
+from perfsim.resolve import ResolvedScenario, as_named, resolve, with_gpu
 from perfsim.scenario import Scenario, as_scenario, parse_types
 from perfsim.session import fresh
 from perfsim.time_to_accuracy import (
@@ -328,7 +330,9 @@ class ParetoChoice:
 def _notes_of(choice: ParetoChoice, grade: NoteGrade) -> list[str]:
     """Return the notes of a grade on a choice; those of a searched division are the search's."""
     found = choice.prediction
-    return of_grade(found.notes, grade) if isinstance(found, Prediction) else []
+    notes = of_grade(found.notes, grade) if isinstance(found, Prediction) else []
+    # Where its learning is known, the plan counts what it needs.
+    return [one for one in notes if not (choice.learning.known and one.startswith(TIME_ONLY))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -336,7 +340,8 @@ class ClusterPlan(Displayed):
     """All clusters and methods that were predicted, and which cannot be used, with the reason.
 
     ``searched`` says why parallelism was searched, "" where it was not; ``global_batch`` is what
-    was asked of such a search.
+    was asked of such a search. ``close`` are the methods on the fastest's cluster that are too
+    close to it to call.
     """
 
     target: Target
@@ -345,6 +350,7 @@ class ClusterPlan(Displayed):
     prices: Prices
     searched: str = ""
     global_batch: int | None = None
+    close: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
@@ -455,6 +461,11 @@ class ClusterPlan(Displayed):
     def _risks(self) -> list[str]:
         """Warn of what the fastest and the cheapest may miss, and of what is known against them."""
         notes: dict[str, str] = {}
+        if self.close:
+            tie = (
+                f"{few(self.close)} on the same cluster: too close to {self.fastest.words} to call"
+            )
+            notes[tie] = warning(f"{tie}, by the recorded errors.", tie)
         for one in (self.fastest, self.cheapest):
             high_s, deadline_s = one.interval_s[1], self.target.deadline_s
             if deadline_s is not None and one.seconds <= deadline_s < high_s:
@@ -669,7 +680,38 @@ def plan(
     result = ClusterPlan(target, choices, left_out, prices, searched, global_batch)
     if not result.meeting:
         raise RequestError("", _nothing_meets(result))
-    return result
+    return replace(result, close=_too_close(result, catalog))
+
+
+def _too_close(found: ClusterPlan, catalog: Catalog) -> tuple[str, ...]:
+    """Return the methods on the fastest's cluster that are too close to it to call.
+
+    Where parallelism was searched, methods are those of its answers and none is compared.
+    """
+    first = found.fastest
+    here = first.scenario
+    same = {
+        one.scenario.method: one
+        for one in found.known
+        if (one.scenario.gpus, one.scenario.gpu, one.scenario.net)
+        == (here.gpus, here.gpu, here.net)
+    }
+    predictions = {
+        name: one.prediction
+        for name, one in {here.method: first, **same}.items()
+        if isinstance(one.prediction, Prediction)
+    }
+    if found.searched or here.method not in predictions:
+        return ()
+    ranking = Ranking(
+        predictions,
+        {},
+        median_errors(catalog),
+        known=uncertainties(catalog).get(NO_METHOD),
+        learning={name: one.learning for name, one in same.items()},
+    )
+    others = [name for name in predictions if name != here.method]
+    return tuple(name for name in others if not ranking.sooner(here.method, name))
 
 
 def _listed(given: Iterable[Scenario | Mapping[str, Any]]) -> list[Scenario]:
@@ -885,8 +927,8 @@ class _Tried:
         except RequestError as error:
             self.left[name] = unspelled(error)
             return None
-        gpu, model = prediction.scenario.gpu, prediction.scenario.model
-        memory = device_in_era(gpu, NEWEST, self.catalog, model).usable_bytes
+        model = prediction.scenario.model
+        memory = prediction.memory_usable_bytes or math.inf
         use = MemoryUse(prediction.memory_bytes, memory, is_defined(model))
         self._states_fit.append(use.state_fits)
         if not use.fits and not self.ignore_memory:

@@ -594,7 +594,8 @@ def _rate_words(found: RateBreakEven, asked: str) -> str:
     low, high = _bits(found.low * found.rate), _bits(found.high * found.rate)
     searched = f" ({_predictions(found.predictions)})"
     if found.factor is None:
-        return f"At no bandwidth {found.link} up to {high} {goal}: latency is left{searched}."
+        left = "latency, kernels or copies are left"
+        return f"At no bandwidth {found.link} up to {high} {goal}: {left}{searched}."
     if found.factor == found.low:
         return f"From the least bandwidth {found.link} searched, {low}, on {goal}{searched}."
     return (
@@ -871,7 +872,9 @@ def _interval_verdict(tuned: TunedValue, enough: IntervalBreakEven) -> list[str]
             result.append(_fell_short_words(tuned, known_there.sentence))
         else:
             result.append(f"With {advised.interval:,}: {known_there.sentence}.")
-            result += [] if known_there.known else [f"{_known_words(tuned)}."]
+            result += (
+                _sooner_words(tuned, advised) if known_there.known else [f"{_known_words(tuned)}."]
+            )
         result += [f"Against it: {told}." for told in known_there.against]
     return result
 
@@ -894,6 +897,23 @@ def _known_words(tuned: TunedValue) -> str:
         f"The fastest with known epochs is {best.interval:,},"
         f" {format_seconds(best.iteration_s)} and {best.epochs.words} times those of S-SGD"
     )
+
+
+def _sooner_words(tuned: TunedValue, advised: IntervalChoice) -> list[str]:
+    """Say which interval reaches S-SGD's quality sooner than the advised one, by what is known."""
+    learnt = [
+        (one.iteration_s * one.epochs.middle, one)
+        for one in tuned.intervals
+        if one.epochs.middle is not None
+    ]
+    least_s, best = min(learnt, key=lambda one: one[0])
+    assert advised.epochs.middle is not None
+    if least_s >= (1.0 - FLAT_SHARE) * advised.iteration_s * advised.epochs.middle:
+        return []
+    return [
+        f"By what is known, {best.interval:,} is the soonest at S-SGD's quality:"
+        f" {format_seconds(best.iteration_s)} and {best.epochs.words} times its epochs."
+    ]
 
 
 def _interval_table(tuned: TunedValue) -> Iterator[str]:

@@ -43,7 +43,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
 from perfsim.methods import method_class, method_name
-from perfsim.models import all_models
+from perfsim.models import all_models, takes_tokens
 from perfsim.models.specification import is_specified
 from perfsim.prediction import predict_iteration
 from perfsim.resolve import resolve
@@ -635,13 +635,21 @@ _NAMED_SETTINGS = ("rank", "density")
 """Options that a number alone in the column ``rank_or_density`` may be of."""
 
 
+_TOKENS = re.compile(r"(\d{1,9}) tokens")
+"""The tokens of a sample in a model's words."""
+
+
 def _named(case: Case, fields: Collection[str], catalog: Catalog) -> dict[str, Any]:
     """Return the fields whose cells have perfsim's own names, of those that no rule gives."""
     named: dict[str, Any] = {}
     if "model" not in fields:
         models = all_models(catalog.files("models"))
+        family, tokens = case.model.partition(",")[0].lower(), _TOKENS.search(case.model)
         if case.model in models or is_specified(case.model):
             named["model"] = case.model
+        elif family in models and takes_tokens(family) == bool(tokens):
+            # Rows of training runs have family, words, tokens a sample.
+            named |= {"model": family} | ({"seq": int(tokens[1])} if tokens else {})
     if "gpu" not in fields:
         gpu = catalog.once(("gpu of words", case.gpu), lambda: device_named(case.gpu, catalog))
         if gpu:
@@ -787,7 +795,12 @@ def rated_scenario(case: Case, role: CaseRole, source: SourceCases) -> Scenario:
 def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
     """Put a case's numbers into ``fields``; return why it cannot be predicted, or ""."""
     if case.metric not in METRICS:
-        return f"metric {case.metric} is not one that a prediction states"
+        near = nearest(case.metric, METRICS)
+        instead = f"; did you mean {near!r}?" if near else "."
+        return (
+            f"metric {case.metric} is not one that a prediction states{instead} Allowed:"
+            f" {', '.join(METRICS)}"
+        )
     if case.value == 0:
         return "its value is 0, of which no relative error can be taken"
     missing = [name for name in _COLUMN_OF_FIELD if name not in fields]
