@@ -215,7 +215,10 @@ def _target(
 
 
 def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
-    """Return a scenario for each choice of GPUs, GPU, network and method."""
+    """Return a scenario for each choice of GPUs, GPU, network and method.
+
+    Of several methods each takes the options that are its own, as in `compare`.
+    """
     from itertools import product
 
     from perfsim.planning.capacity import check_one_type
@@ -234,7 +237,19 @@ def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
     fields, _ = asked.fields()
     for gpu in (fields.get("gpu", ""), *varied.get("gpu", [])):
         check_one_type(str(gpu))
-    return [
-        make_scenario(fields | first | dict(zip(varied, values, strict=True)))
-        for values in product(*varied.values())
-    ]
+    options = fields.get("options") or {}
+    own: dict[str, dict[str, Any]] = {}
+    if options and "method" in varied:
+        fields.pop("options")
+        from perfsim.methods import method_name
+        from perfsim.planning.compare import options_of_each
+
+        names = [method_name(str(one), "methods") for one in varied["method"]]
+        of_each = options_of_each(make_scenario(fields | first), None, names, options)
+        own = {str(one): of_each[name] for one, name in zip(varied["method"], names, strict=True)}
+    scenarios = []
+    for values in product(*varied.values()):
+        chosen = dict(zip(varied, values, strict=True))
+        more = {"options": own[str(chosen["method"])]} if own else {}
+        scenarios.append(make_scenario(fields | first | chosen | more))
+    return scenarios

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
 from perfsim.note import of_grade
+from perfsim.notes import TIME_ONLY
 from perfsim.planning.capacity import (
     ClusterPlan,
     ParetoChoice,
@@ -27,6 +28,7 @@ from perfsim.planning.capacity import (
     plan,
     read_prices,
 )
+from perfsim.planning.compare import compare
 from perfsim.prediction import predict
 from perfsim.report.html.pages import plan_page
 from perfsim.report.planning import print_plan
@@ -372,6 +374,36 @@ def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert text.count("has no 'fp8' rate") == 1
     assert "ssgd on 128 v100 over 10gbe, ssgd on 16 v100 over 10gbe and 4 more:" in text
+
+
+def test_methods_too_close_to_the_fastest_are_named() -> None:
+    """As compare has it: DGC saves some per cent, and its epochs are known to a fifth."""
+    asked = [*scenarios(64, method="dgc"), *scenarios(64)]
+    made = plan(asked, Target(1_281_167, 90), None, SHIPPED)
+    assert made.fastest.scenario.method == "dgc" and made.close == ("ssgd",)
+    told = [note for note in made.notes if "too close to dgc on 64 v100 over 10gbe to call" in note]
+    assert len(told) == 1 and told[0].startswith("ssgd on the same cluster")
+    ranking = compare(asked[1], "ssgd,dgc", catalog=SHIPPED).ranking
+    assert ranking.undecided() == ["ssgd"]
+    assert not any(note.partition(": ")[2].startswith(TIME_ONLY) for note in made.notes)
+    # Another cluster is no rival of this kind, and nine times the epochs are not close.
+    assert plan(scenarios(64, 8), Target(1_281_167, 90), None, SHIPPED).close == ()
+    assert plan(asked, Target(1_281_167, 90, epochs_of={"dgc": 9.0}), None, SHIPPED).close == ()
+
+
+def test_an_option_goes_to_the_methods_that_have_it(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan --model gpt3-350m --counts 32 --gpu a100 --nets 1gbe --methods ssgd,DiLoCo"
+    alone = predict(
+        make_scenario(
+            {"model": "gpt3-350m", "gpus": 32, "gpu": "a100", "net": "1gbe", "method": "diloco"}
+            | {"options": {"interval": 100}}
+        )
+    )
+    for option in ("interval=100", "diloco.interval=100"):
+        found = answer(f"{asked} --dataset 1e9tokens --epochs 1 --set {option}", capsys)
+        times = {one["method"]: one["iteration_s"] for one in found["rows"]}
+        assert set(times) == {"ssgd", "diloco"}
+        assert times["diloco"] == pytest.approx(alone.iteration_s)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
