@@ -20,6 +20,7 @@ from perfsim.compute.memory import (
     fsdp_sharding,
     largest_batch,
     overhead_bytes,
+    peak_parts,
     state_bytes,
 )
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, defined_tokens, matches_definition
@@ -189,18 +190,25 @@ def memory_use(
     method = 0.0
     if works and not setup.method.shards_parameters:
         method = setup.method.memory_in(world)
-    parts = {"parameters": state.parameters, "gradients": state.gradients}
-    parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
-    parts |= {"copies": state.copies, "method": method}
-    parts |= {"messages": sum_in_order(gathered_bytes) + state.messages, "step": 0.0}
     if defined:
         old = kept.buffered or _gradients_stay(setup)
-        _add_activations(parts, setup, precision, state, batch or setup.profile.batch, old=old)
-    tensors = sum_in_order(parts.values())
-    parts["overhead"] = (
-        tensors * (overhead.reserve - 1.0) + overhead.context + overhead.communicator
-    )
+        one = _undivided_activations(setup, precision)
+        found = Activations(*((batch or setup.profile.batch) * part for part in one))
+        peak = peak_parts(state, found, keeps_gradients=old)
+    else:
+        peak = peak_parts(state._replace(step=0.0), Activations(0.0, 0.0, 0.0))
+    parts = _with_method(peak, method, sum_in_order(gathered_bytes))
+    parts["overhead"] = overhead.beside(sum_in_order(parts.values()))
     return MemoryUse(parts, _smallest(setup).usable_bytes, defined)
+
+
+def _with_method(
+    peak: Mapping[str, float], held_bytes: float, gathered_bytes: float
+) -> dict[str, float]:
+    """Return what a GPU holds with what the method holds, and messages that wait to be decoded."""
+    messages = gathered_bytes + peak["messages"]
+    tensors = {name: size for name, size in peak.items() if name not in ("messages", "step")}
+    return {**tensors, "method": held_bytes, "messages": messages, "step": peak["step"]}
 
 
 def one_gpu_holds(setup: Setup) -> bool:
@@ -256,20 +264,13 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     precision = _regime(setup)
     state = _stage_state(setup, split, stage, method, precision)
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
-    parts = {"parameters": state.parameters, "gradients": state.gradients}
-    parts |= {"optimizer": state.optimizer, "activations": 0.0, "logits": 0.0}
-    parts |= {"copies": state.copies, "method": method.held_bytes}
-    parts |= {"messages": gathered_bytes + state.messages, "step": 0.0}
     one = _stage_activations(setup, split, stage, precision)
     one = Activations(*(batch * part for part in one))
     held = float(laid_out_pipeline(setup, split).run.in_flight[stage])
-    _add_peak(parts, state, one._replace(kept=held * one.kept), old=True)
+    peak = peak_parts(state, one._replace(kept=held * one.kept))
+    parts = _with_method(peak, method.held_bytes, gathered_bytes)
     tensors = sum_in_order(parts.values())
-    parts["overhead"] = (
-        tensors * (overhead.reserve - 1.0)
-        + overhead.context
-        + communicators(split, stage) * overhead.communicator
-    )
+    parts["overhead"] = overhead.beside(tensors, communicators(split, stage))
     return MemoryUse(parts, setup.device.usable_bytes, True)
 
 
@@ -372,49 +373,17 @@ def _stage_state(
     return _kept_state(setup, kept, (total, frozen), precision, sharding, foreach=False)
 
 
-def _add_activations(
-    parts: dict[str, float],
-    setup: Setup,
-    precision: str,
-    state: State,
-    batch: int,
-    *,
-    old: bool,
-) -> None:
-    """Add activations; of the passes and the update, the moment that needs more counts.
-
-    ``old`` is as for `_add_peak`.
-    """
+def _undivided_activations(setup: Setup, precision: str) -> Activations:
+    """Return the activations of one sample of a model that is whole on a GPU."""
     profile, era = setup.profile, setup.transferred.era
     again = setup.scenario.recompute
-    one = _activations(profile.model, defined_tokens(profile), precision, era, again)
-    found = Activations(*(batch * part for part in one))
-    _add_peak(parts, state, found, old=old)
+    return _activations(profile.model, defined_tokens(profile), precision, era, again)
 
 
 def _gradients_stay(setup: Setup) -> bool:
     """Tell whether gradients of one pass are there in the next, as the framework keeps them."""
     new = software_era(setup.transferred.era).year >= _NEW_GRADIENTS
     return not new or setup.scenario.accumulate > 1
-
-
-def _add_peak(parts: dict[str, float], state: State, found: Activations, *, old: bool) -> None:
-    """Add activations as they are at the worst moment.
-
-    Parameters
-    ----------
-    old : whether gradients stay from one pass to the next
-    """
-    during = found.peak + state.copies + (state.gradients if old else 0.0)
-    after = state.gradients + max(found.working + state.copies, state.step)
-    if during >= after:
-        parts["logits"] = min(found.logits, found.peak - found.kept)
-        parts["activations"] = found.peak - parts["logits"]
-        parts["gradients"] = state.gradients if old else 0.0
-    elif state.step > found.working + state.copies:
-        parts["step"], parts["copies"] = state.step, 0.0
-    else:
-        parts["activations"] = found.working
 
 
 def _smallest(setup: Setup) -> Device:

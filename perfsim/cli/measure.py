@@ -45,7 +45,11 @@ def network_command(
     ] = "256MiB",
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="TIME", help="Time of the whole sweep, such as 10min."),
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Time of the sweep, such as 10min; starting and checks come on top.",
+        ),
     ] = None,
     tolerance: Annotated[
         str,

@@ -2,9 +2,8 @@
 
 `state_bytes` counts parameters, gradients and the optimizer's state, `activation_bytes` what a
 network keeps for its backward pass, by its layers' shapes, and `overhead_bytes` what CUDA and NCCL
-take. `peak_bytes` adds them up, to compare with
-`perfsim.compute.device.Device.usable_bytes`; `largest_batch` finds the largest
-batch that fits.
+take. `peak_parts` says what is there at the worst moment; `largest_batch` finds the largest batch
+that fits.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
     "fsdp_sharding",
     "largest_batch",
     "overhead_bytes",
-    "peak_bytes",
+    "peak_parts",
     "state_bytes",
 ]
 
@@ -701,6 +700,10 @@ class Overhead(NamedTuple):
     communicator: float
     reserve: float
 
+    def beside(self, tensors: float, communicators: int = 1) -> float:
+        """Return the bytes that are taken beside those of tensors, with so many communicators."""
+        return tensors * (self.reserve - 1.0) + self.context + communicators * self.communicator
+
 
 _CONTEXT = {2022: 1343 * MIB, 2024: 0.47 * GIB}
 """Bytes of the CUDA context and kernels, by the last year of the software: PyTorch 1.10 on a V100
@@ -733,26 +736,38 @@ def overhead_bytes(era: str, gpus: int) -> Overhead:
 # Sums
 
 
-def peak_bytes(
-    state: State,
-    activations: Activations,
-    overhead: Overhead | None = None,
-    *,
-    keeps_gradients: bool = True,
-) -> float:
-    """Return the bytes at the worst moment of an iteration: in the passes or in the step.
+def peak_parts(
+    state: State, activations: Activations, *, keeps_gradients: bool = True
+) -> dict[str, float]:
+    """Return the bytes of tensors at the worst moment of an iteration: in passes or in the step.
 
-    Without ``overhead``, what tensors take, as ``torch.cuda.max_memory_allocated`` counts it.
-    ``keeps_gradients`` says whether gradients stay between iterations: before PyTorch 2, whose
-    ``zero_grad`` sets them to none, and where micro-batches add up. Otherwise gradients appear as
-    activations go, and both are not there at once.
+    Together they are what ``torch.cuda.max_memory_allocated`` counts. ``keeps_gradients`` says
+    whether gradients stay between iterations: before PyTorch 2, whose ``zero_grad`` sets them to
+    none, and where micro-batches add up. Otherwise gradients appear as activations go, and both are
+    not there at once.
     """
+    gradients, copies, step = state.gradients, state.copies, 0.0
+    held, logits = 0.0, 0.0
+    stays = state.gradients if keeps_gradients else 0.0
+    during = activations.peak + state.copies + stays
     after = state.gradients + max(activations.working + state.copies, state.step)
-    during = activations.peak + state.copies + (state.gradients if keeps_gradients else 0.0)
-    tensors = state.parameters + state.optimizer + state.messages + max(during, after)
-    if overhead is None:
-        return tensors
-    return tensors * overhead.reserve + overhead.context + overhead.communicator
+    if during >= after:
+        logits = min(activations.logits, activations.peak - activations.kept)
+        held, gradients = activations.peak - logits, stays
+    elif state.step > activations.working + state.copies:
+        step, copies = state.step, 0.0
+    else:
+        held = activations.working
+    return {
+        "parameters": state.parameters,
+        "gradients": gradients,
+        "optimizer": state.optimizer,
+        "activations": held,
+        "logits": logits,
+        "copies": copies,
+        "messages": state.messages,
+        "step": step,
+    }
 
 
 _MOST = 2**40

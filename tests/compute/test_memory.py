@@ -17,12 +17,13 @@ from perfsim.compute.memory import (
     GIB,
     OPTIMIZER_STATES,
     REPLICATED,
+    Overhead,
     StateShares,
     activation_bytes,
     fsdp_sharding,
     largest_batch,
     overhead_bytes,
-    peak_bytes,
+    peak_parts,
     state_bytes,
 )
 from perfsim.data.catalog import shipped
@@ -349,14 +350,16 @@ def test_sharding_never_adds_to_what_is_kept(optimizer: str, parameters: float, 
 def test_gradients_that_go_are_not_beside_all_activations() -> None:
     state = state_bytes(1e9, "fp32", "adamw", foreach=False)
     found = activation_bytes(build_model("resnet50"), 100, "fp32", execution_of("torch2"))
-    stays, goes = (peak_bytes(state, found, keeps_gradients=keeps) for keeps in (True, False))
+    stays, goes = (
+        sum(peak_parts(state, found, keeps_gradients=keeps).values()) for keeps in (True, False)
+    )
     assert stays - goes == pytest.approx(4e9)
 
 
 def test_the_step_of_all_tensors_at_once_needs_a_temporary() -> None:
     # The largest of both: 16 bytes and 4 for the step, or the activations of the passes.
     found = activation_bytes(build_model("resnet50"), 1, "fp32", execution_of("torch2"))
-    assert peak_bytes(state_bytes(1e9, "fp32", "adamw"), found) == 20e9
+    assert sum(peak_parts(state_bytes(1e9, "fp32", "adamw"), found).values()) == 20e9
 
 
 # Batches that fit
@@ -426,10 +429,11 @@ def predicted(row: dict[str, str], batch: int | None = None) -> Predicted:
     )
     overhead = overhead_bytes(row["software"], gpus)
     shown = {
-        "allocated": None,
+        "allocated": Overhead(0.0, 0.0, 1.0),
         "reserved": overhead._replace(context=0.0, communicator=0.0),
     }.get(row["kind"], overhead)
-    found = peak_bytes(state, activations, shown, keeps_gradients=not newest)
+    tensors = sum(peak_parts(state, activations, keeps_gradients=not newest).values())
+    found = tensors + shown.beside(tensors)
     return Predicted(row["id"].partition("-")[0], found)
 
 

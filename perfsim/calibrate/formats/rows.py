@@ -290,7 +290,8 @@ class LogRun:
             if stated is None:
                 facts[name] = asked
         if facts["collective"] is None:
-            why = spelled("does not say which collective it measured; give `collective`")
+            asks = "give `collective`, or name the file after it"
+            why = spelled(f"does not say which collective it measured; {asks}")
             raise rows.fatal(why, self.row)
         ranks, nodes, per_node = facts["ranks"], facts["nodes"], facts["gpus_per_node"]
         if ranks is None and nodes is not None and per_node is not None:
