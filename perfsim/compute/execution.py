@@ -89,7 +89,10 @@ class Execution(NamedTuple):
     whether each operation of an update is a kernel, as in eager PyTorch: of a tensor, in PyTorch 2
     of many. ``core_again`` says whether selective recomputation computes attention alone again, as
     Megatron-LM's does (Korthikanti et al., arXiv 2205.05198), and not every second product of a
-    block, as torchtitan's. ``stated`` says that the kernel of attention was asked for by name.
+    block, as torchtitan's. ``blocking_sends`` says whether a stage of plain 1F1B computes nothing
+    while it sends to another, as in Megatron-LM, which then waits for the device (NVIDIA/
+    Megatron-LM@d98e8a64 megatron/core/pipeline_parallel/p2p_communication.py, ``batch_p2p_sync``).
+    ``stated`` says that the kernel of attention was asked for by name.
     """
 
     passes: Passes
@@ -109,6 +112,7 @@ class Execution(NamedTuple):
     updates_by_operation: bool = False
     autocasts: bool = False
     core_again: bool = False
+    blocking_sends: bool = False
     stated: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
@@ -195,6 +199,7 @@ EXECUTIONS: dict[str, Execution] = {
         expert_s=33e-6,
         eager_s=_TORCH_2_S,
         core_again=True,
+        blocking_sends=True,
     ),
     "torch2-compiled": Execution(
         _OWN_KERNELS,
@@ -217,6 +222,7 @@ EXECUTIONS: dict[str, Execution] = {
         channels_last=True,
         tuned=True,
         core_again=True,
+        blocking_sends=True,
     ),
 }
 """How each era runs a model, by its name.

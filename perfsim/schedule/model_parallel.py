@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perfsim.compute.execution import execution_of
 from perfsim.methods.base import Send
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import mean_s, run
@@ -91,7 +92,8 @@ def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     if len(parts.stages) > 1:
         send_s = costs.collective(Send("send_recv", parts.boundary_bytes, group="pp")).seconds
     count = setup.scenario.accumulate
-    run_with = partial(pipeline_run, split.schedule, times, count)
+    blocks = split.schedule == "1f1b" and execution_of(setup.transferred.era).blocking_sends
+    run_with = partial(pipeline_run, split.schedule, times, count, blocking=blocks)
     return LaidOutPipeline(run_with(send_s), chunks, send_s, run_with)
 
 

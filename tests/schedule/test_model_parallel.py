@@ -8,7 +8,12 @@ from perfsim.compute.device import load_device
 from perfsim.methods.base import Send
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.model_parallel import _lost_share, rate_left, stage_costs
+from perfsim.schedule.model_parallel import (
+    _lost_share,
+    laid_out_pipeline,
+    rate_left,
+    stage_costs,
+)
 from support.what_ships import SHIPPED
 
 
@@ -39,3 +44,22 @@ def test_kernels_lose_nothing_beside_a_collective_over_pcie(intra: str, lost: bo
     costs = stage_costs(setup, setup.split)
     cost = costs.collective(Send("all_gather", 1e8, group="tp"))
     assert (_lost_share(cost, "tp", costs) > 0.0) is lost
+
+
+@pytest.mark.parametrize(
+    ("software", "schedule", "waits"),
+    [("megatron", "1f1b", True), ("torch2", "1f1b", False), ("megatron", "interleaved", False)],
+)
+def test_a_stage_of_megatrons_plain_1f1b_waits_for_its_messages(
+    software: str, schedule: str, waits: bool
+) -> None:
+    """Forward and backward of 32 micro-batches each wait for an exchange with the next stage.
+
+    Elsewhere they hide, but for those of the first and the last micro-batch.
+    """
+    fields = {"model": "gpt2-xl", "gpus": 8, "node": "dgx-h100", "pp": 8, "accumulate": 32}
+    setup = resolve(make_scenario(fields | {"software": software, "schedule": schedule}), SHIPPED)
+    assert setup.split is not None
+    found = laid_out_pipeline(setup, setup.split)
+    more_s = found.run.total_s - found.free.total_s
+    assert (more_s > 2 * 32 * found.send_s) is waits
