@@ -129,6 +129,17 @@ class Execution(NamedTuple):
         return self.core_again or not self.flash
 
     @property
+    def ring_sums_in_fp32(self) -> bool:
+        """Whether ring attention adds up the gradients of keys and values in fp32 on their way.
+
+        PyTorch's context parallelism does (2.13, torch/distributed/tensor/experimental/
+        _context_parallel/_attention.py, convert_to_f32), as ring-flash-attention
+        (zigzag_ring_flash_attn.py). TransformerEngine, which vendors' software runs, sends what
+        keys and values are.
+        """
+        return not self.tuned
+
+    @property
     def captured(self) -> bool:
         """Whether all is captured in a graph, of kernels made for this network."""
         return self.op_share == 0.0

@@ -22,6 +22,7 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
+from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import (
     KernelRates,
     cast_time,
@@ -60,11 +61,6 @@ __all__ = [
 
 _BY_OUTPUTS = ("column", "vocabulary")
 """How layers are split whose ranks each have some of the outputs, of all of the input."""
-_SENDS_EACH_WAY = 2
-"""What a rank of ring attention sends in the backward pass for what it sends in the forward pass:
-keys with values, and their gradients."""
-
-
 _MESSAGES_OF_EXPERTS = 4
 """All-to-alls of a layer of experts: there and back, in each pass."""
 
@@ -398,6 +394,7 @@ class RankWork:
             modules_again(recompute, rates.execution),
             overlapped,
             experts_overlapped,
+            FLOAT / self._width if rates.execution.ring_sums_in_fp32 else 1.0,
         )
         owners = divided.owners
         count = len(profile.layers)
@@ -661,6 +658,7 @@ class _Messages:
 
     ``unit`` is the bytes of a value, times the samples of a micro-batch. ``all_again`` says whether
     the backward pass computes everything again, ``again`` which parts of a block it does.
+    ``ring_sums`` is how many times as wide as keys and values their gradients go round a ring.
     """
 
     def __init__(
@@ -672,12 +670,13 @@ class _Messages:
         again: frozenset[str],
         overlapped: bool,
         experts_overlapped: bool,
+        ring_sums: float,
     ) -> None:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
         self.overlapped, self.all_again, self.again = overlapped, all_again, again
-        self.experts_overlapped = experts_overlapped
+        self.experts_overlapped, self.ring_sums = experts_overlapped, ring_sums
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
 
@@ -808,14 +807,17 @@ class _Messages:
         return seconds
 
     def _ring(self, index: int) -> Iterator[LayerMessage]:
-        """Yield the keys and values that go round a ring of context-parallel ranks."""
+        """Yield what goes round a ring of context-parallel ranks.
+
+        Keys and values do in both passes, and their gradients with them in the backward pass.
+        """
         layer, ranks = self.parts[index], self.degrees.cp
         pairs = max(0.0, attended_values(self.parts, index, self.whole) - layer.outputs)
         size = self.unit * pairs
         forward_s, backward_s = self.seconds[index]
         for _ in range(ranks - 1):
             yield LayerMessage("forward", "cp", "send_recv", size, forward_s / ranks)
-            both = _SENDS_EACH_WAY * size
+            both = (1.0 + self.ring_sums) * size
             yield LayerMessage("backward", "cp", "send_recv", both, backward_s / ranks)
 
     def _experts(self, index: int) -> Iterator[LayerMessage]:

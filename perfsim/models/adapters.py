@@ -51,7 +51,8 @@ _SIGNS = {"+qlora": True, "+lora": False}
 class Adapters(NamedTuple):
     """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names.
 
-    ``packed`` says whether the frozen dense layers are kept in 4 bits.
+    ``packed`` says whether the frozen dense layers are kept in 4 bits, experts among them (each is
+    a module of dense layers in transformers 4, all of which bitsandbytes replaces).
     """
 
     rank: int
@@ -127,7 +128,7 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         layer._replace(
             frozen=True,
             adapter=adapters.rank if has_adapter(at) else 0,
-            packed=adapters.packed and may[at],
+            packed=adapters.packed and (may[at] or is_expert(layer)),
         )
         for at, layer in enumerate(layers)
     )

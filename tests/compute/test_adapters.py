@@ -15,6 +15,7 @@ from perfsim.errors import RequestError
 from perfsim.memory import memory_use
 from perfsim.models import build_model, model_flops, task_of
 from perfsim.models.adapters import Adapters, adapted_name, base_model, with_adapters
+from perfsim.models.layers import is_expert
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
@@ -222,6 +223,22 @@ def test_each_pass_makes_16_bits_of_4_and_multiplies_as_before() -> None:
             assert len(after) - len(before) == len(more) <= 1
         assert moved == pytest.approx(dense * (16 + 4.127) / 8)
     assert packed.operations - plain.operations == 7 * 32 * 6
+
+
+@pytest.mark.parametrize(("batch", "measured_mib"), [(4, 44_924), (8, 63_932)])
+def test_experts_are_packed_too(batch: int, measured_mib: int) -> None:
+    """Mixtral 8x7B as QLoRA on one A100, as nvidia-smi shows it.
+
+    foundation-model-stack/fms-acceleration@876e2ed scripts/benchmarks/refs/a100_80gb.csv,
+    baseline-peft-bnb, mem_nvidia_mem_reserved.
+    """
+    layers = build_model(adapted_name("mixtral-8x7b", Adapters(16, packed=True)))
+    assert all(layer.packed for layer in layers if is_expert(layer))
+    fields = {"model": "mixtral-8x7b", "gpus": 1, "gpu": "a100", "seq": 4096, "batch": batch}
+    asked = fields | {"precision": "bf16", "recompute": "full", "software": "torch2+flash2"}
+    adapted = {"lora": 16, "lora_layers": "attention", "lora_base": "nf4"}
+    use = memory_use(resolve(make_scenario(asked | adapted), SHIPPED))
+    assert use.fits and use.total == pytest.approx(measured_mib * 2**20, rel=0.1)
 
 
 def test_a_packed_base_needs_less_memory_and_sends_less() -> None:
