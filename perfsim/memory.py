@@ -342,12 +342,14 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
             precision,
             execution_of(era),
             recompute,
+            chunked_loss=setup.scenario.chunked_loss,
             gathered=gathered,
             loss=head,
             whole=part.whole,
         )
 
-    key = "activations", part.content, precision, era, recompute, gathered
+    chunked = setup.scenario.chunked_loss
+    key = "activations", part.content, precision, era, recompute, chunked, gathered
     return split.of_layers.once(key, counted)
 
 
@@ -376,8 +378,8 @@ def _stage_state(
 def _undivided_activations(setup: Setup, precision: str) -> Activations:
     """Return the activations of one sample of a model that is whole on a GPU."""
     profile, era = setup.profile, setup.transferred.era
-    again = setup.scenario.recompute
-    return _activations(profile.model, defined_tokens(profile), precision, era, again)
+    how = setup.scenario.recompute, setup.scenario.chunked_loss
+    return _activations(profile.model, defined_tokens(profile), precision, era, *how)
 
 
 def _gradients_stay(setup: Setup) -> bool:
@@ -394,10 +396,11 @@ def _smallest(setup: Setup) -> Device:
 
 @cache
 def _activations(
-    model: str, tokens: int | None, precision: str, era: str, recompute: str
+    model: str, tokens: int | None, precision: str, era: str, recompute: str, chunked_loss: bool
 ) -> Activations:
     """Return the activations of one sample; they grow with the batch."""
-    return activation_bytes(build_model(model, tokens), 1, precision, execution_of(era), recompute)
+    layers, execution = build_model(model, tokens), execution_of(era)
+    return activation_bytes(layers, 1, precision, execution, recompute, chunked_loss=chunked_loss)
 
 
 @cache

@@ -495,6 +495,16 @@ class ScenarioFields:
             column=False,
         ),
     ] = True
+    chunked_loss: Annotated[
+        bool,
+        ScenarioField(
+            "Whether output layer and loss run for a part of the tokens at a time, so that outputs"
+            " of all are never held (Liger's fused linear cross-entropy, chunked losses).",
+            read_by=("memory",),
+            always=False,
+            column=False,
+        ),
+    ] = False
     lora: Annotated[
         int | None,
         ScenarioField(

@@ -401,3 +401,26 @@ def test_a_time_that_is_given_changes_no_byte(software: str) -> None:
     asked = {"model": "resnet50", "gpus": 16, "software": software}
     own = predict(make_scenario(asked)).memory_bytes
     assert predict(make_scenario(asked | {"single_gpu": "200ms"})).memory_bytes == own
+
+
+@pytest.mark.parametrize(
+    ("fields", "values"),
+    [
+        ({"model": "llama3-8b", "gpus": 8, "node": "dgx-h100", "method": "fsdp"}, 8192 * 4096),
+        ({"model": "llama3-8b", "gpus": 8, "node": "dgx-h100", "tp": 2}, 8192 * 4096),
+        ({"model": "gpt2-xl", "gpus": 1, "gpu": "a100"}, 1024 * 1600),
+    ],
+)
+def test_a_chunked_loss_never_holds_the_outputs_of_all_tokens(
+    fields: dict[str, Any], values: int
+) -> None:
+    """What is left are two 16-bit values for each that the output layer reads; times stay."""
+    asked = fields | {"batch": 4, "precision": "bf16"}
+    whole, chunked = (
+        predict(make_scenario(asked | {"chunked_loss": chunks}), SHIPPED)
+        for chunks in (False, True)
+    )
+    assert whole.iteration_s == chunked.iteration_s
+    assert chunked.memory_bytes["logits"] == pytest.approx(2 * 2 * 4 * values)
+    assert chunked.memory_bytes["logits"] < 0.2 * whole.memory_bytes["logits"]
+    assert sum(chunked.memory_bytes.values()) < sum(whole.memory_bytes.values())

@@ -16,6 +16,7 @@ HELP_GROUPS = {
     "What trains": (
         *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
         *("lora", "lora_layers", "lora_base", "master_weights", "reduce_dtype", "exchange_each"),
+        "chunked_loss",
         *("input", "software"),
     ),
     "Cluster": (

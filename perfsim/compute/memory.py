@@ -114,6 +114,7 @@ def activation_bytes(
     recompute: str = "none",
     *,
     fused_loss: bool | None = None,
+    chunked_loss: bool = False,
     gathered: int = 1,
     loss: bool = True,
     whole: Sequence[ModelLayer] | None = None,
@@ -135,6 +136,7 @@ def activation_bytes(
         nothing of what they write (layernorm, mla_up_proj, moe_act: Megatron-LM's
         output-discarding checkpoints)
     fused_loss : whether one kernel computes the loss; None for what the software does
+    chunked_loss : whether output layer and loss run for a part of the tokens at a time
     gathered : ranks that keep a part each of what a product reads, and gather it again for the
         backward pass (sequence parallelism)
     loss : whether the output layer and the loss are among the layers
@@ -162,6 +164,8 @@ def activation_bytes(
     if fused_loss is None:
         fused_loss = execution.fused or execution.fused_loss
     logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
+    if chunked_loss and head is not None:
+        logits = min(logits, _CHUNKED * size.value * _inputs(layers[head]))
     grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
     working = 2.0 * size.value * max(grown, default=0.0)
     total = sum_in_order(kept)
@@ -499,6 +503,12 @@ def _logits(head: ModelLayer, size: _Bytes, execution: Execution, fused: bool) -
     share = head.gathered if execution.gathers else 1.0
     each = 2 * size.value if fused else size.value + 3 * 4
     return share * head.outputs * each
+
+
+_CHUNKED = 2
+"""Values that a chunked loss keeps for one that the output layer reads: the gradient of it, and of
+a chunk the outputs, which are as many as all that is read (linkedin/Liger-Kernel@main
+src/liger_kernel/ops/fused_linear_cross_entropy.py: tokens by hidden width over vocabulary)."""
 
 
 # State
