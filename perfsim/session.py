@@ -11,7 +11,8 @@ at other times. A `Session` holds
 
 It never holds an answer. `Session.refresh` drops all of it where a file or folder has changed.
 Elsewhere in the package ``functools.cache`` stands only on functions of values that cannot change,
-such as the name of a method or the numbers of a curve.
+such as the name of a method or the numbers of a curve, and of files that ship, such as the law of
+node types: who edits these begins a new process.
 """
 
 from __future__ import annotations

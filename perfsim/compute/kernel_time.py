@@ -42,15 +42,14 @@ __all__ = [
 class Constants(NamedTuple):
     """What kernels of each kind reach, of the rate of large products or of memory bandwidth.
 
-    All are fitted. By precision: conv, winograd. ``gap_s`` is what each kernel takes beside its
-    work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` how often a convolution
-    whose maps are not in the layout of tensor cores moves them again; ``eager`` how much longer
-    element-wise kernels of transformers take where they are not fused, ``compiled`` the same where
-    a compiler fused them (chosen, not fitted: rows of compiled transformers are few), ``mixed`` the
-    same under mixed precision (casts); ``unpadded`` the share of tokens that are no
-    padding; ``kepler`` how much
-    faster Winograd's convolutions are than others on Kepler, at most; ``update_passes`` how much
-    longer an update takes than its least traffic.
+    All are fitted but ``compiled``, which is chosen: rows of compiled transformers are few. By
+    precision: conv, winograd. ``gap_s`` is what each kernel takes beside its work [s]; ``wave`` the
+    part of a wave of tiles that is idle; ``layout`` how often a convolution whose maps are not in
+    the layout of tensor cores moves them again; ``eager`` how much longer element-wise kernels of
+    transformers take where they are not fused, ``compiled`` the same where a compiler fused them,
+    ``mixed`` the same under mixed precision (casts); ``unpadded`` the share of tokens that are no
+    padding; ``kepler`` the most that Winograd's convolutions reach on Kepler, as a multiple of the
+    others there; ``update_passes`` how much longer an update takes than its least traffic.
     """
 
     product: float = 1.05
@@ -164,6 +163,8 @@ UPDATES = {
 }
 """What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
 _PRODUCTS_AGAIN = 0.5
+"""Share of the products that selective recomputation computes again: every second one (torchtitan's
+checkpointing of operations; `perfsim.compute.recompute`)."""
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
 its gradient after the backward pass (4 and 2 bytes each)."""

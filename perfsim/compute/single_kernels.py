@@ -124,6 +124,8 @@ def _weights(nodes: tuple[float, ...], size: float) -> list[tuple[float, float]]
 _WAVE = 0.43
 """Tiles of 128 queries that each multiprocessor waits for beside its own, fitted with the rates."""
 _ATTENTION_GAP_S = 15e-6
+"""What attention takes beside its work [s]. No source was kept; it is judged with the rates
+(profiles/measurements/kernels.csv)."""
 _WIDE = 0.8
 """Power of head_dim / 128 by which wider heads are slower backward: 1.19 for 192 and 128, fitted to
 NVIDIA/cudnn-frontend@3929da2 on GB200 and GB300."""
@@ -144,6 +146,8 @@ NORM_KERNELS = {
 """Forward (2 passes over the values) and backward (3): fitted to RMSNorm and a few LayerNorm in
 bf16 on H200, GB200 and GB300, NVIDIA/cudnn-frontend@3929da2 benchmark/norms (MIT)."""
 _STREAM_GAP_S = 4.5e-6
+"""What an element-wise kernel takes beside its traffic [s]. No source was kept; it is judged as the
+others (profiles/measurements/kernels.csv)."""
 
 FUSED_UPDATES: dict[tuple[str, str], tuple[float, float]] = {
     ("plain-sgd", "fused"): (12, 0),

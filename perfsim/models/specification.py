@@ -187,7 +187,21 @@ def _pairs(text: str, known: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-_ALIASES = {name: name for name in Architecture._fields} | {"qknorm": "qk_norm"}
+_ALIASES = {name: name for name in Architecture._fields} | {
+    "qknorm": "qk_norm",
+    "kv_heads": "kv",
+    "num_hidden_layers": "layers",
+    "hidden_size": "hidden",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv",
+    "head_dim": "head",
+    "intermediate_size": "ffn",
+    "vocab_size": "vocab",
+    "num_experts": "experts",
+    "num_experts_per_tok": "topk",
+    "moe_intermediate_size": "expert_ffn",
+}
+"""Names that a specification may use, those of Hugging Face's config.json among them."""
 
 
 @cache

@@ -97,7 +97,7 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},qk_norm=yes,qknorm=no", "qknorm stands there twice"),
         (
             f"{SMALL},hiden=3",
-            "has no 'hiden'; did you mean 'hidden'? Allowed are 47 names, such as ",
+            "has no 'hiden'; did you mean 'hidden'? Allowed are 57 names, such as ",
         ),
         (f"{SMALL},ffn", "'ffn' is not NAME=NUMBER, such as layers=32"),
         (f"{SMALL},ffn=", "'ffn=' is not NAME=NUMBER"),
@@ -266,6 +266,9 @@ def test_one_model_has_one_name_however_it_is_written() -> None:
     shuffled = "transformer: vocab=128256, ffn=14336,, kv=8,heads=32,hidden=4096,layers=32,tied=no"
     assert canonical_model(shuffled) == canonical_model(LLAMA3)
     assert canonical_model(shuffled) != canonical_model(LLAMA3.replace("kv=8", "kv=4"))
+    config = "transformer:num_hidden_layers=32,hidden_size=4096,num_attention_heads=32,tied=no"
+    config += ",num_key_value_heads=8,intermediate_size=14336,vocab_size=128256"
+    assert canonical_model(config) == canonical_model(LLAMA3)
 
 
 @pytest.mark.parametrize(
