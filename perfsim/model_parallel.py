@@ -247,6 +247,7 @@ def model_split(
         scenario.dispatcher,
         *_copies_sent(scenario, profile, experts, cluster.gpus_per_node),
         whole_experts(scenario),
+        scenario.cp_comm,
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),

@@ -269,6 +269,7 @@ _NEEDS = {
     **dict.fromkeys(("stage_layers", "schedule", "virtual_stages"), ("pp",)),
     **dict.fromkeys(("tp_overlap", "sequence_parallel", "etp"), ("tp",)),
     **dict.fromkeys(("dispatcher", "ep_overlap", "imbalance"), ("ep",)),
+    "cp_comm": ("cp",),
     "layout": ("tp", "pp", "cp", "ep"),
     "exchange_each": ("accumulate",),
 }

@@ -599,9 +599,18 @@ class ScenarioFields:
     cp: Annotated[
         int,
         _degree(
-            "Context-parallel ranks, which divide the tokens of a sample (ring attention).",
+            "Context-parallel ranks, which divide the tokens of a sample.",
         ),
     ] = 1
+    cp_comm: Annotated[
+        str,
+        _dividing(
+            "How these exchange keys and values: ring (p2p), all_gather, ulysses (a2a, by heads).",
+            metavar="NAME",
+            words=_context_words,
+            vary="ring,all_gather,ulysses",
+        ),
+    ] = "ring"
     ep: Annotated[
         int,
         _degree(
@@ -1033,6 +1042,12 @@ def _schedule_words() -> Collection[str]:
     from perfsim.models.split import SCHEDULES
 
     return SCHEDULES
+
+
+def _context_words() -> Collection[str]:
+    from perfsim.models.split import CONTEXT_EXCHANGES
+
+    return CONTEXT_EXCHANGES
 
 
 def _dispatcher_words() -> Collection[str]:

@@ -69,6 +69,7 @@ def test_degrees_of_one_change_nothing() -> None:
         ("tp_overlap", True, "tp"),
         ("sequence_parallel", False, "tp"),
         ("layout", "dp-tp-cp-ep-pp", "tp`, `pp`, `cp` or `ep"),
+        ("cp_comm", "ulysses", "cp"),
         ("exchange_each", True, "accumulate"),
         ("dispatcher", "deepep", ""),
         ("ep_overlap", True, ""),
@@ -231,6 +232,44 @@ def test_bytes_of_a_ring_of_contexts(software: str, each_way: int) -> None:
     found = ask(cp=4, gpus=4, software=software)
     gradients = 2 * 3 / 4 * 4 * 8.0303e9
     assert sent(found) - gradients == pytest.approx(3 * each_way * pairs * LAYERS, rel=2e-2)
+
+
+def context_messages(**more: Any) -> Counter[tuple[str, str, float]]:
+    """Return how often each message among context-parallel ranks is sent in a micro-batch."""
+    found: Counter[tuple[str, str, float]] = Counter()
+    for stage in divided(**more).parts.stages:
+        for chunk in stage.messages:
+            for message, count in chunk:
+                if message.axis == "cp":
+                    found[message.phase, message.collective, message.size_bytes] += count
+    return found
+
+
+@pytest.mark.parametrize(("software", "wide"), [("megatron", 1), ("torch2", 2)])
+def test_keys_and_values_of_all_ranks_are_gathered(software: str, wide: int) -> None:
+    """2 x 8192 tokens of 8 heads of 128 in 16 bits, again in the backward pass, and their sums."""
+    size = 2 * 8192 * 8 * 128 * 2.0
+    assert context_messages(cp=4, gpus=4, cp_comm="all_gather", software=software) == {
+        ("forward", "all_gather", size): LAYERS,
+        ("backward", "all_gather", size): LAYERS,
+        ("backward", "reduce_scatter", wide * size): LAYERS,
+    }
+
+
+@pytest.mark.parametrize(("cp", "tp", "copies"), [(4, 1, 1), (8, 1, 1), (8, 2, 2), (16, 1, 2)])
+def test_heads_and_tokens_are_exchanged(cp: int, tp: int, copies: int) -> None:
+    """Queries, keys and values of a rank's tokens one way, what attention wrote the other.
+
+    Eight heads of keys and values go to 16 ranks, or 4 to 8, twice each.
+    """
+    queries = 8192 / cp * 4096 / tp * 2.0
+    pairs = 2 * 8192 / cp * 8 * 128 / tp * 2.0
+    found = context_messages(cp=cp, tp=tp, gpus=cp * tp, cp_comm="ulysses")
+    assert found == {
+        (phase, "all_to_all", size): LAYERS
+        for phase in ("forward", "backward")
+        for size in (queries + copies * pairs, queries)
+    }
 
 
 def test_bytes_of_experts() -> None:
@@ -605,6 +644,11 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
         ({"schedule": "1f1c"}, "'1f1c'.*1f1b"),
         ({"dispatcher": "depep"}, "dispatcher: .*'depep'.*deepep"),
         ({"tp": 4, "etp": 2}, "etp: 2 is neither 1 nor tp 4"),
+        ({"cp_comm": "uly"}, "cp_comm: no 'uly'.*ring.*ulysses"),
+        (
+            {"cp": 16, "tp": 4, "cp_comm": "ulysses"},
+            r"cp: 16 does not divide 8 heads of attention \(cp_comm ulysses\); .* is 8",
+        ),
         ({"tp": 4, "etp": 1}, "etp: the model has no experts"),
         ({"tp": 4, "etp": 1, "sequence_parallel": False}, "etp: 1 needs sequence_parallel"),
         (

@@ -68,6 +68,7 @@ def test_however_a_name_is_written_the_answer_is_that_of_the_name(
         ("reduce_dtype", "BF16", "bf16"),
         ("schedule", "ZB-H1", "zb-h1"),
         ("dispatcher", "DeepEP", "deepep"),
+        ("cp_comm", "Ulysses", "ulysses"),
         ("input", "Storage", "storage"),
     ],
 )

@@ -24,7 +24,7 @@ from perfsim.methods import load_method, method_names
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.methods.describe import describe_method
 from perfsim.models import all_models
-from perfsim.models.split import DISPATCHERS, SCHEDULES
+from perfsim.models.split import CONTEXT_EXCHANGES, DISPATCHERS, SCHEDULES
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, ScenarioField
 
 __all__ = [
@@ -249,6 +249,7 @@ _WORDS: Mapping[str, Collection[str]] = {
     "reduce_dtype": REDUCE_BYTES,
     "schedule": SCHEDULES,
     "dispatcher": DISPATCHERS,
+    "cp_comm": CONTEXT_EXCHANGES,
 }
 """The words of fields that take one of a few."""
 

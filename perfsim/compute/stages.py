@@ -39,7 +39,7 @@ from perfsim.compute.profile import (
 from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
-from perfsim.models.blocks import attended_values, block_spans
+from perfsim.models.blocks import attended_values, block_spans, block_start
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
 from perfsim.models.split import (
     Degrees,
@@ -718,7 +718,8 @@ class _Messages:
             elif layer.split == "vocabulary":
                 yield from self._into(index, self._reads(layer))
         if self.degrees.cp > 1 and layer.kind == "attention":
-            yield from self._ring(index)
+            context = {"ring": self._ring, "all_gather": self._gathered, "ulysses": self._by_heads}
+            yield from context[self.degrees.context](index)
         if self.degrees.ep > 1 and is_expert(layer) and layer.split == "column":
             yield from self._experts(index)
 
@@ -811,14 +812,44 @@ class _Messages:
 
         Keys and values do in both passes, and their gradients with them in the backward pass.
         """
-        layer, ranks = self.parts[index], self.degrees.cp
-        pairs = max(0.0, attended_values(self.parts, index, self.whole) - layer.outputs)
-        size = self.unit * pairs
+        ranks, size = self.degrees.cp, self.unit * self._pairs(index)
         forward_s, backward_s = self.seconds[index]
         for _ in range(ranks - 1):
             yield LayerMessage("forward", "cp", "send_recv", size, forward_s / ranks)
             both = (1.0 + self.ring_sums) * size
             yield LayerMessage("backward", "cp", "send_recv", both, backward_s / ranks)
+
+    def _pairs(self, index: int) -> float:
+        """Return the keys and values of a rank's own tokens."""
+        queries = self.parts[index].outputs
+        return max(0.0, attended_values(self.parts, index, self.whole) - queries)
+
+    def _gathered(self, index: int) -> Iterator[LayerMessage]:
+        """Yield what gathers the keys and values of all context-parallel ranks before attention.
+
+        They are gathered again in the backward pass, which sums up their gradients.
+        """
+        size = self.degrees.cp * self.unit * self._pairs(index)
+        yield LayerMessage("forward", "cp", "all_gather", size)
+        yield LayerMessage("backward", "cp", "all_gather", size)
+        yield LayerMessage("backward", "cp", "reduce_scatter", self.ring_sums * size)
+
+    def _by_heads(self, index: int) -> Iterator[LayerMessage]:
+        """Yield the all-to-alls that give a rank some heads of all tokens, and take them back.
+
+        Where there are fewer heads of keys and values than ranks, each goes to several.
+        """
+        queries, degrees = self.parts[index].outputs, self.degrees
+        first = block_start(self.whole, index)
+        shared = [layer.parts for layer in self.whole[first:index] if layer.parts]
+        heads = -(-min(shared, default=self.whole[index].heads) // degrees.tp)
+        copies = max(1.0, degrees.cp / heads)
+        into = self.unit * (attended_values(self.parts, index, self.whole) - self._pairs(index))
+        into += copies * self.unit * self._pairs(index)
+        phases: tuple[Pass, ...] = ("forward", "backward")
+        for phase in phases:
+            yield LayerMessage(phase, "cp", "all_to_all", into)
+            yield LayerMessage(phase, "cp", "all_to_all", self.unit * queries)
 
     def _experts(self, index: int) -> Iterator[LayerMessage]:
         """Yield what takes tokens to their experts and back, in each pass."""

@@ -16,6 +16,7 @@ from perfsim.models.blocks import NORMS
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
+    "CONTEXT_EXCHANGES",
     "DISPATCHERS",
     "SCHEDULES",
     "ZERO_BUBBLE",
@@ -40,6 +41,15 @@ SCHEDULES = {
 ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
 """Those that put gradients of weights into the waits."""
 
+CONTEXT_EXCHANGES = {
+    "ring": "keys and values go round the ranks, beside the attention of each part",
+    "all_gather": "keys and values of all ranks are gathered before attention",
+    "ulysses": "all-to-alls give each rank some heads of all tokens, and their tokens back",
+}
+"""How context-parallel ranks come to the keys and values of all tokens, each in a line: p2p,
+all_gather and a2a in NVIDIA/TransformerEngine (context_parallel.py); Jacobs et al., DeepSpeed
+Ulysses, arXiv 2309.14509."""
+
 DISPATCHERS = {
     "alltoall": "a copy of a token to each of its experts, by NCCL's all-to-all",
     "deepep": "one copy to each node that has some of them, or rank of one node (DeepEP, HybridEP)",
@@ -55,6 +65,7 @@ class Degrees(NamedTuple):
     tp, cp, ep : tensor-, context- and expert-parallel ranks
     sequence : whether the tensor-parallel ranks divide the tokens of what they do not divide
         otherwise, normalisations and dropout (Korthikanti et al., arXiv 2205.05198)
+    context : how context-parallel ranks exchange keys and values, of ``CONTEXT_EXCHANGES``
     whole_experts : whether tensor-parallel ranks have whole experts and divide the tokens that come
         to them, in place of each expert
     imbalance : tokens of the fullest expert-parallel rank, over the mean of all
@@ -72,6 +83,7 @@ class Degrees(NamedTuple):
     sent: float = 1.0
     received: float = 1.0
     whole_experts: bool = False
+    context: str = "ring"
 
 
 def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
@@ -270,6 +282,9 @@ def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
         if not any(layer.causal for layer in attention):
             why = "only decoders divide their tokens by ring attention; leave it out."
             raise RequestError("cp", why, value=degrees.cp)
+        if degrees.context == "ulysses" and attention[0].heads // degrees.tp % degrees.cp:
+            what = f"{attention[0].heads // degrees.tp} heads of attention (`cp_comm` ulysses)"
+            raise _not_divided("cp", degrees.cp, what, attention[0].heads // degrees.tp)
         tokens = attention[0].rows
         if tokens % (2 * degrees.cp):
             what = f"{tokens} tokens in two parts a rank (the first and the last of the sequence)"

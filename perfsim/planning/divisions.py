@@ -375,7 +375,7 @@ class _Builder:
             if self.undividable("tp", Degrees(tp=tp)):
                 continue
             for cp in self.asked("cp", self.contexts()):
-                if self.undividable("cp", Degrees(cp=cp)):
+                if self.undividable("cp", Degrees(tp, cp, context=self.scenario.cp_comm)):
                     continue
                 if gpus % (tp * cp):
                     self.skipped["the GPUs do not divide by tp x cp"] += 1

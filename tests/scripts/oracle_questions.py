@@ -289,6 +289,16 @@ DIVIDED = [
         )
     ),
     *(
+        f"model=llama3-8b gpus=16 node=dgx-h100 batch=1 seq=32768 method=fsdp recompute=full {how}"
+        for how in (
+            "cp=8 cp_comm=all_gather",
+            "cp=8 cp_comm=ulysses",
+            "cp=8 cp_comm=ulysses software=torch2 chunked_loss=true",
+            "tp=2 cp=8 cp_comm=ulysses",
+            "tp=8 cp=2 cp_comm=a2a",
+        )
+    ),
+    *(
         "model=deepseek-v3 gpus=256 node=dgx-b200 precision=fp8 batch=1 accumulate=64 pp=16 ep=8"
         f" software=megatron method=distributed_optimizer recompute={again}"
         for again in ("mla_up_proj", "moe", "layernorm+moe_act+shared_experts+mlp", "gdn")

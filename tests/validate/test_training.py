@@ -246,7 +246,7 @@ MISSING = {
     "GPU A6000": {"gpu": "NVIDIA RTX A6000"},
     "GPU Intel GAUDI": {"gpu": "Intel GAUDI"},
     "model Widget": {"model": "Ours/Widget-7b"},
-    "sequence length 256 of BERT-Large": {"model": "bert", "seq": "256"},
+    "sequence length 256 of GPT-2": {"model": "PyTorch/LanguageModeling/GPT-2", "seq": "256"},
     "sequence length of BERT-Large not stated": {"model": "PyTorch/LanguageModeling/BERT"},
     "throughput in 4K-samples/s, not samples": {
         "step_time_s": "",
