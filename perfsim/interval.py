@@ -43,11 +43,11 @@ GRADES = {
 }
 """The evidence for each part of an iteration's time, the strongest first.
 
-- compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
-  from another GPU or batch: as a transformer's large products and its fused attention, whose
-  kernel was measured on that architecture, in half precision; to tuned software, whose input and
-  host keep up with the GPU, or as such kernels where attention was not measured on the architecture
-  or is no one kernel; or to any other.
+- compute, of the single-GPU iteration: given: by the user; measured: on that GPU at that batch;
+  the others are carried from another GPU or batch. transformer: large products and attention in one
+  kernel that was measured on that architecture, in half precision. tuned: software whose input and
+  host keep up with the GPU, or such kernels with an attention that was not measured there, or is
+  several kernels. carried: anything else.
 - network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
   cluster's own training; a node type's data sheet and what nodes of other types reach of theirs;
   the links' formulas.

@@ -89,9 +89,9 @@ _MAX_CELLS = 4
 nearest batches. Each cell left out: 10.5 % (90th percentile 28 %) with 4, 11.8 % (31 %) with 6,
 12.0 % (34 %) with 12."""
 _USUAL_BATCH = 32
-"""Batch near which measured iterations tell of a model that was measured at none. Chosen: of 156
-published runs of language models 5.1 % off (90th percentile 14.3 %); 5.6 % (13.8 %) with their
-own batch, by which a larger one could take less time."""
+"""Batch near which measured iterations tell of a model that was measured at none. Chosen: 156
+published runs of language models are 5.1 % off (90th percentile 14.3 %). With each run's own batch
+they are 5.6 % off (13.8 %), but a larger batch could then take less time."""
 
 
 # What the caller asks and gets.

@@ -53,11 +53,11 @@ class Work(NamedTuple):
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, ``causal`` whether it is masked, ``window`` that of `ModelLayer`.
-    ``aligned`` is the largest power of two
-    up to 8 that divides both sides of a product's weight, ``channels`` those of a batch
-    normalisation. ``wide`` says that the values are fp32 whatever the precision, ``widened`` that
-    they are priced elsewhere as if they were not and only the difference counts, ``counted`` that
-    it has every pass over them that code makes. ``fixed`` are operations that do not grow with the
+    ``aligned`` is the largest power of two up to 8 that divides both sides of a product's weight,
+    ``channels`` those of a batch normalisation. ``wide`` says that the values are fp32 whatever the
+    precision. ``widened`` says that another kernel prices these values at the narrow width: this
+    one adds the bytes that are missing. ``counted`` says that ``values`` have every pass over them,
+    so that no factor of eager code applies. ``fixed`` are operations that do not grow with the
     batch. ``experts`` are those that a product is done for, ``casts`` those whose tokens are cast
     before it in fp8 and nvfp4, ``padded`` the values that are copied then, as an expert's rows must
     be a multiple of 16 or 32 (NVIDIA/TransformerEngine@d0067d0d pytorch/module/fp8_padding.py).
