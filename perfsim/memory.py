@@ -27,7 +27,7 @@ from perfsim.compute.profile import AUTOCAST_PRECISIONS, defined_tokens, matches
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
-from perfsim.models import build_model
+from perfsim.models import build_model, takes_tokens
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.sums import sum_in_order
@@ -576,7 +576,8 @@ def least_change(setup: Setup, catalog: Catalog) -> str:
     """Return the least change of how a model is trained with which it fits; "" where none does.
 
     Tried, the first that fits: computing activations again; sharding the optimizer (zero), then all
-    of the state (fsdp); both; these with one sample a micro-batch; a sample divided among ranks;
+    of the state (fsdp); both; these with a chunked loss, where outputs of all tokens are many, and
+    with one sample a micro-batch; a sample divided among ranks;
     tensor-parallel ranks inside a node; stages of a pipeline, with these and with a sharded
     optimizer. Samples of an iteration stay as many. GPUs at several sites share no state.
 
@@ -602,7 +603,11 @@ def _least_change(asked: Scenario, setup: Setup, catalog: Catalog) -> str:
             continue
         there = _changed(asked, new, catalog)
         if there is not None and memory_use(there).fits:
-            words = [f"`{name}` {value}" for name, value in new.items() if name != "options"]
+            words = [
+                f"`{name}`" + ("" if value is True else f" {value}")
+                for name, value in new.items()
+                if name != "options"
+            ]
             return " with ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     return ""
 
@@ -618,6 +623,8 @@ def _changes(setup: Setup) -> Iterator[dict[str, Any]]:
     ]
     in_place = [*again, *sharded, *({**shard, **one} for one in again for shard in sharded)]
     yield from in_place
+    if takes_tokens(setup.profile.model) and not asked.chunked_loss:
+        yield from ({**one, "chunked_loss": True} for one in ({}, *in_place))
     if batch > 1 and asked.site is None:
         one_by_one = {"batch": 1, "accumulate": batch * asked.accumulate}
         yield from ({**one_by_one, **one} for one in in_place)
