@@ -154,8 +154,9 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
     replicas = scenario.gpus // each
     _check_experts_places(scenario, replicas)
     order = parse_layout(scenario.layout or DEFAULT_LAYOUT)
-    apart = scenario.cp > 1 or whole_experts(scenario)
-    if apart and scenario.ep > 1 and scenario.pp > 1 and order.index("pp") < len(order) - 1:
+    whole = whole_experts(scenario)
+    apart = scenario.cp > 1 or whole
+    if apart and (scenario.ep > 1 or whole) and not _stages_last(scenario):
         why = "experts that stand on `cp` or `tp` ranks too need pp last, as in Megatron-LM."
         raise RequestError("layout", why, value=scenario.layout, nearest=DEFAULT_LAYOUT)
     ep = 1 if apart else scenario.ep
@@ -168,6 +169,11 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
             value=scenario.tp,
         )
     return layout
+
+
+def _stages_last(scenario: Scenario) -> bool:
+    """Tell whether the ranks of a stage are neighbours: experts may then stand on any of them."""
+    return scenario.pp == 1 or parse_layout(scenario.layout or DEFAULT_LAYOUT)[-1] == "pp"
 
 
 def whole_experts(scenario: Scenario) -> bool:
@@ -199,7 +205,8 @@ def _check_experts_places(scenario: Scenario, replicas: int) -> None:
     ]
     nearest = max(size for size in range(1, ranks + 1) if ranks % size == 0 and size <= ep)
     instead = ""
-    if scenario.etp is None and expert_ranks(*sizes, whole=True) % ep == 0:
+    may = scenario.etp is None and scenario.sequence_parallel and _stages_last(scenario)
+    if may and expert_ranks(*sizes, whole=True) % ep == 0:
         instead = f" (with `etp` 1 {ep} does too)"
     raise RequestError(
         "ep",

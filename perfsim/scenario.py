@@ -620,8 +620,8 @@ class ScenarioFields:
     etp: Annotated[
         int | None,
         _dividing(
-            "Ranks that divide each expert: those of `tp`, or 1, where these hold whole experts and"
-            " count for `ep` too.",
+            "Ranks that divide each expert: as many as `tp`, or 1: then tensor-parallel ranks hold"
+            " whole experts, and `ep` goes over them too.",
             metavar="N",
             default="as tp",
             min=1,
@@ -1477,7 +1477,7 @@ def _check_overlap(scenario: ScenarioFields) -> None:
             value=scenario.overlap_slowdown,
         )
     if scenario.tp_overlap and not scenario.sequence_parallel:
-        why = "needs `sequence_parallel`: user buffers cut up its all-gathers and reduce-scatters."
+        why = "needs sequence parallelism: user buffers cut up its all-gathers and reduce-scatters."
         raise RequestError("tp_overlap", why, value=scenario.tp_overlap)
     if scenario.ep_overlap and scenario.ep > 1:
         _check_beside_micro_batch(scenario)
@@ -1498,7 +1498,7 @@ def _check_whole_experts(etp: int, scenario: ScenarioFields) -> None:
         )
         raise RequestError("etp", why, value=etp, nearest=str(scenario.tp))
     if etp < scenario.tp and not scenario.sequence_parallel:
-        why = "1 needs `sequence_parallel`: tensor-parallel ranks divide the tokens."
+        why = "1 needs sequence parallelism: tensor-parallel ranks divide the tokens."
         raise RequestError("etp", why, value=etp)
 
 

@@ -429,16 +429,22 @@ def _settings_further(
     """Yield the settings further from S-SGD that mix the values of a task's results.
 
     Of results at interval 30 on 8 workers and at 100 on 4, the one asked for on 8 workers at 30
-    needs no more than one at 100 on 8 would.
+    needs no more than one at 100 on 8 would. Of each option there is a value beyond all as well:
+    results that do not state it count there too.
     """
     further: dict[str, dict[float, Any]] = {}
     for row in evidence:
         for name, value in _stated(row).items() if row.task == task else ():
-            if name in asked and _side(name, value, asked[name]) == "harder":
+            ordered = name == _WORKERS or name in _LESS_IS_HARDER or name in _MORE_IS_HARDER
+            if ordered and name in asked and _side(name, value, asked[name]) != "easier":
                 further.setdefault(name, {})[_number(value)] = value
-    ways = [[asked[name], *values.values()] for name, values in further.items()]
-    for values in islice(product(*ways), 1, _MAX_MIXED):
-        yield {**asked, **dict(zip(further, values, strict=True))}
+    ways = []
+    for name, values in further.items():
+        harder = [one for one in values.values() if _side(name, one, asked[name]) == "harder"]
+        beyond = min(values) / 2.0 if name in _LESS_IS_HARDER else 2.0 * max(values)
+        ways.append([asked[name], *harder, *([] if isinstance(asked[name], bool) else [beyond])])
+    for values_of_each in islice(product(*ways), 1, _MAX_MIXED):
+        yield {**asked, **dict(zip(further, values_of_each, strict=True))}
 
 
 _MAX_MIXED = 200

@@ -272,6 +272,13 @@ def test_heads_and_tokens_are_exchanged(cp: int, tp: int, copies: int) -> None:
     }
 
 
+def test_queries_of_latent_attention_are_wider_than_what_it_writes() -> None:
+    """DeepSeek-V3: 128 heads of 192 for queries and keys, 128 for values and what is written."""
+    asked = {"model": "deepseek-v3", "seq": 4096, "cp": 8, "gpus": 8, "cp_comm": "ulysses"}
+    into, out = sorted({size for *_, size in context_messages(**asked)}, reverse=True)
+    assert into == 512 * 128 * 4096 * 2 / 8 and out == 128 * 128 * 4096 * 2 / 8
+
+
 def test_bytes_of_experts() -> None:
     """Four times (e-1)/e T k h x 2 a layer: to the experts and back, in both passes."""
     asked = {"model": "mixtral-8x7b", "seq": 4096, "gpus": 8}
@@ -650,7 +657,11 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
             r"cp: 16 does not divide 8 heads of attention \(cp_comm ulysses\); .* is 8",
         ),
         ({"tp": 4, "etp": 1}, "etp: the model has no experts"),
-        ({"tp": 4, "etp": 1, "sequence_parallel": False}, "etp: 1 needs sequence_parallel"),
+        ({"tp": 4, "etp": 1, "sequence_parallel": False}, "etp: 1 needs sequence parallelism"),
+        (
+            {"model": "mixtral-8x7b", "tp": 2, "pp": 2, "etp": 1, "layout": "tp-pp-dp"},
+            "layout: .* need pp last",
+        ),
         (
             {"model": "mixtral-8x7b", "tp": 8, "pp": 4, "ep": 8, "accumulate": 4},
             r"ep: 8 does not divide the 2 data-parallel ranks; .* is 2 \(with etp 1 8 does too\)",

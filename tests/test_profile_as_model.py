@@ -286,6 +286,8 @@ def test_what_ones_own_machine_takes_comes_before_what_others_measured(
     found = predict(asked, Session(tmp_path / "own"))
     assert found.iteration_s == pytest.approx(0.050)
     assert predict(asked.model_copy(update={"model": str(path)})).iteration_s == found.iteration_s
+    larger = predict(asked.model_copy(update={"batch": 128}), Session(tmp_path / "own"))
+    assert 3.5 * 0.050 < larger.iteration_s <= 4 * 0.050
     era = resolve(asked, Session(tmp_path / "own")).transferred.era
     assert era == ("torch1.12" if software else NEWEST)
     assert predict(asked).iteration_s == pytest.approx(0.1072, rel=1e-3)

@@ -32,8 +32,8 @@ def tune_command(
         typer.Option(
             metavar="NAME",
             help="What to tune: bucket, density, rank, interval or algorithm; may be repeated."
-            " Or parallelism, by itself: tp, pp, cp, ep, micro-batch, recompute and sharding that"
-            " fit in memory, each unless its flag is given.",
+            " Or parallelism, by itself: tp, pp, cp, ep, etp, micro-batch, recompute and sharding"
+            " that fit in memory, each unless its flag is given.",
             show_default="all of the former that the method has",
         ),
     ] = None,

@@ -165,7 +165,8 @@ def activation_bytes(
         fused_loss = execution.fused or execution.fused_loss
     logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
     if chunked_loss and head is not None:
-        logits = min(logits, _CHUNKED * size.value * _inputs(layers[head]))
+        share = layers[head].gathered if execution.gathers else 1.0
+        logits = min(logits, share * _CHUNKED * size.value * _inputs(layers[head]))
     grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
     working = 2.0 * size.value * max(grown, default=0.0)
     total = sum_in_order(kept)

@@ -39,7 +39,7 @@ from perfsim.compute.profile import (
 from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
-from perfsim.models.blocks import attended_values, block_spans, block_start
+from perfsim.models.blocks import attended_values, block_spans, block_start, query_values
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
 from perfsim.models.split import (
     Degrees,
@@ -839,17 +839,17 @@ class _Messages:
 
         Where there are fewer heads of keys and values than ranks, each goes to several.
         """
-        queries, degrees = self.parts[index].outputs, self.degrees
+        written, degrees = self.parts[index].outputs, self.degrees
         first = block_start(self.whole, index)
         shared = [layer.parts for layer in self.whole[first:index] if layer.parts]
         heads = -(-min(shared, default=self.whole[index].heads) // degrees.tp)
         copies = max(1.0, degrees.cp / heads)
-        into = self.unit * (attended_values(self.parts, index, self.whole) - self._pairs(index))
-        into += copies * self.unit * self._pairs(index)
+        queries = query_values(self.parts, index, self.whole)
+        into = self.unit * (queries + copies * self._pairs(index))
         phases: tuple[Pass, ...] = ("forward", "backward")
         for phase in phases:
             yield LayerMessage(phase, "cp", "all_to_all", into)
-            yield LayerMessage(phase, "cp", "all_to_all", self.unit * queries)
+            yield LayerMessage(phase, "cp", "all_to_all", self.unit * written)
 
     def _experts(self, index: int) -> Iterator[LayerMessage]:
         """Yield what takes tokens to their experts and back, in each pass."""

@@ -354,7 +354,8 @@ class TransferInputs(NamedTuple):
     """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
 
     ``own`` says whether the profile's own total counts as a known iteration; ``own_first`` whether
-    it comes before what others measured there: it was measured, or it is of a file of the user's.
+    it comes before what others measured there, as it was measured; ``own_alone`` whether nothing
+    else of its GPU and precision counts: it is of a file of the user's, who has another machine.
     ``defined`` says whether the network has a definition with these parameters; ``tokens`` are
     those a sample at the goal.
     """
@@ -368,6 +369,7 @@ class TransferInputs(NamedTuple):
     tokens: int | None = None
     training: Training = USUAL_TRAINING
     own_first: bool = False
+    own_alone: bool = False
 
     @property
     def home(self) -> GpuPrecision:
@@ -497,16 +499,16 @@ def _inputs(
         build_model(profile.model, tokens)
     tokens = tokens or profile.sequence
     own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
-    first = profile.kinds.get("iteration_ms") == "measured" or is_changed(profile.path)
+    first = profile.kinds.get("iteration_ms") == "measured", is_changed(profile.path)
     if not isinstance(anchors, Catalog):
         files = catalog or Catalog()
         return TransferInputs(
-            profile, device, anchors, files, own, defined, tokens, training, first
+            profile, device, anchors, files, own, defined, tokens, training, *first
         )
     total = profile.header.get("source", "").removeprefix("total:").strip()
     own = own and owner_of(total) not in anchors.without
     return TransferInputs(
-        profile, device, Anchors(anchors), anchors, own, defined, tokens, training, first
+        profile, device, Anchors(anchors), anchors, own, defined, tokens, training, *first
     )
 
 
@@ -523,9 +525,10 @@ def known_iterations(
 ) -> list[KnownIteration]:
     """Return the model's measured iterations at a GPU and precision, or those that tell of an era.
 
-    The profile fills a gap. Where its own total was measured, or is of a file of the user's, it
-    comes before what others measured at its batch, and before what breaks the laws of the batch
-    with it. Another network under the name of a defined one shares none of its iterations.
+    The profile fills a gap. Where its own total was measured, it comes before what others measured
+    at its batch, and before what breaks the laws of the batch with it; where it is of a file of the
+    user's, it is alone. Another network under the name of a defined one shares none of its
+    iterations.
     """
     profile = inputs.profile
     known = []
@@ -547,7 +550,9 @@ def known_iterations(
         kind = profile.kinds.get("iteration_ms", "derived")
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
         here = [one for one in known if one.batch == profile.batch]
-        if inputs.own_first:
+        if inputs.own_alone:
+            known, here = [], []
+        elif inputs.own_first:
             known = [one for one in known if _agrees(profile, one)]
         if inputs.own_first or not here:
             known.append(KnownIteration(profile.batch, inputs.home_era, own))
@@ -570,7 +575,7 @@ def _usual_era(inputs: TransferInputs, goal: GpuPrecision) -> str:
     It is that of the profile where its total comes first, else that of most known iterations, the
     newest where there are none.
     """
-    if inputs.own_first and inputs.own and goal == inputs.home:
+    if (inputs.own_first or inputs.own_alone) and inputs.own and goal == inputs.home:
         return inputs.home_era
     counts = Counter(one.era for one in known_iterations(inputs, goal))
     return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)

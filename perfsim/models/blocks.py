@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from perfsim.models.layers import ModelLayer
 from perfsim.sums import sum_in_order
 
-__all__ = ["NORMS", "attended_values", "block_spans", "block_start"]
+__all__ = ["NORMS", "attended_values", "block_spans", "block_start", "query_values"]
 
 NORMS = ("layernorm", "rmsnorm")
 """Kinds of layers that normalise each token."""
@@ -19,13 +19,28 @@ def attended_values(layers: Sequence[ModelLayer], index: int, whole: Sequence[Mo
 
     ``whole`` are the same layers undivided.
     """
-    first = block_start(whole, index)
-    return sum_in_order(
+    return sum_in_order(_projected(layers, index, whole))
+
+
+def query_values(layers: Sequence[ModelLayer], index: int, whole: Sequence[ModelLayer]) -> float:
+    """Return the values of queries of one sample, which may be wider than what attention writes.
+
+    ``whole`` are the same layers undivided.
+    """
+    first, *others = _projected(layers, index, whole)
+    return first if others else layers[index].outputs
+
+
+def _projected(
+    layers: Sequence[ModelLayer], index: int, whole: Sequence[ModelLayer]
+) -> list[float]:
+    """Return the outputs of the projections that attention reads, that of queries first."""
+    return [
         layers[at].outputs
-        for at in range(first, index)
+        for at in range(block_start(whole, index), index)
         if layers[at].kind == "linear"
         and not (layers[at + 1].kind in NORMS and layers[at + 2].kind == "linear")
-    )
+    ]
 
 
 def block_start(layers: Sequence[ModelLayer], index: int) -> int:

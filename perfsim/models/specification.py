@@ -198,6 +198,7 @@ _ALIASES = {name: name for name in Architecture._fields} | {
     "intermediate_size": "ffn",
     "vocab_size": "vocab",
     "num_experts": "experts",
+    "num_local_experts": "experts",
     "num_experts_per_tok": "topk",
     "moe_intermediate_size": "expert_ffn",
 }

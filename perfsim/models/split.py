@@ -280,7 +280,7 @@ def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
             raise _not_divided("tp", degrees.tp, f"{heads} heads of attention", heads)
     if degrees.cp > 1:
         if not any(layer.causal for layer in attention):
-            why = "only decoders divide their tokens by ring attention; leave it out."
+            why = "only decoders divide their tokens; leave it out."
             raise RequestError("cp", why, value=degrees.cp)
         if degrees.context == "ulysses" and attention[0].heads // degrees.tp % degrees.cp:
             what = f"{attention[0].heads // degrees.tp} heads of attention (`cp_comm` ulysses)"

@@ -71,10 +71,10 @@ class ParallelLayout(NamedTuple):
     def of_experts(self, ep: int, *, whole: bool) -> ParallelLayout:
         """Return how experts are laid out over the same ranks.
 
-        A stage's ranks that no expert is divided among hold other experts, ``ep`` of them, or the
-        same ones: context-parallel ranks too, and tensor-parallel ranks of ``whole`` experts
-        (NVIDIA/Megatron-LM@d98e8a64 megatron/core/parallel_state.py, expert_decoder_rank_generator;
-        torchtitan's mesh is the same).
+        Groups of ``ep`` go over all ranks of a stage, nearest first: over context-parallel ranks,
+        and over tensor-parallel ranks where these hold ``whole`` experts (NVIDIA/
+        Megatron-LM@d98e8a64 megatron/core/parallel_state.py, expert_decoder_rank_generator;
+        torchtitan's mesh is the same). The ranks of a stage must be neighbours then.
 
         Examples
         --------

@@ -686,7 +686,7 @@ def plan(
 def _too_close(found: ClusterPlan, catalog: Catalog) -> tuple[str, ...]:
     """Return the methods on the fastest's cluster that are too close to it to call.
 
-    Where parallelism was searched, methods are those of its answers and none is compared.
+    None where parallelism was searched: the search itself says what is close.
     """
     first = found.fastest
     here = first.scenario

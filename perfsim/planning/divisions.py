@@ -280,7 +280,9 @@ def asked_samples(scenario: Scenario, setup: Setup) -> int:
     RequestError
         If its degrees of parallelism do not divide its GPUs.
     """
-    layout = parallel_layout(scenario, max(setup.cluster.gpus_per_node, scenario.tp))
+    # Where experts stand makes no difference, and may be left to the search.
+    asked = scenario.model_copy(update={"ep": 1, "etp": None})
+    layout = parallel_layout(asked, max(setup.cluster.gpus_per_node, scenario.tp))
     return layout.replicas * setup.profile.batch * scenario.accumulate
 
 
@@ -320,6 +322,8 @@ def division_space(
     why = why_not_searched(setup)
     if why:
         raise RequestError("over", f"{why}; leave 'parallelism' out.", value="parallelism")
+    if scenario.etp is not None and not any(map(is_expert, _layers_of(setup))):
+        raise RequestError("etp", "the model has no experts; leave it out.", value=scenario.etp)
     fixed = fixed_fields(scenario)
     if global_batch is None:
         global_batch = asked_samples(scenario, setup)

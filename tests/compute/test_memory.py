@@ -503,3 +503,11 @@ def test_the_largest_batch_is_near_a_published_one(row_id: str, published: int) 
     limit = usable_bytes(float(row["memory_gib"]) * GIB)
     found = largest_batch(lambda batch: predicted(row, batch).bytes <= limit)
     assert found == pytest.approx(published, rel=0.2)
+
+
+def test_a_chunked_loss_of_masked_tokens_is_of_these_alone() -> None:
+    """MLPerf's BERT computes the output layer for 15 % of the tokens."""
+    layers = build_model("bert-large", 512)
+    found = activation_bytes(layers, 1, "bf16", execution_of("mlperf"), chunked_loss=True)
+    (share,) = {layer.gathered for layer in layers if layer.gathered < 1}
+    assert found.logits == pytest.approx(2 * 2 * 512 * 1024 * share)

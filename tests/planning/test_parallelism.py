@@ -165,6 +165,11 @@ def test_experts_are_also_tried_whole_beside_tensor_parallelism() -> None:
     assert {(one.ep, one.etp) for one in own} == {(4, 1), (8, 1)}
     dense = division_space(asked("llama3-8b", 16, **fields), SHIPPED, global_batch=16)
     assert {one.etp for one in dense} == {None}
+    with pytest.raises(RequestError, match="etp: the model has no experts"):
+        division_space(asked("llama3-8b", 16, **fields, etp=1), SHIPPED, global_batch=16)
+    # Samples are counted wherever experts stand: here they can stand but whole.
+    few = {"seq": 1024, "tp": 8, "ep": 8, "pp": 1, "batch": 1, "accumulate": 2}
+    assert {one.etp for one in division_space(asked("mixtral-8x7b", 16, **few), SHIPPED)} == {1}
 
 
 @pytest.mark.parametrize(
