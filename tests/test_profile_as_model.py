@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import shutil
 from pathlib import Path
@@ -291,6 +293,24 @@ def test_what_ones_own_machine_takes_comes_before_what_others_measured(
     era = resolve(asked, Session(tmp_path / "own")).transferred.era
     assert era == ("torch1.12" if software else NEWEST)
     assert predict(asked).iteration_s == pytest.approx(0.1072, rel=1e-3)
+
+
+def test_ones_own_iterations_count_beside_ones_own_profile(tmp_path: Path) -> None:
+    own_resnet(tmp_path / "own", "measured")
+    devices = tmp_path / "own" / "devices"
+    devices.mkdir()
+    shipped_rows = (shipped() / "devices" / "v100.anchors.csv").read_text()
+    head = "".join(one for one in shipped_rows.splitlines(True) if one.startswith("#"))
+    columns, *rows = [one for one in shipped_rows.splitlines() if not one.startswith("#")]
+    names = columns.split(",")
+    like = next(row for row in csv.reader(rows) if row[names.index("model")] == "resnet50")
+    told = dict(zip(names, like, strict=True)) | {"batch": "64", "iteration_ms": "90"}
+    told |= {"precision": "fp32", "software": "torch2", "covers": "iteration", "use": "level"}
+    written = io.StringIO()
+    csv.DictWriter(written, names, lineterminator="\n").writerow(told)
+    (devices / "v100.anchors.csv").write_text(f"{head}{columns}\n{written.getvalue()}")
+    asked = Scenario(model="resnet50", gpus=1, gpu="v100", batch=64)
+    assert predict(asked, Session(tmp_path / "own")).iteration_s == pytest.approx(0.090, rel=0.01)
 
 
 def test_a_copy_of_a_shipped_profile_changes_nothing(tmp_path: Path) -> None:

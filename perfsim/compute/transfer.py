@@ -355,7 +355,8 @@ class TransferInputs(NamedTuple):
 
     ``own`` says whether the profile's own total counts as a known iteration; ``own_first`` whether
     it comes before what others measured there, as it was measured; ``own_alone`` whether nothing
-    else of its GPU and precision counts: it is of a file of the user's, who has another machine.
+    else of its GPU and precision counts: it is of a file of the user's, who has another machine,
+    and they state no other iterations of theirs.
     ``defined`` says whether the network has a definition with these parameters; ``tokens`` are
     those a sample at the goal.
     """
@@ -499,7 +500,7 @@ def _inputs(
         build_model(profile.model, tokens)
     tokens = tokens or profile.sequence
     own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
-    first = profile.kinds.get("iteration_ms") == "measured", is_changed(profile.path)
+    first = profile.kinds.get("iteration_ms") == "measured", _is_alone(profile, anchors)
     if not isinstance(anchors, Catalog):
         files = catalog or Catalog()
         return TransferInputs(
@@ -510,6 +511,16 @@ def _inputs(
     return TransferInputs(
         profile, device, Anchors(anchors), anchors, own, defined, tokens, training, *first
     )
+
+
+def _is_alone(profile: Profile, anchors: Catalog | Mapping[str, Sequence[Anchor]]) -> bool:
+    """Tell whether a profile is of the user's own, and iterations of its GPU are not."""
+    if not is_changed(profile.path):
+        return False
+    if not isinstance(anchors, Catalog):
+        return True
+    beside = anchors.beside("devices", profile.gpu, ".anchors.csv")
+    return beside is None or not is_changed(beside, "devices")
 
 
 class KnownIteration(NamedTuple):
