@@ -48,7 +48,7 @@ def network_command(
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="Time of the sweep, such as 10min; starting and checks come on top.",
+            help="Time of the sweep, such as 10min; starting, checks and slow points come on top.",
         ),
     ] = None,
     tolerance: Annotated[

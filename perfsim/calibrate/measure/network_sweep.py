@@ -150,8 +150,9 @@ class SweepRule:
     tolerance : half the median's 90 % interval over the median at which a point is done
     budget_s : a point's time, after which it ends however few its repeats are [s]
     most : repeats at most
-    whole_s : of all points; what early ones leave of their share, or take beyond it, those after
-        them have more or less [s]
+    whole_s : of all points; what early ones leave of their share goes to those after them [s].
+        Those have their own share in any case: fewer repeats of a large message would be those that
+        a shaped link lets through at once
     """
 
     tolerance: float = 0.02
@@ -163,7 +164,7 @@ class SweepRule:
         """Return the rule of the next point, of ``left`` points, after ``spent_s`` seconds."""
         if self.whole_s is None:
             return self
-        return replace(self, budget_s=max(0.0, self.whole_s - spent_s) / left)
+        return replace(self, budget_s=max(self.budget_s, (self.whole_s - spent_s) / left))
 
 
 @dataclass(frozen=True, slots=True)
