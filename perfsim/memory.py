@@ -576,10 +576,10 @@ def least_change(setup: Setup, catalog: Catalog) -> str:
     """Return the least change of how a model is trained with which it fits; "" where none does.
 
     Tried, the first that fits: computing activations again; sharding the optimizer (zero), then all
-    of the state (fsdp); both; these with a chunked loss, where outputs of all tokens are many, and
-    with one sample a micro-batch; a sample divided among ranks;
-    tensor-parallel ranks inside a node; stages of a pipeline, with these and with a sharded
-    optimizer. Samples of an iteration stay as many. GPUs at several sites share no state.
+    of the state (fsdp); both; these with a chunked loss of a model over text, and with one sample a
+    micro-batch; a sample divided among ranks; tensor-parallel ranks inside a node; stages of a
+    pipeline, with these and with a sharded optimizer. Samples of an iteration stay as many. GPUs at
+    several sites share no state.
 
     Examples
     --------

@@ -410,16 +410,18 @@ def epochs_factor(
     if not method_class(method).lossy:
         return AS_MANY_EPOCHS
     asked = {**options, **({} if replicas is None else {_WORKERS: replicas})}
-    own, why = _chosen(evidence, method, asked, task, data)
-    further = [
-        _chosen(evidence, method, setting, task, data)[0]
-        for setting in _settings_further(evidence, asked, task)
-    ]
-    least = min((own, *further), key=_middle)
+    read = _comparable(evidence, task, data)
+    of_data = [(row, ratio) for row, ratio in read if _is_own(row.data.lower(), data)]
+
+    def at(setting: Mapping[str, Any]) -> _Results:
+        return _at_setting(of_data, method, setting) or _at_setting(read, method, setting)
+
+    own = at(asked)
+    least = min((own, *map(at, _settings_further(evidence, asked, task))), key=_middle)
     both = own + [one for one in least if one not in own]
     if not both:
-        said = _said(statements, "as good")
-        return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join((why, *said)))
+        why = (_why_unknown(evidence, read, asked, task, data), *_said(statements, "as good"))
+        return EpochsFactor("none", against=_said(statements, "worse"), why="; ".join(why))
     return _summed_up(both, _middle(least), statements)
 
 
@@ -451,38 +453,45 @@ _MAX_MIXED = 200
 """Settings at most that are looked at for one. Chosen: of what is published DiLoCo has most, 40."""
 
 
-def _chosen(
+_Results = list[tuple[Evidence, float]]
+"""Results, each with its epochs' ratio."""
+
+
+def _comparable(evidence: Iterable[Evidence], task: str | None, data: str) -> _Results:
+    """Return the results of a task, on data as large at least, that have a baseline."""
+    return [
+        (row, ratio)
+        for row in evidence
+        if row.task == task
+        and _as_large(row.data.lower(), data)
+        and (ratio := epochs_ratio(row)) is not None
+    ]
+
+
+def _why_unknown(
     evidence: Sequence[Evidence],
-    method: str,
+    read: _Results,
     asked: Mapping[str, Any],
     task: str | None,
     data: str,
-) -> tuple[list[tuple[Evidence, float]], str]:
-    """Return the results at a setting, each with its epochs' ratio, or why there are none."""
-    of_task = [row for row in evidence if row.task == task]
-    of_data = [row for row in of_task if _as_large(row.data.lower(), data)]
-    read = [(row, ratio) for row in of_data if (ratio := epochs_ratio(row)) is not None]
-    own = [(row, ratio) for row, ratio in read if _is_own(row.data.lower(), data)]
-    chosen = _at_setting(own, method, asked) or _at_setting(read, method, asked)
+) -> str:
+    """Say why no result tells of a setting; ``read`` are those that are comparable."""
     if not evidence:
-        why = "no published result"
-    elif task is None:
-        why = "what the model is trained for is not known"
-    elif not of_task:
-        why = f"published results are of {_each(row.task for row in evidence)} only"
-    elif not of_data:
-        why = f"published results are on smaller data only: {_each(row.data for row in of_task)}"
-    elif not read:
-        why = "published results have no comparable baseline"
-    else:
-        known = _settings([row for row, _ in read], asked)
-        why = f"no published result is at this setting; known: {known}"
-    return chosen, why
+        return "no published result"
+    if task is None:
+        return "what the model is trained for is not known"
+    of_task = [row for row in evidence if row.task == task]
+    if not of_task:
+        return f"published results are of {_each(row.task for row in evidence)} only"
+    if not any(_as_large(row.data.lower(), data) for row in of_task):
+        return f"published results are on smaller data only: {_each(row.data for row in of_task)}"
+    if not read:
+        return "published results have no comparable baseline"
+    known = _settings([row for row, _ in read], asked)
+    return f"no published result is at this setting; known: {known}"
 
 
-def _at_setting(
-    read: Sequence[tuple[Evidence, float]], method: str, asked: Mapping[str, Any]
-) -> list[tuple[Evidence, float]]:
+def _at_setting(read: _Results, method: str, asked: Mapping[str, Any]) -> _Results:
     """Return the results at a setting; where they are few, those too that bound what it needs.
 
     What was needed nearer to S-SGD is a bound from below, which alone promises nothing.
@@ -534,7 +543,7 @@ def _is_own(trained_on: str, data: str) -> bool:
     return _as_large(trained_on, data) if data == "web" else data in trained_on
 
 
-def _counted(chosen: Sequence[tuple[Evidence, float]]) -> list[tuple[Evidence, float]]:
+def _counted(chosen: _Results) -> _Results:
     """Leave out the final accuracies of runs whose epochs to a quality are there too."""
     timed = {_run(row) for row, _ in chosen if row.measure == "epochs_to_quality"}
     return [
@@ -544,7 +553,7 @@ def _counted(chosen: Sequence[tuple[Evidence, float]]) -> list[tuple[Evidence, f
     ]
 
 
-def _middles(chosen: Sequence[tuple[Evidence, float]]) -> list[float]:
+def _middles(chosen: _Results) -> list[float]:
     """Return the median of each model of each source."""
     by_model: dict[tuple[str, str, str], list[float]] = {}
     for row, ratio in _counted(chosen):
@@ -552,14 +561,12 @@ def _middles(chosen: Sequence[tuple[Evidence, float]]) -> list[float]:
     return [median(own) for own in by_model.values()]
 
 
-def _middle(chosen: Sequence[tuple[Evidence, float]]) -> float:
+def _middle(chosen: _Results) -> float:
     """Return the median of the models' medians; infinite where there is none."""
     return median(_middles(chosen)) if chosen else inf
 
 
-def _summed_up(
-    chosen: Sequence[tuple[Evidence, float]], middle: float, statements: Sequence[Statement]
-) -> EpochsFactor:
+def _summed_up(chosen: _Results, middle: float, statements: Sequence[Statement]) -> EpochsFactor:
     """Return what results say around a middle, with the ends of all of them."""
     counted = _counted(chosen)
     by_source: dict[str, list[Evidence]] = {}

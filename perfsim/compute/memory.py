@@ -163,10 +163,8 @@ def activation_bytes(
     head = _head(layers) if loss else None
     if fused_loss is None:
         fused_loss = execution.fused or execution.fused_loss
-    logits = _logits(layers[head], size, execution, fused_loss) if head is not None else 0.0
-    if chunked_loss and head is not None:
-        share = layers[head].gathered if execution.gathers else 1.0
-        logits = min(logits, share * _CHUNKED * size.value * _inputs(layers[head]))
+    how = size, execution, fused_loss, chunked_loss
+    logits = _logits(layers[head], *how) if head is not None else 0.0
     grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
     working = 2.0 * size.value * max(grown, default=0.0)
     total = sum_in_order(kept)
@@ -495,7 +493,9 @@ def _head(layers: Sequence[ModelLayer]) -> int | None:
     return max(after, key=lambda index: layers[index].outputs, default=None)
 
 
-def _logits(head: ModelLayer, size: _Bytes, execution: Execution, fused: bool) -> float:
+def _logits(
+    head: ModelLayer, size: _Bytes, execution: Execution, fused: bool, chunked: bool
+) -> float:
     """Return the bytes of the last layer's outputs in all copies, for one sample.
 
     The loss of single operations keeps the outputs, the logarithm of their softmax in fp32, and
@@ -503,7 +503,8 @@ def _logits(head: ModelLayer, size: _Bytes, execution: Execution, fused: bool) -
     """
     share = head.gathered if execution.gathers else 1.0
     each = 2 * size.value if fused else size.value + 3 * 4
-    return share * head.outputs * each
+    held = head.outputs * each
+    return share * (min(held, _CHUNKED * size.value * _inputs(head)) if chunked else held)
 
 
 _CHUNKED = 2

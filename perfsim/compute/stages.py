@@ -707,7 +707,7 @@ class _Messages:
         before = self.parts[index - 1] if index > first else None
         if self._is_dispatched(layer):
             yield from self._among_ranks_of_an_expert(layer, before, index)
-        elif self.degrees.tp > 1 and not (is_expert(layer) and self.degrees.whole_experts):
+        elif (self.degrees.etp if is_expert(layer) else self.degrees.tp) > 1:
             if layer.split == "column" and not _read_together(before, layer):
                 yield from self._into(index, self._reads(layer))
             elif layer.split == "row":
@@ -729,8 +729,7 @@ class _Messages:
         Without expert parallelism tokens are gathered before each is copied for its experts.
         """
         degrees = self.degrees
-        shared = degrees.tp > 1 and degrees.sequence and not degrees.whole_experts
-        return is_expert(layer) and degrees.ep > 1 and shared
+        return is_expert(layer) and degrees.ep > 1 and degrees.etp > 1 and degrees.sequence
 
     def _among_ranks_of_an_expert(
         self, layer: ModelLayer, before: ModelLayer | None, index: int
@@ -854,8 +853,7 @@ class _Messages:
     def _experts(self, index: int) -> Iterator[LayerMessage]:
         """Yield what takes tokens to their experts and back, in each pass."""
         layer, degrees = self.parts[index], self.degrees
-        # Ranks of whole experts have divided the tokens already.
-        shared = degrees.tp if degrees.sequence and not degrees.whole_experts else 1
+        shared = degrees.etp if degrees.sequence else 1
         size = degrees.sent * self.unit * layer.rows * self._width(layer) / shared
         behind_s = self._beside_experts_s(index)
         phases: tuple[Pass, ...] = ("forward", "backward")

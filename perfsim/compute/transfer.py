@@ -354,11 +354,10 @@ class TransferInputs(NamedTuple):
     """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
 
     ``own`` says whether the profile's own total counts as a known iteration; ``own_first`` whether
-    it comes before what others measured there, as it was measured; ``own_alone`` whether nothing
-    else of its GPU and precision counts: it is of a file of the user's, who has another machine,
-    and they state no other iterations of theirs.
-    ``defined`` says whether the network has a definition with these parameters; ``tokens`` are
-    those a sample at the goal.
+    it comes before what others measured there: it was measured, or is alone. ``own_alone`` says
+    that nothing else of its GPU and precision counts: it is of a file of the user's, who has
+    another machine and states no other iterations of theirs. ``defined`` says whether the network
+    has a definition with these parameters; ``tokens`` are those a sample at the goal.
     """
 
     profile: Profile
@@ -500,7 +499,8 @@ def _inputs(
         build_model(profile.model, tokens)
     tokens = tokens or profile.sequence
     own = tokens == profile.sequence and profile.header.get("kernels") != "alone"
-    first = profile.kinds.get("iteration_ms") == "measured", _is_alone(profile, anchors)
+    alone = _is_alone(profile, anchors)
+    first = alone or profile.kinds.get("iteration_ms") == "measured", alone
     if not isinstance(anchors, Catalog):
         files = catalog or Catalog()
         return TransferInputs(
@@ -562,7 +562,7 @@ def known_iterations(
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
         here = [one for one in known if one.batch == profile.batch]
         if inputs.own_alone:
-            known, here = [], []
+            known = []
         elif inputs.own_first:
             known = [one for one in known if _agrees(profile, one)]
         if inputs.own_first or not here:
@@ -586,7 +586,7 @@ def _usual_era(inputs: TransferInputs, goal: GpuPrecision) -> str:
     It is that of the profile where its total comes first, else that of most known iterations, the
     newest where there are none.
     """
-    if (inputs.own_first or inputs.own_alone) and inputs.own and goal == inputs.home:
+    if inputs.own_first and inputs.own and goal == inputs.home:
         return inputs.home_era
     counts = Counter(one.era for one in known_iterations(inputs, goal))
     return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)

@@ -85,6 +85,11 @@ class Degrees(NamedTuple):
     whole_experts: bool = False
     context: str = "ring"
 
+    @property
+    def etp(self) -> int:
+        """Tensor-parallel ranks that divide each expert."""
+        return 1 if self.whole_experts else self.tp
+
 
 def split_layers(layers: Sequence[ModelLayer], degrees: Degrees) -> tuple[ModelLayer, ...]:
     """Return the layers as one rank has them: their tensors and their work for one sample.

@@ -322,8 +322,8 @@ def division_space(
     why = why_not_searched(setup)
     if why:
         raise RequestError("over", f"{why}; leave 'parallelism' out.", value="parallelism")
-    if scenario.etp is not None and not any(map(is_expert, _layers_of(setup))):
-        raise RequestError("etp", "the model has no experts; leave it out.", value=scenario.etp)
+    if scenario.etp is not None:
+        check_split(_layers_of(setup), Degrees(whole_experts=True))  # that there are experts
     fixed = fixed_fields(scenario)
     if global_batch is None:
         global_batch = asked_samples(scenario, setup)
