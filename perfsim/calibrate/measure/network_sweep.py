@@ -151,8 +151,8 @@ class SweepRule:
     budget_s : a point's time, after which it ends however few its repeats are [s]
     most : repeats at most
     whole_s : of all points; what early ones leave of their share goes to those after them [s].
-        Those have their own share in any case: fewer repeats of a large message would be those that
-        a shaped link lets through at once
+        Those have their own share in any case: a shaped link lets the first large messages through
+        at once, so that a few repeats tell of a faster one
     """
 
     tolerance: float = 0.02
