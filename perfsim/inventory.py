@@ -897,9 +897,9 @@ _SHOWN_COLLECTIVES = ("all_reduce", "all_gather")
 
 def describe_node(name: str, catalog: Catalog) -> NodeDescription:
     """Return all that is known of a node type, and what collectives on such nodes reach."""
+    from perfsim.hardware.nodes import node_facts
     from perfsim.network.node_network import DerivedCollectives
     from perfsim.network.node_type import load_node_type
-    from perfsim.resolve import node_facts
     from perfsim.scenario import DEFAULT_GPU
     from perfsim.validate.node_clusters import measured_nodes
 

@@ -142,10 +142,10 @@ def node_picture(name: str, catalog: Catalog) -> NodePicture:
     DataError
         If the file is damaged.
     """
+    from perfsim.hardware.nodes import node_facts
     from perfsim.network.node_network import DerivedCollectives
     from perfsim.network.node_type import load_node_type
     from perfsim.report.node_drawing import NodePicture
-    from perfsim.resolve import node_facts
     from perfsim.scenario import DEFAULT_GPU
 
     node = load_node_type(name, catalog, "node")

@@ -21,13 +21,14 @@ from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.display import Displayed
+from perfsim.hardware.gpus import device_in_era
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.memory import OuterState, memory_note, memory_use, one_gpu_holds, outer_state
 from perfsim.methods import method_name
 from perfsim.note import of_grade, warning
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
-from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
+from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.rounds import (

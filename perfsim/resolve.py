@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
 from perfsim.compute.attention import ATTENTION, usual_kernel
-from perfsim.compute.device import Device, device_named, load_device
+from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
@@ -37,13 +37,12 @@ from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
     TransferredProfile,
-    device_of_profile,
     kernel_profile,
     pin_iteration,
     transfer,
 )
 from perfsim.conditions.spec import Conditions, parse_straggler
-from perfsim.data.catalog import Catalog, is_own, unknown_name
+from perfsim.data.catalog import Catalog, unknown_name
 from perfsim.data.files import is_there
 from perfsim.errors import (
     DataError,
@@ -54,6 +53,11 @@ from perfsim.errors import (
     unknown,
     unknown_option,
 )
+from perfsim.hardware.gpus import device_in_era
+from perfsim.hardware.networks import measured_on, named_network
+from perfsim.hardware.nodes import named_node_type
+from perfsim.hardware.notes import unused_network
+from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.methods.base import Method
@@ -64,64 +68,39 @@ from perfsim.models import (
     has_attention,
     has_experts,
     is_defined,
-    model_flops,
     own_tokens,
     takes_tokens,
 )
 from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, Adapters, adapted_name
 from perfsim.models.specification import canonical_model
-from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
-from perfsim.network.network_file import CUSTOM, Network
-from perfsim.network.node_law import NodeFacts
-from perfsim.network.node_network import DerivedCollectives, load_any_network, node_network
-from perfsim.network.node_type import (
-    STAND_IN_GENERATION,
-    NodeType,
-    generation_of,
-    load_node_type,
-)
+from perfsim.network.cluster import Cluster
+from perfsim.network.network_file import Network
 from perfsim.note import Note, assumption, warning
 from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
-    DEFAULT_INTRA_NET,
     Scenario,
     gpu_words,
     own_values,
     parse_types,
     values_read_by,
 )
-from perfsim.session import RememberingCluster, RememberingDevice
-from perfsim.units import (
-    format_bit_rate,
-    format_bytes,
-    format_seconds,
-    parse_bytes,
-    parse_iteration,
-    parse_rate,
-    parse_seconds,
-)
+from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
     from perfsim.model_parallel import ModelSplit
-    from perfsim.network.wide_link import SitePath
 
 __all__ = [
     "IN_16_BITS",
-    "Platform",
     "ResolvedScenario",
     "Setup",
     "as_named",
     "computation",
     "computations",
-    "device_in_era",
     "find_profile",
     "in_16_bits",
-    "inside_network",
     "model_names",
-    "node_facts",
-    "platform",
     "resolve",
     "resolve_like",
     "unknown_model",
@@ -321,11 +300,11 @@ def _usual_gpu(scenario: Scenario, catalog: Catalog) -> tuple[str, str]:
     own = own_profile(scenario.model, catalog)
     stems = _profiles_of(catalog).get(scenario.model, [])
     profiled = {own.gpu} if own else {(*stem.split("."), "")[1] for stem in stems}
-    node = _node_type(scenario, catalog)
+    node = named_node_type(scenario, catalog)
     gpu = node.gpu if node else ""
     alone = len(profiled) == 1 and profiled.isdisjoint(catalog.files("devices"))
     if not gpu and not alone and scenario.net != scenario.node:
-        gpu = _measured_on(_network(scenario.net, "net", catalog), catalog) or ""
+        gpu = measured_on(named_network(scenario.net, "net", catalog), catalog) or ""
     usual = node.usual_gpu if node and not alone and own is None else ""
     if gpu:
         why = f"that of {scenario.node or scenario.net}"
@@ -338,54 +317,6 @@ def _usual_gpu(scenario: Scenario, catalog: Catalog) -> tuple[str, str]:
     if node and node.gpu:
         return gpu, f"`gpu` {gpu}, {why}."
     return gpu, assumption(f"`gpu` {gpu}, {why}; name yours.", f"`gpu` {gpu}")
-
-
-def _measured_on(network: Network, catalog: Catalog) -> str | None:
-    """Return the GPU that a network's curves were measured on; None if they say none or several."""
-    words = {curve.gpu for curve in network.known.curves} if network.known else set()
-    return device_named(words.pop(), catalog) if len(words) == 1 else None
-
-
-def _network(name: str, field: str, catalog: Catalog) -> Network:
-    """Return a network by its name, or by what the user writes for one."""
-    return catalog.once(("network", field, name), lambda: load_any_network(name, catalog, field))
-
-
-def _node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
-    """Return the node type that a scenario names as `node`, or as its network; None if neither."""
-    if scenario.node is None:
-        of = catalog.files("networks"), catalog.files("nodes")
-        if scenario.net in of[0] or scenario.net not in of[1]:
-            return None
-    name, field = (scenario.node, "node") if scenario.node else (scenario.net, "net")
-    node = catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
-    rate = None if scenario.nic is None else parse_rate(scenario.nic, "nic")
-    return node.with_nics(scenario.nics_per_node, rate)
-
-
-def _check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
-    """Refuse a GPU that nodes of a type do not have, and more GPUs a node than they have.
-
-    Raises
-    ------
-    RequestError
-        If the scenario contradicts the node type.
-    """
-    types = parse_types(scenario.gpu)
-    if scenario.node and node.gpu and (len(types) > 1 or device.name != node.gpu):
-        raise RequestError(
-            "gpu",
-            f"{node.name} has {node.gpu}, found {shown(scenario.gpu or device.name)}; leave one of"
-            f" the two out, or join other GPUs by its links: `net` {node.name} and `gpus_per_node`"
-            f" {node.gpus} without `node`.",
-            value=scenario.gpu,
-        )
-    field = "placement" if scenario.placement else "gpus_per_node"
-    most = max(scenario.placement or (scenario.gpus_per_node or 0,))
-    if most > node.gpus:
-        raise RequestError(
-            field, f"{node.name} has {node.gpus} GPUs a node, found {most}.", value=most
-        )
 
 
 def autocasts(scenario: Scenario, method: Method) -> bool:
@@ -625,527 +556,6 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
     why = f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
     notes.append(assumption(why, "`precision` fp32"))
     return "fp32"
-
-
-Platform = tuple[Network, Network | None, Cluster, list[str]]
-"""The network between nodes, the one inside them where it is another, the cluster, and notes."""
-
-_NVLINK = "nvlink"
-"""The transport of an NVLink, and the word that asks for the NVLink of the GPU."""
-
-_HOST_LIBRARIES = ("gloo", "mpi")
-"""Libraries that sum in the host's memory."""
-
-_MAX_WARNINGS = 2
-"""Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
-
-
-def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
-    """Load the networks that a scenario names, and put its GPUs on nodes.
-
-    Raises
-    ------
-    RequestError
-        If a network is unknown, or the GPUs cannot be put on nodes as asked.
-    DataError
-        If a network's file is damaged.
-    """
-    asked = "platform", *values_read_by("network", scenario)
-    return catalog.once(asked, lambda: _made(scenario, device, catalog))
-
-
-def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
-    """Make the platform of a scenario: read all of its files, so that pricing reads none."""
-    from perfsim.network.known import growth_errors
-
-    growth_errors()
-    notes: list[str] = []
-    node, derived = _node_type(scenario, catalog), None
-    if node is None:
-        network = _with_data_sheet(_network(scenario.net, "net", catalog), catalog)
-        if scenario.nics_per_node is not None:
-            network = network._replace(nics_per_node=scenario.nics_per_node)
-        intra_network, intra_notes = _intra_network(scenario, network, catalog)
-    else:
-        _check_node(scenario, node, device)
-        network, intra_network, derived = _of_nodes(scenario, node, device, catalog)
-        intra_notes = _node_notes(node, network, device)
-    inside = intra_network.node_type if intra_network else None
-    sized = network
-    if network.gpus_per_node is None and inside is not None and inside.gpu:
-        sized = network._replace(gpus_per_node=inside.gpus)
-    types, each = parse_types(scenario.gpu), scenario.gpus_per_node
-    if len(types) > 1 and each is None and scenario.placement is None:
-        from perfsim.compute.gpu_types import gpus_per_node
-
-        each = gpus_per_node(types, sized.gpus_per_node or DEFAULT_GPUS_PER_NODE)
-    placement, each = _placement(scenario, each, sized)
-    cluster = make_cluster(
-        scenario.gpus,
-        each,
-        placement,
-        sized,
-        intra_network,
-        scenario.library,
-        scenario.oversubscription,
-        measured=_inside_as_measured(scenario, node, network, intra_network, catalog),
-        background=scenario.background,
-        derived=derived,
-    )
-    if inside is not None and derived is None and cluster.nodes == 1:
-        cluster = replace(cluster, derived=_derived(inside, device, catalog))
-    cluster = _at_sites(scenario, cluster)
-    notes += _site_notes(scenario, cluster)
-    stated_by = inside.name if inside is not None and sized is not network else network.name
-    notes += _placement_notes(scenario, sized, node.name if node else stated_by, cluster)
-    if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
-        notes += _nics_notes(scenario, node, network)
-    if _one_nic_assumed(scenario, network, inside, cluster):
-        notes.append(_one_nic_note(network, inside, cluster))
-    if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
-        notes += intra_notes
-    notes += _network_warnings(network, intra_network, cluster, catalog)
-    return network, intra_network, RememberingCluster.like(cluster), notes
-
-
-def _placement(
-    scenario: Scenario, each: int | None, network: Network
-) -> tuple[tuple[int, ...] | None, int | None]:
-    """Return the GPUs on each node where sites say it, with the GPUs of a node, else as asked for.
-
-    Raises
-    ------
-    RequestError
-        If nodes do not fill the sites.
-    """
-    if scenario.site is None or len(scenario.site) == 1:
-        return scenario.placement, each
-    if scenario.placement is not None:
-        _parts(scenario.placement, scenario.site)
-        return scenario.placement, each
-    nodes: tuple[int, ...] = ()
-    for number, gpus in enumerate(scenario.site, 1):
-        if each is not None and gpus % each:
-            raise RequestError(
-                "gpus_per_node",
-                f"the {gpus} GPUs of site {number} do not divide by {each}; give another number, or"
-                " `placement` for uneven nodes.",
-                value=each,
-            )
-        nodes += node_placement(gpus, each, None, network.gpus_per_node)
-    return nodes, None
-
-
-def _parts(nodes: Sequence[int], sites: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Divide the GPUs on each node among sites.
-
-    Raises
-    ------
-    RequestError
-        If a node belongs to two sites.
-    """
-    parts, left = [], list(nodes)
-    for number, gpus in enumerate(sites, 1):
-        part: list[int] = []
-        while left and sum(part) < gpus:
-            part.append(left.pop(0))
-        if sum(part) != gpus:
-            raise RequestError(
-                "placement",
-                f"its nodes do not fill site {number} of {gpus} GPUs: {sum(part)} are on the"
-                f" {len(part)} nodes from there on; a node is at one site.",
-                value=list(nodes),
-            )
-        parts.append(tuple(part))
-    return tuple(parts)
-
-
-def _at_sites(scenario: Scenario, cluster: Cluster) -> Cluster:
-    """Return the cluster with the sites that it is on, where these are several."""
-    if scenario.site is None or scenario.wan is None or len(scenario.site) == 1:
-        return cluster
-    from perfsim.network.wide_area import WideArea
-    from perfsim.network.wide_link import parse_wide_links
-
-    links = parse_wide_links(scenario.wan)
-    links = links * len(scenario.site) if len(links) == 1 else links
-    return replace(cluster, wide=WideArea(links, _parts(cluster.placement, scenario.site)))
-
-
-def _site_notes(scenario: Scenario, cluster: Cluster) -> list[str]:
-    """Say how far sites are from each other, and what TCP reaches between them."""
-    if scenario.site is None:
-        return []
-    if cluster.wide is None:
-        return [warning("one site: nothing is sent over `wan`.")]
-    from perfsim.network.wide_link import LINUX_WINDOW_BYTES
-
-    paths = list(cluster.wide.paths())
-    near, far = min(path.rtt_s for path in paths), max(path.rtt_s for path in paths)
-    pings = (
-        format_seconds(far) if near == far else f"{format_seconds(near)} to {format_seconds(far)}"
-    )
-    notes = [
-        f"{len(scenario.site)} sites, whose round trip (ping) is {pings}: the sum of the delays of"
-        " two sites."
-    ]
-    held = min(paths, key=lambda path: path.reached)
-    if held.connection_rate < held.rate:
-        notes.append(
-            warning(
-                f"TCP holds a connection between two sites at {_bit_rate(held.connection_rate)}"
-                f" of {_bit_rate(held.rate)}: {_flow_words(held)}."
-            )
-        )
-    if held.window_bytes is None and held.rtt_s > 0:
-        usual = held._replace(window_bytes=float(LINUX_WINDOW_BYTES)).connection_rate
-        if usual < held.reached:
-            notes.append(
-                assumption(
-                    "The window of a TCP flow is taken to be large enough. Linux's own of"
-                    f" {LINUX_WINDOW_BYTES // 2**20} MiB would hold a connection at"
-                    f" {_bit_rate(usual)}; `wan` ...,window=3MiB shows it, flows=N helps.",
-                    "TCP windows large enough",
-                )
-            )
-    return notes
-
-
-def _bit_rate(bytes_per_s: float) -> str:
-    """Write a rate in bits, in three digits."""
-    return format_bit_rate(float(f"{bytes_per_s:.3g}"))
-
-
-def _flow_words(path: SitePath) -> str:
-    """Say what holds a flow of a path, and how many flows there are."""
-    words = [f"{100 * path.loss:.2g} % lost"] if path.loss else []
-    words += [f"a window of {format_bytes(path.window_bytes)}"] if path.window_bytes else []
-    words += [f"{_bit_rate(path.per_flow)} allowed a flow"] if path.per_flow else []
-    flows = "one flow" if path.flows == 1 else f"{path.flows} flows"
-    return f"{flows}, {', '.join(words)}, a round trip of {format_seconds(path.rtt_s)}"
-
-
-def _with_data_sheet(network: Network, catalog: Catalog) -> Network:
-    """Return a measured network with the data sheet of the nodes that its file says it has."""
-    if not network.stated_node or network.known is None:
-        return network
-    node = load_node_type(network.stated_node, catalog, "node_type")
-    facts = node_facts(node, catalog)
-    return network._replace(known=replace(network.known, facts=facts))
-
-
-def node_facts(
-    node: NodeType,
-    catalog: Catalog,
-    device: Device | None = None,
-    version: tuple[int, ...] = (),
-) -> NodeFacts:
-    """Return what the law of node types needs of a node with its GPU.
-
-    A GPU of an architecture that the law has no numbers of counts as an Ampere; predictions say so.
-
-    Parameters
-    ----------
-    device : its GPU where that is known; else that of the node type, or the default GPU where the
-        node is sold with any
-    version : of the library, () where it is not known
-
-    Raises
-    ------
-    RequestError
-        If there is no such GPU as the node type's.
-
-    Examples
-    --------
-    >>> node_facts(load_node_type("p5en", Catalog(), "node"), Catalog()).generation
-    'hopper'
-    """
-    try:
-        device = device or load_device(node.gpu or DEFAULT_GPU, catalog)
-    except RequestError as error:
-        raise error.of_file(node.path or node.name) from None
-    return node.facts(generation_of(device.architecture) or STAND_IN_GENERATION, version)
-
-
-def _of_nodes(
-    scenario: Scenario, node: NodeType, device: Device, catalog: Catalog
-) -> tuple[Network, Network | None, DerivedCollectives | None]:
-    """Return the networks between and inside nodes of a type, and what their data sheet says.
-
-    The second is None where the first has the link inside too. A network that is named besides the
-    node type joins such nodes: each of their NICs is one of that network. But one of TCP joins
-    nodes whose own NICs are of another kind by a NIC of its own, since what hosts have for Ethernet
-    beside their RDMA NICs is one.
-
-    Raises
-    ------
-    RequestError
-        If the network was measured on nodes of another size, or is another node type.
-    """
-    own, inside = node_network(node), None
-    if scenario.intra_net not in (None, scenario.node, node.name):
-        inside, _ = _intra_network(scenario, own, catalog)
-    if scenario.net in (scenario.node, node.name):
-        return own, inside, None if inside else _derived(node, device, catalog)
-    network = _network(scenario.net, "net", catalog)
-    size = network.gpus_per_node
-    if network.node_type is not None or size not in (None, node.gpus):
-        why = "is a node type itself" if network.node_type else f"has nodes of {size} GPUs"
-        raise RequestError(
-            "net", f"{network.name} {why}, `node` {node.name} {node.gpus}; give one of the two."
-        )
-    beside = network.transport == "tcp" != own.transport and scenario.nics_per_node is None
-    if network.nics_per_node == 1 and not beside:
-        network = network._replace(nics_per_node=node.driven_nics)
-    return network._replace(gpus_per_node=node.gpus), inside or own, None
-
-
-def _derived(node: NodeType, device: Device, catalog: Catalog) -> DerivedCollectives:
-    """Return what the data sheet of a node with a GPU says of collectives."""
-    return DerivedCollectives(node.name, node_facts(node, catalog, device))
-
-
-def _node_notes(node: NodeType, network: Network, device: Device) -> list[str]:
-    """Return what a prediction on a node type says of where its network comes from."""
-    notes = []
-    if not generation_of(device.architecture):
-        notes.append(
-            warning(
-                f"collectives start on {device.name} as on {STAND_IN_GENERATION.capitalize()} GPUs:"
-                f" of {device.architecture or 'its architecture, which is not stated,'} none was"
-                " measured."
-            )
-        )
-    if network.node_type is None:
-        return [
-            *notes,
-            f"inside nodes as {node.name}'s data sheet and clusters of other kinds say.",
-        ]
-    return [
-        *notes,
-        f"collectives on {node.name} are derived: by its data sheet, and by what clusters of other"
-        f" kinds reach of theirs (`perfsim show node {node.name}`).",
-    ]
-
-
-def _nics_notes(scenario: Scenario, node: NodeType, network: Network) -> list[str]:
-    """Return how many NICs of a network that is named besides a node type each node is taken for.
-
-    A measured network's own curves say what its NICs do.
-    """
-    count = network.nics_per_node
-    if network.node_type or network.known or count is None or scenario.nics_per_node is not None:
-        return []
-    own = count == node.driven_nics
-    whose = f"as many as {node.name} has" if own else f"beside those of {node.name}"
-    nics = "1 NIC" if count == 1 else f"{count} NICs"
-    text = f"{nics} of {network.name} a node ({whose}); set `nics_per_node` to change it."
-    return [assumption(text, f"`nics_per_node` {count}")]
-
-
-_CARDS = ("infiniband", "ib", "roce", "efa", "slingshot", "rdma")
-"""Transports that often reach a node with several GPUs through several NICs."""
-
-
-def _one_nic_assumed(
-    scenario: Scenario, network: Network, inside: NodeType | None, cluster: Cluster
-) -> bool:
-    """Tell whether several GPUs of a node share one NIC that nobody stated.
-
-    ``inside`` is the node type that the links inside nodes are taken from. Of a link that the user
-    writes as ``rate,latency`` it is said only where that has several NICs.
-    """
-    if scenario.nics_per_node is not None or scenario.node is not None or network.known:
-        return False
-    if network.transport == CUSTOM:
-        among_several = inside is not None and inside.driven_nics > 1
-    else:
-        among_several = network.transport in _CARDS and network.gpus_per_node is None
-    return among_several and cluster.nodes > 1 and cluster.gpus_per_node > 1
-
-
-def _one_nic_note(network: Network, inside: NodeType | None, cluster: Cluster) -> Note:
-    """Return what is said of one NIC that nobody stated.
-
-    ``inside`` is the node type that the links inside nodes are taken from. Where it has several
-    NICs, communication may be predicted several times too slow. A rate that the user writes may be
-    that of all of them.
-    """
-    text = f"1 NIC for the {cluster.gpus_per_node} GPUs of a node ({network.name} states none)"
-    if inside is None or inside.driven_nics == 1:
-        fix = "set `nics_per_node`, or name a node type (`node`)."
-        return assumption(f"{text}; {fix}", "`nics_per_node` 1")
-    count = inside.driven_nics
-    if network.transport == CUSTOM:
-        text = f"1 NIC of {network.name} for the {cluster.gpus_per_node} GPUs of a node"
-        fix = f"where {inside.name} has {count}; set `nics_per_node` to change it."
-        return assumption(f"{text}, {fix}", "`nics_per_node` 1")
-    return warning(
-        f"{text}, where {inside.name} has {count}; set `nics_per_node` {count}, or 1 if it is so,"
-        f" or `node` {inside.name}.",
-        f"1 NIC a node assumed, {inside.name} has {count}; set `nics_per_node`",
-    )
-
-
-def _placement_notes(
-    scenario: Scenario, network: Network, stated_by: str, cluster: Cluster
-) -> list[str]:
-    """Say how many GPUs are on a node where that was not asked for."""
-    if scenario.placement or scenario.gpus_per_node or scenario.gpus == 1:
-        return []
-    sizes, stated = set(cluster.placement), network.gpus_per_node or DEFAULT_GPUS_PER_NODE
-    each = cluster.gpus_per_node
-    gpus = "1 GPU" if each == 1 else f"{each} GPUs"
-    if sizes == {stated}:
-        origin = f"as {stated_by} states" if network.gpus_per_node else "the default"
-        text = f"{gpus} a node ({origin}); set `gpus_per_node` to change it."
-        return [text if network.gpus_per_node else assumption(text, f"`gpus_per_node` {each}")]
-    counts = [count for _, count in parse_types(scenario.gpu)] or scenario.site or [scenario.gpus]
-    of = f"{_numbers(counts)} up to {stated}"
-    words, origin = f"{gpus} a node", f"the largest divisor of {of}"
-    if len(sizes) > 1:
-        words = f"nodes of {_numbers(cluster.placement)} GPUs"
-        origin = f"the largest divisors of {of}"
-    least = sum(-(-count // stated) for count in counts)
-    if not network.gpus_per_node or cluster.nodes == least:
-        text = f"{words} ({origin}); set `gpus_per_node` to change it."
-        return [assumption(text, f"`gpus_per_node` {each}" if len(sizes) == 1 else words)]
-    filled = ""
-    if len(counts) == 1 and least <= _MAX_SHOWN_NODES:
-        *full, last = range(0, scenario.gpus, stated)
-        filled = f" {','.join([str(stated)] * len(full) + [str(scenario.gpus - last)])}"
-    return [
-        warning(
-            f"{words} ({origin}, which {stated_by} has): {cluster.nodes} nodes where {least} would"
-            f" do; set `placement`{filled} to fill them, or `gpus_per_node`.",
-            f"{words}, {stated_by} has {stated}; `placement`{filled} fills nodes",
-        )
-    ]
-
-
-_MAX_SHOWN_NODES = 8
-"""Nodes that a note lists. No source: chosen, to keep it on two lines."""
-
-
-def _numbers(values: Iterable[int]) -> str:
-    """Write each of some numbers once, such as "8 and 6"."""
-    return " and ".join(map(str, dict.fromkeys(values)))
-
-
-def _network_warnings(
-    network: Network, intra_network: Network | None, cluster: Cluster, catalog: Catalog
-) -> list[str]:
-    """Return the warnings on a user's own network files and on the measured curves in use."""
-    notes: list[str] = []
-    for used in (network, intra_network):
-        if used is None or used.node_type or not used.path:
-            continue
-        own = catalog.once(("own file", used.path), partial(is_own, used.path))
-        if not (used.known or own):
-            continue
-        from perfsim.network.self_check import self_check
-
-        shape = (cluster.gpus, cluster.nodes) if cluster.known is not None else None
-        warnings = self_check(used, shape)
-        notes += [warning(f"{used.name}: {one}") for one in warnings[:_MAX_WARNINGS]]
-        more = len(warnings) - _MAX_WARNINGS
-        if more > 0:
-            notes.append(f"{used.name}: {more} more of that kind; `perfsim show net {used.name}`.")
-    return notes
-
-
-def _intra_network(
-    scenario: Scenario, network: Network, catalog: Catalog
-) -> tuple[Network | None, list[str]]:
-    """Return the network inside a node, and notes; None where the network file has its own link.
-
-    A link that the user writes as ``rate,latency`` for `net` is between nodes only.
-    """
-    asked = scenario.intra_net
-    own = (None, scenario.net, network.name)
-    if network.path and asked in own and "intra" in network.links:
-        return None, []
-    if asked is None and network.path:
-        asked = network.inside or None
-    if asked is None or asked == _NVLINK:
-        library = None if asked else scenario.library or network.library
-        name, why = inside_network(scenario.gpu, catalog, library, scenario.model)
-        inside = _network(name, "intra_net", catalog)
-        if asked == _NVLINK and not _is_nvlink(inside):
-            raise RequestError(
-                "intra_net",
-                f"the GPUs of a node have no NVLink ({scenario.gpu}: {name}); name a network, such"
-                " as nvlink-a100.",
-                value=asked,
-            )
-        if asked == _NVLINK:
-            return inside, [f"`intra_net` {name}, after the GPU{why}."]
-        return inside, [
-            assumption(f"`intra_net` {name}, after the GPU{why}.", f"`intra_net` {name}")
-        ]
-    return _network(asked, "intra_net", catalog), []
-
-
-def _inside_as_measured(
-    scenario: Scenario,
-    node: NodeType | None,
-    network: Network,
-    inside: Network | None,
-    catalog: Catalog,
-) -> bool:
-    """Tell whether the GPUs of a node are joined as where the network was measured.
-
-    That is the link that its file states, and where it states none, the one that they have where
-    `intra_net` is left out. ``inside`` is None where the network's own link joins them.
-    """
-    own = (None,) if node is None else (None, scenario.node, node.name)
-    if scenario.intra_net in own:
-        return True
-    if node is not None and not network.inside:
-        return False
-    stated = scenario.model_copy(update={"intra_net": network.inside or None})
-    measured, _ = _intra_network(stated, network, catalog)
-    return (measured or network).name == (inside or network).name
-
-
-def _is_nvlink(network: Network) -> bool:
-    """Tell whether what joins GPUs inside a node is NVLink."""
-    node = network.node_type
-    return (node.inside.link if node else network.transport).startswith(_NVLINK)
-
-
-def inside_network(
-    gpu: str | None, catalog: Catalog, library: str | None = None, model: str = ""
-) -> tuple[str, str]:
-    """Return the network that joins the GPUs of a node by their files, and in words why.
-
-    Of several types of GPU it is the slowest: it sets the pace of what all of them exchange.
-    Libraries that copy through the host's memory use PCIe whatever else joins the GPUs.
-    """
-    names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
-    networks, found = catalog.files("networks").keys() | catalog.files("nodes").keys(), {}
-    for device in (device_in_era(name, NEWEST, catalog, model) for name in names):
-        if library in _HOST_LIBRARIES:
-            name = f"pcie{device.pcie}"
-            own = name if name in networks else DEFAULT_INTRA_NET
-            found[own] = f": {library} copies through the host"
-            continue
-        if device.intra_net and device.intra_net not in networks:
-            error = unknown("intra_net", device.intra_net, networks, "networks")
-            path = catalog.files("devices")[device.name]
-            raise DataError(f"{error.field}: {error.why}", path=path)
-        why = f": {device.link}" if device.link else ""
-        why += f"; {device.intra_net_why}" if device.intra_net_why else ""
-        if not device.intra_net:
-            why = f", whose file names none: {DEFAULT_INTRA_NET} is an assumption"
-        found[device.intra_net or DEFAULT_INTRA_NET] = why
-    if len(found) == 1:
-        return next(iter(found.items()))
-    links = {
-        name: _network(name, "intra_net", catalog).link("intra", "intra_net") for name in found
-    }
-    slowest = min(links, key=lambda name: links[name].rate.value)
-    return slowest, f", the slowest of {', '.join(found)}"
 
 
 class ResolvedScenario(NamedTuple):
@@ -1518,7 +928,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     device, transferred, parts, split = placed
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
-    own += _unused_network(named_net, scenario, cluster, intra_network)
+    own += unused_network(named_net, scenario, cluster, intra_network)
     own += _autocast_notes(scenario, transferred, ssgd)
     beside, others = _beside(scenario, catalog)
     return Setup(
@@ -1640,26 +1050,6 @@ def in_16_bits(methods: Sequence[str], others: str) -> Note:
     )
 
 
-def _unused_network(
-    named: str, scenario: Scenario, cluster: Cluster, intra_network: Network | None
-) -> list[str]:
-    """Say that the network between nodes counts for nothing, where it was named and all is in one.
-
-    A network that has the links inside nodes too counts.
-    """
-    if not named or named == scenario.node or cluster.nodes > 1 or cluster.gpus == 1:
-        return []
-    if intra_network is None:
-        return []
-    return [
-        warning(
-            f"`net` {named} is not used: the {cluster.gpus} GPUs are in one node. With several"
-            " machines, set `gpus_per_node`.",
-            f"`net` {named} is not used: all {cluster.gpus} GPUs are in one node (`gpus_per_node`)",
-        )
-    ]
-
-
 def _placed(
     scenario: Scenario,
     method: Method,
@@ -1707,30 +1097,6 @@ def _adds_micro_batches(scenario: Scenario, method: Method) -> bool:
 def kernel_era(scenario: Scenario) -> str:
     """Return the software era that prices a method's kernels: the newest where none is named."""
     return scenario.software or NEWEST
-
-
-def device_in_era(name: str, software: str, catalog: Catalog, model: str = "") -> Device:
-    """Return a GPU with the kernels of a software era, which remembers what they cost.
-
-    ``model`` is the scenario's: the file of a profile may alone show its GPU.
-    """
-    own = None if name in catalog.files("devices") else own_profile(model, catalog)
-    own = own if own is not None and own.gpu == name else None
-    return catalog.once(
-        ("device with costs", name, software, own and own.path),
-        lambda: RememberingDevice.like(_loaded(name, software, catalog, own)),
-    )
-
-
-def _loaded(name: str, software: str, catalog: Catalog, own: Profile | None) -> Device:
-    """Return a GPU of its file, or one that a profile alone shows (``cpu``, or one unheard of)."""
-    files = catalog.files("models")
-    shown = [stem for stem in files if (*stem.split("."), "")[1] == name]
-    if own is None and (name in catalog.files("devices") or not shown):
-        return load_device(name, catalog, software)
-    profile = own or read_profile(files[shown[0]])
-    work = model_flops(profile.model, profile.sequence).get("products")
-    return device_of_profile(profile, work, software)
 
 
 def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], list[str]]:

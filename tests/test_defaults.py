@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from perfsim.errors import DataError, RequestError
+from perfsim.hardware.networks import intra_network_of_gpus
 from perfsim.prediction import predict
-from perfsim.resolve import Setup, inside_network, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from support.what_ships import SHIPPED
@@ -241,9 +242,9 @@ def test_a_custom_rate_inside_is_that_of_the_link_inside() -> None:
 
 
 def test_of_several_types_the_slowest_link_counts() -> None:
-    name, why = inside_network("v100:4,p100:4", SHIPPED)
+    name, why = intra_network_of_gpus("v100:4,p100:4", SHIPPED)
     assert (name, why) == ("pcie3", ", the slowest of nvlink-v100, pcie3")
-    assert inside_network("v100:4,a100:4", SHIPPED)[0] == "nvlink-v100"
+    assert intra_network_of_gpus("v100:4,a100:4", SHIPPED)[0] == "nvlink-v100"
     assert inside(setup(gpu="v100:4,p100:4")) == "pcie3"
 
 

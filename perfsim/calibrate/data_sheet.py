@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from perfsim.calibrate.formats.rows import busbw_factor
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.hardware.nodes import node_facts
 from perfsim.libraries.nccl_versions import version_number
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import NodeFacts, node_error, node_law
 from perfsim.network.node_type import NodeType
-from perfsim.resolve import node_facts
 from perfsim.units import format_bit_rate, format_bytes, format_rate, format_seconds
 
 __all__ = ["RateFinding", "beside_data_sheet", "check_curves_fit", "era_lines", "rate_findings"]

@@ -36,12 +36,13 @@ from perfsim.conditions.ranks import shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError
+from perfsim.hardware.networks import intra_network_of_gpus
 from perfsim.network.link import Link
 from perfsim.network.network_file import Network
 from perfsim.network.node_network import load_any_network
 from perfsim.prediction import spent
 from perfsim.quantity import Quantity
-from perfsim.resolve import inside_network, resolve
+from perfsim.resolve import resolve
 from perfsim.scenario import DEFAULT_GPU, Scenario, make_scenario
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run_all
@@ -285,11 +286,11 @@ def _preset_names(
     elif intra is None and (net, "inter") not in presets:
         network = _network(net, catalog)
         if "intra" not in network.links:
-            intra = network.inside or inside_network(gpu, catalog)[0]
+            intra = network.inside or intra_network_of_gpus(gpu, catalog)[0]
     between = presets.get((net, "inter"), net)
     inside = presets.get((intra or "", "intra"), intra)
     if inside is None and between != net:
-        inside, _ = inside_network(gpu, catalog)
+        inside, _ = intra_network_of_gpus(gpu, catalog)
     return between, inside
 
 

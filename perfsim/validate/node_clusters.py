@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import cell_number, check_word, read_table
+from perfsim.hardware.nodes import node_facts
 from perfsim.libraries.nccl_versions import version_number
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import NodeFacts, NodeLaw, held_as
 from perfsim.network.node_type import load_node_type
 from perfsim.quantity import COUNT_LIMIT, RATE_LIMIT
-from perfsim.resolve import node_facts
 from perfsim.session import Session
 from perfsim.units import parse_rate
 

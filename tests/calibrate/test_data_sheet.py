@@ -9,11 +9,11 @@ import pytest
 
 from perfsim.calibrate.data_sheet import era_lines, rate_findings
 from perfsim.cli.main import code
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import read_network
 from perfsim.network.node_type import load_node_type
 from perfsim.network.self_check import contradictions
-from perfsim.resolve import node_facts
 from support.what_ships import SHIPPED
 
 SIZES = tuple(2.0**power for power in range(10, 31, 2))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.collectives import HALVES
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.gathering import (
     Gathering,
     NodeSheet,
@@ -19,7 +20,6 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.network.scaling_laws import ScalingLaw
-from perfsim.resolve import node_facts
 from support.what_ships import SHIPPED
 
 SIZES = tuple(2.0**power for power in range(3, 33))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.cluster import Cluster, Network, make_cluster
 from perfsim.network.gathering import Gathering, NodeSheet
 from perfsim.network.known import (
@@ -22,7 +23,6 @@ from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.network.scaling_laws import ScalingLaw, call_seconds, extrapolate
 from perfsim.quantity import Cost
-from perfsim.resolve import node_facts
 from support.known_curves import LARGE, SMALL, curve, told
 from support.what_ships import SHIPPED
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.cluster import make_cluster
 from perfsim.network.node_law import NodeFacts, NodeLaw, node_error, node_law
 from perfsim.network.node_network import node_network
 from perfsim.network.node_type import load_node_type
-from perfsim.resolve import node_facts
 from support.what_ships import SHIPPED
 
 COLLECTIVES = (

@@ -108,7 +108,8 @@ FLOW = (
     {"prediction"},
     {"what_if", "notes"},
     {"schedule", "conditions"},
-    {"session", "resolve"},
+    {"resolve"},
+    {"session", "hardware"},
     {"methods"},
     {"fusion", "network"},
     {"compute", "libraries"},
@@ -156,16 +157,42 @@ def test_formulas_and_engines_know_nothing_above_them(
     ("folders", "never"),
     [
         # A method knows gradients, buckets, kernels and collectives by their interfaces only.
-        (("methods",), {"network", "libraries", "schedule", "session", "simulate", "resolve"}),
+        (
+            ("methods",),
+            {"network", "libraries", "schedule", "session", "simulate", "resolve", "hardware"},
+        ),
         # The simulator's results are read by reports, which price nothing themselves.
-        (("report",), {"network", "compute", "fusion", "collectives", "schedule", "session"}),
+        (
+            ("report",),
+            {
+                "network",
+                "compute",
+                "fusion",
+                "collectives",
+                "schedule",
+                "session",
+                "hardware",
+            },
+        ),
         # What can be seen of a prediction does not decide it.
         (
-            ("schedule", "conditions", "resolve", "what_if", "notes", "prediction", "ranking"),
+            (
+                "schedule",
+                "conditions",
+                "hardware",
+                "resolve",
+                "what_if",
+                "notes",
+                "prediction",
+                "ranking",
+            ),
             {"planning", "report", "calibrate"},
         ),
         # Data does not know who asks for it.
-        (("network", "compute", "data"), {"scenario", "resolve", "prediction", "planning"}),
+        (
+            ("network", "compute", "data"),
+            {"scenario", "hardware", "resolve", "prediction", "planning"},
+        ),
         (("models", "pipeline", "scenario"), {"prediction", "planning", "report", "schedule"}),
     ],
 )

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from perfsim.cli.main import code
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.node_law import node_error, node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.pictures import network_picture, node_picture
 from perfsim.report.html.node_page import node_figures, node_page
 from perfsim.report.network_drawing import draw_text
 from perfsim.report.node_drawing import NodePicture, node_drawing, node_text
-from perfsim.resolve import node_facts
 from support.what_ships import SHIPPED
 
 NODES = tuple(SHIPPED.files("nodes"))

@@ -9,12 +9,14 @@ import pytest
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.hardware.nodes import node_facts
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import Setup, node_facts, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import default_session
+from support.paths import TESTS
 from support.what_ships import SHIPPED
 from tests.network.test_node_type import GOOD
 
@@ -241,7 +243,7 @@ def test_an_architecture_that_the_law_has_no_numbers_of_is_said(
     architecture: str, tmp_path: Path
 ) -> None:
     """It counts as an Ampere, and no switch adds."""
-    template = Path(__file__).parent / "templates" / "mygpu.toml"
+    template = TESTS / "templates" / "mygpu.toml"
     (tmp_path / "devices").mkdir()
     lines = [
         architecture if line.startswith("architecture") else line

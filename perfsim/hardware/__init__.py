@@ -1,0 +1,1 @@
+"""The hardware that a scenario names: GPUs, nodes, the networks that join them, placement."""
