@@ -263,6 +263,20 @@ def test_nvlink_is_the_gpus_own() -> None:
         assert refused.value.field == "intra_net"
 
 
+def test_nvlink_is_known_by_the_link_whatever_joins_the_nodes(tmp_path: Path) -> None:
+    """A measured network is named after its NICs; the nodes that it states have NVLink."""
+    catalog = own_gpus(
+        tmp_path,
+        measured='intra_net = "alps-gh200-slingshot11"',
+        fitted='intra_net = "slingshot"',
+        unsaid='intra_net = "hkbu-v100-10gbe"',
+    )
+    assert inside(setup(catalog, gpu="measured", intra_net="nvlink")) == "alps-gh200-slingshot11"
+    assert inside(setup(catalog, gpu="fitted", intra_net="nvlink")) == "slingshot"
+    with pytest.raises(RequestError, match="no NVLink"):
+        setup(catalog, gpu="unsaid", intra_net="nvlink")
+
+
 def test_a_gpu_of_ones_own_names_its_link_or_gets_an_assumption(tmp_path: Path) -> None:
     catalog = own_gpus(
         tmp_path, plain="aliases = []", linked='intra_net = "pcie5"', wrong='intra_net = "pcie9"'

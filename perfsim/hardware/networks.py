@@ -143,8 +143,8 @@ def inside_as_measured(
 
 def _is_nvlink(network: Network) -> bool:
     """Tell whether what joins GPUs inside a node is NVLink."""
-    node = network.node_type
-    return (node.inside.link if node else network.transport).startswith(_NVLINK)
+    inside = network.links.get("intra")
+    return inside is not None and inside.transport.startswith(_NVLINK)
 
 
 def intra_network_of_gpus(

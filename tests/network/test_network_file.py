@@ -303,6 +303,7 @@ def test_what_a_link_is_decides_and_not_its_name(tmp_path: Path) -> None:
         ("dgx2-v100", "nvlink"),
         ("p5-h100-nvls", "nvlink"),
         ("alps-gh200-slingshot11", "nvlink"),  # by the node type that it states
+        ("slingshot", "nvlink"),  # likewise: it was fitted on Alps
         ("pcie4", "pci"),
         ("mi300x-infinity-fabric", "pci"),
         ("hkbu-v100-10gbe", "pci"),  # nobody says
