@@ -1,4 +1,4 @@
-"""Sums of floats that are the same number on every Python."""
+"""Sums of floats that are the same number on every Python, and what rounding leaves of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["sum_in_order"]
+__all__ = ["SUM_ROUNDING", "sum_in_order"]
+
+SUM_ROUNDING = 1e-12
+"""A part below this share of a sum is what rounding leaves where it should be 0."""
 
 
 def _one_by_one(values: Iterable[Any], start: Any = 0) -> Any:

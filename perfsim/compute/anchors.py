@@ -33,7 +33,7 @@ __all__ = [
     "read_anchors",
 ]
 
-_ROUNDING = 1e-12
+_SAME_LOG = 1e-12
 """Difference of logarithms that is none."""
 
 ANCHORS_SCHEMA = "perfsim/anchors/2"
@@ -251,7 +251,7 @@ def _pooled(
     for batch in sorted(series):
         blocks.append([batch])
         levels.append(math.log(series[batch].seconds / per(batch)))
-        while len(levels) > 1 and sign * (levels[-2] - levels[-1]) > _ROUNDING:
+        while len(levels) > 1 and sign * (levels[-2] - levels[-1]) > _SAME_LOG:
             last = blocks.pop()
             blocks[-1] += last
             logs = [math.log(series[pooled].seconds / per(pooled)) for pooled in blocks[-1]]

@@ -88,7 +88,7 @@ def precision_named(word: str, field: str = "precision") -> str:
     return precision
 
 
-_ROUNDING = 1e-5
+_ROUNDED_SHARE = 1e-5
 """Share of the iteration that rounding milliseconds may leave over."""
 
 
@@ -211,7 +211,7 @@ class Profile:
     def other_s(self) -> float:
         """Time of the iteration outside forward, backward and optimizer [s]."""
         rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
-        return rest_s if rest_s > _ROUNDING * self.iteration_s else 0.0
+        return rest_s if rest_s > _ROUNDED_SHARE * self.iteration_s else 0.0
 
     @property
     def optimizer(self) -> str:

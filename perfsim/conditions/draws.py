@@ -189,16 +189,11 @@ def _circle(meetings: Sequence[SyncScope], conditions: Conditions) -> int:
     return 0 if few else circle
 
 
-def drawn_ranks(costed: CostedGraph, *, every: bool = False) -> DrawnRanks:
-    """Draw the factors of the ranks that can be the slowest.
-
-    Parameters
-    ----------
-    every : draw all ranks instead
-    """
+def drawn_ranks(costed: CostedGraph) -> DrawnRanks:
+    """Draw the factors of the ranks that can be the slowest."""
     conditions = costed.conditions
     assert conditions is not None
-    place = _Place(0) if every else _place(costed, conditions)
+    place = _place(costed, conditions)
     drawn = sample(costed)
     repeats = costed.repeats or (1,) * len(costed.begins)
     periods = drawn.warm_up + drawn.counted

@@ -63,7 +63,7 @@ _MAX_NODE_SIZE = 64
 _PROBE_SHARES = (2.0**-11, 2.0**-12)
 """Shares of the link so small that every link inside a node is faster. No source: chosen."""
 
-_ROUNDING = 1e-9
+_NO_DIFFERENCE = 1e-9
 """Share of a message's time below which a difference is rounding. No source: chosen."""
 
 _FREE = Cost(0.0)
@@ -882,7 +882,7 @@ def link_use(seconds: Callable[[float], float]) -> LinkUse | None:
     wide_s, narrow_s = (seconds(share) for share in _PROBE_SHARES)
     wire_s = (narrow_s - wide_s) / (1.0 / _PROBE_SHARES[1] - 1.0 / _PROBE_SHARES[0])
     whole_s = seconds(1.0)
-    if wire_s <= _ROUNDING * whole_s:
+    if wire_s <= _NO_DIFFERENCE * whole_s:
         return None
     off_s = min(max(0.0, wide_s - wire_s / _PROBE_SHARES[0]), whole_s - min(wire_s, whole_s))
     return LinkUse(off_s, min(1.0, wire_s / (whole_s - off_s)))

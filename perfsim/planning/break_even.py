@@ -58,7 +58,7 @@ _CROSSING_WIDTH = 1e-4
 
 _OTHER_JOBS = "other jobs are on the network, and each step would simulate them anew"
 
-_ROUNDING = 1e-9
+_NO_HALVINGS = 1e-9
 """Where fewer halvings are left, rounding alone is: the bracket is narrow enough."""
 
 _SPARE = 1
@@ -294,7 +294,7 @@ def _narrowed(
     wins, first = _wins(high[1]), scale.halvings(low[0], high[0])
     for steps in count():
         left = scale.halvings(low[0], high[0])
-        if left <= _ROUNDING:
+        if left <= _NO_HALVINGS:
             break
         share = _next_share(low[1], high[1], first, steps, left)
         middle = scale.between(low[0], high[0], share)

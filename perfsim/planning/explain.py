@@ -82,7 +82,7 @@ _ELASTICITY_STEP = 1e-3
 _METHOD_KERNELS = ("compress", "decompress", "second_order")
 """Kinds of the tasks that a method adds to computation."""
 
-_ROUNDING = 1e-12
+_SAME_MOMENT = 1e-12
 """Two moments that differ by less than this share of the later one are the same."""
 
 _Run = tuple[int, float, int, str]
@@ -587,7 +587,7 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     before = timeline.periods - cycle - 1
     low = float(timeline.closes[before]) if before >= 0 else 0.0
     moment = float(timeline.closes[-1])
-    near = _ROUNDING * moment
+    near = _SAME_MOMENT * moment
     tasks = timeline.graph.tasks
     ahead = _before_on_stream(timeline)
     latest: _TaskRun | None = (timeline.periods - 1, timeline.graph.closing)

@@ -91,7 +91,7 @@ _MAX_GROWTH = 64
 _FEW = (2, 3, 4)
 """Micro-batches of the iterations by which one of more is told where each exchanges gradients."""
 
-_ROUNDING = 1e-9
+_SUM_ORDER = 1e-9
 """Sums of the same times in another order differ by less than this share."""
 
 _WHOLE_PASSES = ("1f1b", "gpipe")
@@ -433,7 +433,7 @@ class _Search:
         states = [_ChainState(set(), {}) for _ in chains]
         heap = [(self.least_s(chain, 0), number, 0) for number, chain in enumerate(chains)]
         heapq.heapify(heap)
-        while heap and heap[0][0] * (1 - _ROUNDING) <= self.cutoff_s:
+        while heap and heap[0][0] * (1 - _SUM_ORDER) <= self.cutoff_s:
             _, number, at = heapq.heappop(heap)
             chain = chains[number]
             if self.tell is not None:
@@ -497,7 +497,7 @@ class _Search:
             self.note_large(division, use)
         if use.fits or self.ignore_memory:
             one = _Waiting(least_s, division, setup, use)
-            if least_s * (1 - _ROUNDING) < self.last_kept_s:
+            if least_s * (1 - _SUM_ORDER) < self.last_kept_s:
                 self.predict(one)
             else:
                 self.waiting.append(one)
@@ -562,7 +562,7 @@ class _Search:
 
         Enough others are surely as fast, and one of them needs no more memory.
         """
-        least_s *= 1 - _ROUNDING
+        least_s *= 1 - _SUM_ORDER
         if least_s < self.last_kept_s:
             return False
         if self.limit == 1.0:
@@ -656,7 +656,7 @@ def _told(setup: Setup, catalog: Catalog) -> tuple[float, tuple[float, ...]]:
     if _repeats(setup):
         few = [_ran(_shortened(setup, count, catalog), catalog) for count in _FEW]
         before_s, each_s = (later[0] - earlier[0] for earlier, later in pairwise(few))
-        if abs(each_s - before_s) <= _ROUNDING * few[-1][0]:
+        if abs(each_s - before_s) <= _SUM_ORDER * few[-1][0]:
             more = setup.scenario.accumulate - _FEW[-1]
             return few[-1][0] + more * each_s, few[-1][1]
     return _ran(setup, catalog)

@@ -37,7 +37,7 @@ _PARTS = {
 }
 """Tables of numbers in a prediction object, and what each must have."""
 _LARGEST = sys.float_info.max
-_ROUNDING = 1e-9
+_BELOW_ZERO = 1e-9
 """Share of an iteration by which a part of it may be below zero: parts are differences."""
 
 
@@ -99,7 +99,7 @@ def _number(name: str, value: object, where: str, iteration_s: object) -> None:
     if name in _ABOVE_ZERO:
         if not number or value <= 0:  # type: ignore[operator]
             raise WrongLineError(f"{where}: {name} is {shown(value)}, not a number above 0")
-    elif not number or value < -_ROUNDING * iteration_s:  # type: ignore[operator]
+    elif not number or value < -_BELOW_ZERO * iteration_s:  # type: ignore[operator]
         raise WrongLineError(f"{where}: {name} is {shown(value)}, not a number, 0 or more")
 
 

@@ -64,6 +64,7 @@ from perfsim.report.planning import (
 from perfsim.report.prediction_screen import asked_words
 from perfsim.report.task_names import part_words
 from perfsim.report.terminal import interval_words, rate_words
+from perfsim.sums import SUM_ROUNDING
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -88,9 +89,6 @@ _MAX_CHARACTERS = 200
 
 _BAR_EM = 16.0
 """Width of the longest bar, in the height of a letter."""
-
-_ROUNDING = 1e-12
-"""Shares below this are rounding errors of a sum."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ def _(result: Prediction) -> Card:
             PART_STYLES[part][0],
         )
         for part, seconds in result.breakdown_s.items()
-        if seconds > _ROUNDING * result.iteration_s
+        if seconds > SUM_ROUNDING * result.iteration_s
     }
     widest = max(share for share, *_ in parts.values())
     return Card(

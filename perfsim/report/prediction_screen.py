@@ -30,7 +30,7 @@ from perfsim.report.terminal import (
     print_lines,
     rate_words,
 )
-from perfsim.sums import sum_in_order
+from perfsim.sums import SUM_ROUNDING, sum_in_order
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ _MIN_WARNING_LINES = 2
 
 _ALL_LINES = 10_000
 _BAR_COLUMNS, _NUMBER_COLUMNS = 36, 20
-_ROUNDING = 1e-12
-"""Shares below this are rounding errors of a sum."""
-
 _TWICE_AS_GOOD = {"bandwidth": "twice as much", "latency": "half of it"}
 """What would be twice as good of a cause, where that is not "twice as fast"."""
 
@@ -214,7 +211,7 @@ def _answer(prediction: Prediction, *, short: bool) -> Iterator[tuple[str, str]]
     words = part_words(cause, prediction.scenario.method)
     yield "held back by", f"{words}   ({better} would save {prediction.worth[cause]:.0%})"
     sent = prediction.communication
-    hidden_s = sent["hidden_s"] if sent["hidden_s"] > _ROUNDING * sent["busy_s"] else 0.0
+    hidden_s = sent["hidden_s"] if sent["hidden_s"] > SUM_ROUNDING * sent["busy_s"] else 0.0
     yield (
         "sent by a GPU",
         f"{format_bytes(sent['bytes_per_gpu'])} in {_calls(sent['calls'])};"
@@ -287,7 +284,7 @@ def _breakdown(prediction: Prediction, columns: int) -> Iterator[str]:
     bar = max(columns - width - _NUMBER_COLUMNS, 0)
     for name, seconds in prediction.breakdown_s.items():
         share = seconds / prediction.iteration_s
-        if share <= _ROUNDING:
+        if share <= SUM_ROUNDING:
             continue
         if is_plain():
             yield f"{part_words(name, method)}: {format_seconds(seconds, 3)}, {share:.1%}"

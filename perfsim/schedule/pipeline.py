@@ -91,7 +91,7 @@ _KINDS: tuple[PassKind, PassKind] = ("F", "B")
 _FILLS = (1.0, 0.5)
 """The share of a W that must fit into a wait, by rule (see the module's docstring)."""
 
-_ROUNDING = 1e-9
+_SAME_TIME = 1e-9
 """Two times are one where they differ by less than this share of a pass."""
 
 _NO_PERIOD = -(2**31)
@@ -280,7 +280,7 @@ class _Finished(NamedTuple):
 
 def _least(runs: Sequence[tuple[float, _Finished]]) -> tuple[float, _Finished]:
     """Return the run that ends first; of several, the one whose stages are done soonest."""
-    shortest = min(float(run.ends_s.max()) for _, run in runs) * (1 + _ROUNDING)
+    shortest = min(float(run.ends_s.max()) for _, run in runs) * (1 + _SAME_TIME)
     kept = [one for one in runs if one[1].ends_s.max() <= shortest]
     return min(kept, key=lambda one: float((one[1].ends_s - one[1].starts_s).max()))
 
@@ -766,7 +766,7 @@ def _filled(program: _Program, times: _Times, fill: float, limit: int) -> _Timed
     queues: list[list[float]] = [[] for _ in range(stages)]
     done: list[list[float]] = [[] for _ in range(stages)]
     ends, arrives, filled = [0.0], [0.0], [0]
-    fill *= 1 - _ROUNDING
+    fill *= 1 - _SAME_TIME
     for stage, source, way, time in zip(*program.rows, strict=True):
         end = free[stage]
         queue, ran = queues[stage], done[stage]

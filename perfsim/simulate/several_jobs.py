@@ -92,7 +92,6 @@ def simulate_together(
     jobs: Sequence[ConcurrentJob],
     effort: SimulationEffort,
     *,
-    sharing: bool = True,
     brief: bool = False,
 ) -> list[Timeline]:
     """Run jobs at once on one link and return the timeline of each, with an axis of starts.
@@ -100,7 +99,6 @@ def simulate_together(
     Parameters
     ----------
     effort : how many starts and periods
-    sharing : whether messages of different jobs slow each other down
     brief : keep no starts and ends of tasks; else the first job's timeline has them
 
     Examples
@@ -114,7 +112,7 @@ def simulate_together(
     >>> float(run.mean_period_s)  # both are latent, then both send
     3.5
     """
-    runs = [_Run(jobs, start / effort.starts, effort, sharing) for start in range(effort.starts)]
+    runs = [_Run(jobs, start / effort.starts, effort) for start in range(effort.starts)]
     return [
         _timeline(job, [run.kept[number] for run in runs], brief=brief or number > 0)
         for number, job in enumerate(jobs)
@@ -138,19 +136,15 @@ class _Run:
     """All jobs from one start, until each has done the periods that count."""
 
     def __init__(
-        self, jobs: Sequence[ConcurrentJob], turn: float, effort: SimulationEffort, sharing: bool
+        self, jobs: Sequence[ConcurrentJob], turn: float, effort: SimulationEffort
     ) -> None:
         from simpy import Environment
 
         from perfsim.simulate.shared_link import CrossedLink
 
         self.jobs, self.env = jobs, Environment()
-        links = [CrossedLink(self.env)] * len(jobs)
-        if not sharing:
-            links = [CrossedLink(self.env) for _ in jobs]
-        self.logs = [
-            self._begin(number, turn, links[number], effort) for number in range(len(jobs))
-        ]
+        link = CrossedLink(self.env)
+        self.logs = [self._begin(number, turn, link, effort) for number in range(len(jobs))]
         for log in self.logs:
             log.run_period(effort.warm_up + log.graph.depth - 1)
         begins = [self._done(log) for log in self.logs]

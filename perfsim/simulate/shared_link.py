@@ -153,10 +153,6 @@ def _own_speed(flow: _Flow, flows: list[_Flow]) -> float:
     return min(1.0, flow.shares.capacity / beside)
 
 
-_ROUNDING = 1e-12
-"""Share of a flow that may be left by rounding when its progress is added up."""
-
-
 class SharedLink:
     """The flows under way on one link, and the moment at which the next of them ends.
 
@@ -220,7 +216,7 @@ class SharedLink:
         least = min(left for left, _ in self._left.values())
         for done, (left, whole) in list(self._left.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if left <= max(least, _ROUNDING * whole):
+            if left <= max(least, _ROUNDING_LEFT * whole):
                 del self._left[done]
                 done.succeed()
         self._plan()

@@ -95,7 +95,7 @@ _NOT_ASKED_SCHEMA = "perfsim/claims-not-asked/1"
 _REACHED_WITHIN = 0.10
 """Share of the paper's figure within which a mean, a maximum or an "about" is reached."""
 
-_ROUNDING = 1e-9
+_SHORT_OF_FIGURE = 1e-9
 """Share by which rounding may leave a figure below one that it equals."""
 
 _OF_EACH = ("range", "at least", "somewhere")
@@ -356,7 +356,7 @@ class ClaimResult:
         paper = self.claim.paper
         if self.claim.form == "range":
             return sum(min(paper) <= value <= max(paper) for value in self.ours.values())
-        return sum(value >= paper[-1] * (1.0 - _ROUNDING) for value in self.ours.values())
+        return sum(value >= paper[-1] * (1.0 - _SHORT_OF_FIGURE) for value in self.ours.values())
 
     @property
     def off(self) -> float:

@@ -37,14 +37,12 @@ def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) 
     return ConcurrentJob(graph, spent, {1: LinkUse(off_s, need)}, compute_s + send_s)
 
 
-def together(
-    *jobs: ConcurrentJob, effort: SimulationEffort = EFFORT, sharing: bool = True
-) -> list[Timeline]:
-    return simulate_together(jobs, effort, sharing=sharing)
+def together(*jobs: ConcurrentJob, effort: SimulationEffort = EFFORT) -> list[Timeline]:
+    return simulate_together(jobs, effort)
 
 
-def means(*jobs: ConcurrentJob, sharing: bool = True) -> list[float]:
-    return [run_.mean_period_s for run_ in together(*jobs, sharing=sharing)]
+def means(*jobs: ConcurrentJob) -> list[float]:
+    return [run_.mean_period_s for run_ in together(*jobs)]
 
 
 def test_two_jobs_that_only_send_have_half_the_rate_each_and_latency_is_not_shared() -> None:
@@ -109,9 +107,10 @@ def test_the_link_carries_no_more_than_its_rate_and_no_job_gains(
 
 @settings(max_examples=15)
 @given(one=graphs(tasks=6), other=graphs(tasks=6))
-def test_without_sharing_both_are_what_the_array_engine_says(
+def test_where_the_link_does_for_all_both_are_what_the_array_engine_says(
     one: TaskGraph, other: TaskGraph
 ) -> None:
+    """All messages at once need less than the link has: none waits for another job's."""
     alone = [simulate(graph) for graph in (one, other)]
     if not all(run_.steady and run_.mean_period_s > 1e-3 for run_ in alone):
         return
@@ -120,7 +119,7 @@ def test_without_sharing_both_are_what_the_array_engine_says(
             graph,
             [float(task.duration_s) for task in graph.tasks],
             {
-                index: LinkUse(0.0)
+                index: LinkUse(0.0, need=1.0 / 12)
                 for index, task in enumerate(graph.tasks)
                 if task.kind == "communicate"
             },
@@ -130,7 +129,7 @@ def test_without_sharing_both_are_what_the_array_engine_says(
     ]
     if simulation_effort(jobs) is None:
         return
-    found = together(*jobs, effort=SimulationEffort(1, 24), sharing=False)
+    found = together(*jobs, effort=SimulationEffort(1, 24))
     for run_, by_itself in zip(found, alone, strict=True):
         assert run_.mean_period_s == pytest.approx(by_itself.mean_period_s, rel=1e-9)
 

@@ -268,7 +268,7 @@ class ChangePoint(NamedTuple):
     chance: float
 
 
-_ROUNDING = 1e-12
+_SAME_LOGS = 1e-12
 """Logs that differ by less are the same."""
 
 
@@ -298,7 +298,7 @@ def change_point(values: Sequence[float]) -> ChangePoint:
     from scipy.special import stdtr
 
     logs, count = np.log(values), len(values)
-    if np.ptp(logs) < _ROUNDING:
+    if np.ptp(logs) < _SAME_LOGS:
         return ChangePoint(0, values[0], values[-1], 1.0)
     order = np.arange(count) - (count - 1) / 2.0
     lines = {0: order}

@@ -111,8 +111,8 @@ FlatRecord = Mapping[str, Any]
 
 _MAX_TICKS = 12
 
-_ROUNDING = 1e-6
-"""A number nearer to a whole one than this is one."""
+_SAME_DRAWN = 1e-6
+"""Numbers that differ by less than this share look the same in a figure. No source: chosen."""
 
 
 def crossing_figure(search: BreakEven, method: str, here: float) -> Figure:
@@ -349,7 +349,7 @@ class DrawnColumn:
             return []
         if self.column != _SPEEDUP:
             return known
-        return [row for row in known if abs(row[_SPEEDUP] - 1.0) > _ROUNDING]
+        return [row for row in known if abs(row[_SPEEDUP] - 1.0) > _SAME_DRAWN]
 
     def best(self, rows: Sequence[FlatRecord]) -> FlatRecord:
         """Return the row with the best value, the first of several."""
@@ -605,7 +605,7 @@ def _guides(
 def _agree(one: Mapping[float, float], other: Mapping[float, float]) -> bool:
     """Say whether two lines have places in common, and the same values there."""
     shared = one.keys() & other.keys()
-    return bool(shared) and all(isclose(one[at], other[at], rel_tol=_ROUNDING) for at in shared)
+    return bool(shared) and all(isclose(one[at], other[at], rel_tol=_SAME_DRAWN) for at in shared)
 
 
 def _row_bars(
@@ -953,7 +953,7 @@ def _grid(tuned: TunedValue) -> list[float]:
     result = []
     for value, _ in tuned.curve:
         steps = log(float(value) / tuned.tunable.low) / log(tuned.tunable.factor)
-        if abs(steps - round(steps)) < _ROUNDING:
+        if abs(steps - round(steps)) < _SAME_DRAWN:
             result.append(float(value))
     return result or [float(tuned.curve[0][0]), float(tuned.curve[-1][0])]
 

@@ -25,7 +25,7 @@ from perfsim.report.html.figure import (
 )
 from perfsim.report.terminal import PART_NAMES
 from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
-from perfsim.sums import sum_in_order
+from perfsim.sums import SUM_ROUNDING, sum_in_order
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import Comparison, Standing
@@ -45,9 +45,6 @@ __all__ = [
     "span_bars",
     "timeline_figure",
 ]
-
-_ROUNDING = 1e-12
-"""Shares below this are rounding errors of a sum."""
 
 _TIME_TITLE = "time of an iteration"
 
@@ -155,7 +152,7 @@ def breakdown_figure(
     used = [
         part
         for part in PART_NAMES
-        if any(one.breakdown_s[part] > _ROUNDING * one.iteration_s for one in methods.values())
+        if any(one.breakdown_s[part] > SUM_ROUNDING * one.iteration_s for one in methods.values())
     ]
     shortest = min(methods, key=lambda name: methods[name].iteration_s)
     times = [
