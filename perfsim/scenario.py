@@ -1494,7 +1494,8 @@ def _check_whole_experts(etp: int, scenario: ScenarioFields) -> None:
     """
     if etp not in (1, scenario.tp):
         why = (
-            f"{etp} is neither 1 nor `tp` {scenario.tp}: experts are whole, or divided as the rest."
+            f"{etp} is neither 1 nor `tp` {scenario.tp}: experts are whole, or divided as the rest;"
+            f" set `tp` {etp}, or leave `etp` out."
         )
         raise RequestError("etp", why, value=etp, nearest=str(scenario.tp))
     if etp < scenario.tp and not scenario.sequence_parallel:

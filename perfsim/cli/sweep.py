@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["sweep_command"]
 
 _SWEEP_HELP = {
+    "set_": "Option of the method, such as density=0.01; METHOD.NAME=VALUE for the rows of one"
+    " method; fusion.NAME=VALUE for the fusion policy. May be repeated.",
     "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
     "out": "Write the rows here; the name says how: .csv, .jsonl or .parquet. An interrupted run"
     " goes on from FILE.journal.",
@@ -205,7 +207,7 @@ def _picture(table: SweepTable) -> bytes:
 def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe: fields that are fixed, fields that vary."""
     from perfsim.data.catalog import Catalog
-    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
+    from perfsim.planning.grid import axes_of, parse_vary, sweep_grid
     from perfsim.scenario_file import read_scenario
 
     fields, notes = asked.fields()
@@ -227,7 +229,7 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     axes |= {axis.field: axis for axis in axes_of(parse_vary(vary))}
     if not axes:
         raise RequestError("vary", "nothing varies; give a field and values such as gpus=8..64.")
-    return SweepGrid(fields, tuple(axes.values()), own)
+    return sweep_grid(fields, tuple(axes.values()), own)
 
 
 def _engine(workers: int | None, dask: str | None) -> Engine:

@@ -93,6 +93,10 @@ def tune_command(
     outputs.check()
     session = Session(asked.profiles)
     fields, notes = asked.fields()
+    if over == [PARALLELISM]:
+        from perfsim.planning.divisions import with_tp_of_experts
+
+        fields = dict(with_tp_of_experts(fields))
     scenario = make_scenario(fields)
     if scenario.method.lower() == AUTO_METHOD:
         raise RequestError(

@@ -45,6 +45,7 @@ __all__ = [
     "why_not_searched",
     "with_fields_set",
     "with_gpus",
+    "with_tp_of_experts",
 ]
 
 _TOKENS_A_RANK = 8192
@@ -333,6 +334,21 @@ def division_space(
     if not chains:
         raise builder.refusal(catalog)
     return DivisionSpace(scenario, global_batch, chains, builder.skipped)
+
+
+def with_tp_of_experts(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a scenario's fields with the `tp` that its `etp` leaves, where none is given.
+
+    Experts are whole, or divided as the rest: where they are divided so is the rest.
+
+    Examples
+    --------
+    >>> with_tp_of_experts({"gpus": 64, "etp": 8}), with_tp_of_experts({"gpus": 64, "etp": "1"})
+    ({'gpus': 64, 'etp': 8, 'tp': 8}, {'gpus': 64, 'etp': '1'})
+    """
+    etp = str(fields.get("etp", ""))
+    divided = etp.isdecimal() and int(etp) > 1
+    return {**fields, "tp": int(etp)} if divided and "tp" not in fields else fields
 
 
 def fixed_fields(scenario: Scenario) -> set[str]:

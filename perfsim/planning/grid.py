@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite, prod
@@ -29,6 +29,7 @@ __all__ = [
     "expand",
     "number_of",
     "parse_vary",
+    "sweep_grid",
     "values_of",
 ]
 
@@ -100,7 +101,8 @@ class SweepGrid:
     """Every combination of the axes' values; the last axis changes fastest.
 
     ``base`` has the fields that do not vary. ``own`` names those of its options that are for its
-    own method only (those of a scenario file); rows of other methods leave them out.
+    own method only (those of a scenario file); rows of other methods leave them out. An option
+    ``METHOD.NAME`` is for the rows of one method, as in `compare`; see `sweep_grid`.
 
     Examples
     --------
@@ -155,7 +157,94 @@ class SweepGrid:
                     name: option for name, option in kept.items() if name not in self.own
                 }
             axis.set(fields, value)
+        if self._by_method:
+            named = _named_method(fields.get("method", _METHOD))
+            fields["options"] = _of_method(fields["options"], named)
         return fields
+
+    @cached_property
+    def _by_method(self) -> bool:
+        """Whether some option is for the rows of one method."""
+        return any("." in name for name in self.base.get("options") or {})
+
+
+def sweep_grid(
+    base: Mapping[str, Any], axes: Sequence[Axis], own: tuple[str, ...] = ()
+) -> SweepGrid:
+    """Build a grid in which an option may be one method's: ``options.METHOD.NAME``.
+
+    Where a sweep has one method alone, it is that method's option ``NAME``.
+
+    Raises
+    ------
+    RequestError
+        If the sweep has no such method, or the option of one of several methods varies: rows of the
+        others would be the same.
+
+    Examples
+    --------
+    >>> given = {"model": "resnet50", "options": {"topk.density": "1%"}}
+    >>> grid = sweep_grid(given, axes_of({"method": "topk,ssgd"}))
+    >>> [grid.fields(row)["options"] for row in range(len(grid))]
+    [{'density': '1%'}, {}]
+    """
+    varied = {axis.field: axis.values for axis in axes}
+    methods = {_named_method(one) for one in varied.get("method", [base.get("method", _METHOD)])}
+    given = base.get("options")
+    options = given if isinstance(given, Mapping) else {}
+    owned = [name for name in options if "." in name]
+    for name in owned:
+        _check_swept(name, methods, f"options.{name}")
+    if owned and len(methods) == 1:
+        base = {**base, "options": _of_method(options, *methods)}
+    return SweepGrid(base, tuple(_plain_axis(axis, methods) for axis in axes), own)
+
+
+def _plain_axis(axis: Axis, methods: set[str]) -> Axis:
+    """Return an axis of an option of the one method of a sweep under the option's own name."""
+    group, _, name = axis.field.partition(".")
+    if group != "options" or "." not in name:
+        return axis
+    owner = _check_swept(name, methods, f"vary.{name}")
+    option = name.partition(".")[2]
+    if len(methods) > 1:
+        why = (
+            f"rows of other methods would be alike for each value; sweep {owner} by itself, or vary"
+            f" options.{option} for all that have it."
+        )
+        raise RequestError(f"vary.{name}", why)
+    return replace(axis, field=f"options.{option}")
+
+
+def _check_swept(name: str, methods: set[str], field: str) -> str:
+    """Return the method of an option METHOD.NAME; refuse one that is not swept."""
+    owner = _named_method(name.partition(".")[0])
+    if owner not in methods:
+        why = f"{owner} is not among the methods of the sweep: {', '.join(sorted(methods))}."
+        raise RequestError(field, why)
+    return owner
+
+
+def _of_method(options: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Return the options of a method: those for all, then those that are for it alone."""
+    plain = {name: value for name, value in options.items() if "." not in name}
+    parts = [(name.partition("."), value) for name, value in options.items() if "." in name]
+    own = {name: value for (owner, _, name), value in parts if _named_method(owner) == method}
+    return plain | own
+
+
+def _named_method(text: Any) -> str:
+    """Return a method's own name; a text that is none as it is, which its row is refused for."""
+    from perfsim.methods import method_name
+
+    try:
+        return method_name(str(text))
+    except RequestError:
+        return str(text)
+
+
+_METHOD = Scenario.model_fields["method"].default
+"""The method of a scenario that names none."""
 
 
 def parse_vary(pairs: Sequence[str]) -> dict[str, str]:
@@ -215,6 +304,7 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(name: str, given: Any, source: str) -> Axis:
+    name = _with_group(name)
     if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
         allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
         raise unknown_option(
@@ -239,6 +329,16 @@ def _axis(name: str, given: Any, source: str) -> Axis:
     if not values:
         raise RequestError(f"vary.{name}", "has no value.", source=source)
     return Axis(name, tuple(dict.fromkeys(values)))
+
+
+def _with_group(name: str) -> str:
+    """Return a field; an option that is named after its method (topk.density) as options.it."""
+    group, dot, _ = name.partition(".")
+    if not dot or group in OPTION_GROUPS:
+        return name
+    from perfsim.methods import method_names
+
+    return f"options.{name}" if _named_method(group) in method_names() else name
 
 
 def _is_whole(name: str, text: str) -> bool:

@@ -20,7 +20,7 @@ from perfsim.data.journal import Journal
 from perfsim.display import Displayed
 from perfsim.errors import DataError, MissingFileError, PerfsimError, RequestError, spelled
 from perfsim.planning.axis_values import check_values, rows_tried
-from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
+from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of, sweep_grid
 from perfsim.planning.kept_rows import KeptRows
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
@@ -509,7 +509,7 @@ def sweep(
     [1, 1, 1]
     """
     where = None if profiles is None else str(profiles)
-    asked = Sweep(SweepGrid(_base_fields(base), axes_of(vary)), where, full, objects)
+    asked = Sweep(sweep_grid(_base_fields(base), axes_of(vary)), where, full, objects)
     check_values(asked.grid, asked.profiles)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)

@@ -21,7 +21,7 @@ from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.memory import check_fits, memory_use
 from perfsim.methods import load_method, method_class, method_name
-from perfsim.planning.divisions import fixed_fields
+from perfsim.planning.divisions import fixed_fields, with_tp_of_experts
 from perfsim.planning.exchange_interval import (
     EXPOSED_LIMITS,
     IntervalBreakEven,
@@ -521,7 +521,8 @@ def tune_parallelism(
     >>> found.best.tried.division.tp, found.best.tried.samples
     (8, 32)
     """
-    scenario, catalog = as_scenario(scenario), fresh(catalog)
+    fields = with_tp_of_experts(scenario) if isinstance(scenario, Mapping) else scenario
+    scenario, catalog = as_scenario(fields), fresh(catalog)
     found = search_parallelism(
         scenario,
         catalog,

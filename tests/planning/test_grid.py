@@ -10,7 +10,15 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Axis, SweepGrid, axes_of, expand, parse_vary, values_of
+from perfsim.planning.grid import (
+    Axis,
+    SweepGrid,
+    axes_of,
+    expand,
+    parse_vary,
+    sweep_grid,
+    values_of,
+)
 from perfsim.scenario import Scenario
 from perfsim.units import parse_bytes, parse_rate
 
@@ -169,6 +177,35 @@ def test_a_files_options_are_for_its_own_method() -> None:
     assert grid.fields(0)["options"] == {"density": 0.01, "rank": 4}
     assert grid.fields(1)["options"] == {"rank": 4}
     assert base["options"] == {"density": 0.01, "rank": 4}
+
+
+def test_an_option_may_be_one_methods() -> None:
+    """As `compare` takes it: the rows of that method have it, over what is set for all."""
+    base = {"options": {"density": "1%", "Top-K.density": "2%"}}
+    grid = sweep_grid(base, axes_of({"method": "topk,dgc"}))
+    assert [grid.fields(row)["options"] for row in (0, 1)] == [
+        {"density": "2%"},
+        {"density": "1%"},
+    ]
+    alone = sweep_grid({"method": "topk", "options": {"topk.density": "2%"}}, axes_of({"gpus": 8}))
+    assert alone.base["options"] == {"density": "2%"}
+    varied = sweep_grid({"method": "topk"}, axes_of({"topk.density": "1%,2%"}))
+    assert varied.axes == axes_of({"options.density": "1%,2%"})
+
+
+@pytest.mark.parametrize(
+    ("base", "vary", "said"),
+    [
+        ({"options": {"dgc.density": 1}}, {"method": "topk,ssgd"}, "options.dgc.density: dgc is"),
+        ({}, {"topk.density": "1%,2%"}, "vary.topk.density: topk is not among the .*: ssgd"),
+        ({}, {"method": "topk,dgc", "topk.density": "1%,2%"}, "vary.topk.density: rows of other"),
+    ],
+)
+def test_an_option_of_a_method_that_is_not_swept_alone_is_refused(
+    base: dict[str, object], vary: dict[str, object], said: str
+) -> None:
+    with pytest.raises(RequestError, match=said):
+        sweep_grid(base, axes_of(vary))
 
 
 def test_a_grid_that_nobody_waits_for_is_refused() -> None:

@@ -167,6 +167,13 @@ def test_experts_are_also_tried_whole_beside_tensor_parallelism() -> None:
     assert {one.etp for one in dense} == {None}
     with pytest.raises(RequestError, match="etp: the model has no experts"):
         division_space(asked("llama3-8b", 16, **fields, etp=1), SHIPPED, global_batch=16)
+    # Experts that are divided say of themselves how the rest is.
+    said = {"model": "mixtral-8x7b", "gpus": 16, "node": "p5", "net": "p5", "seq": 1024}
+    found = tune_parallelism(said | {"etp": 4}, SHIPPED).parallelism
+    alike = tune_parallelism(said | {"etp": 4, "tp": 4}, SHIPPED).parallelism
+    assert found is not None and alike is not None
+    assert found.best.tried.division == alike.best.tried.division
+    assert {one.tried.division.tp for one in found.ranked} == {4}
     # Samples are counted wherever experts stand: here they can stand but whole.
     few = {"seq": 1024, "tp": 8, "ep": 8, "pp": 1, "batch": 1, "accumulate": 2}
     assert {one.etp for one in division_space(asked("mixtral-8x7b", 16, **few), SHIPPED)} == {1}
