@@ -509,7 +509,7 @@ def _logits(
 
 _CHUNKED = 2
 """Values that a chunked loss keeps for one that the output layer reads: the gradient of it, and of
-a chunk the outputs, which are as many as all that is read (linkedin/Liger-Kernel@main
+a chunk the outputs, which are as many as all that is read (linkedin/Liger-Kernel@00eba634
 src/liger_kernel/ops/fused_linear_cross_entropy.py: tokens by hidden width over vocabulary)."""
 
 

@@ -24,10 +24,10 @@ __all__ = [
     "score",
 ]
 
-ACCURACY_SCHEMA = "perfsim/accuracy-record/1"
+ACCURACY_SCHEMA = "perfsim/accuracy-record/2"
 ACCURACY_FILE = "accuracy.csv"
 """The record of all methods, ``profiles/methods/accuracy.csv``."""
-ACCURACY_COLUMNS = ("method", "rows", "median_error", "p90_error", "sources")
+ACCURACY_COLUMNS = ("method", "rows", "shipped", "median_error", "p90_error", "sources")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,24 @@ def score(errors: Iterable[float]) -> Score:
 
 
 class MethodAccuracy(NamedTuple):
-    """Recorded errors of one method: rows tested, and their absolute errors as fractions."""
+    """Recorded errors of one method: rows tested, and their absolute errors as fractions.
+
+    ``shipped`` are those of the rows that come with perfsim; the licences of the others' sources do
+    not allow it.
+    """
 
     method: str
     rows: int
+    shipped: int
     median_error: float
     p90_error: float
     sources: str
 
     def words(self) -> str:
         """Return the line in words."""
+        ships = "all" if self.shipped == self.rows else self.shipped or "none"
         return (
-            f"{self.rows} rows, median {self.median_error:.0%}, p90 {self.p90_error:.0%}"
+            f"{self.rows} rows ({ships} of them shipped), median {self.median_error:.0%}, p90 {self.p90_error:.0%}"
             f" ({self.sources})"
         )
 
@@ -94,6 +100,7 @@ def read_accuracy(path: Path) -> list[MethodAccuracy]:
         MethodAccuracy(
             cells["method"],
             int(cell_number(cells["rows"], "rows", path, row, positive=True, whole=True)),
+            int(cell_number(cells["shipped"], "shipped", path, row, whole=True)),
             cell_number(cells["median_error"], "median_error", path, row),
             cell_number(cells["p90_error"], "p90_error", path, row),
             cells["sources"],

@@ -17,8 +17,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
 from perfsim.validate.accuracy import ACCURACY_COLUMNS, ACCURACY_SCHEMA, score
+from perfsim.validate.cases import shipped_cases
 from perfsim.validate.groups import PredictedCase
 from perfsim.validate.measurements import MeasurementsReport, joined_reports
 from perfsim.validate.record import validation_record_text
@@ -36,13 +38,17 @@ def accuracy_text(report: MeasurementsReport, date: str) -> str:
         *(f"# notice: {notice}" for notice in report.notices),
         ",".join(ACCURACY_COLUMNS),
     ]
+    shipped = {case.id for case in shipped_cases(Catalog())}
     methods: dict[str, list[PredictedCase]] = {}
     for row in report.whole:
         methods.setdefault(row.method, []).append(row)
     for method, rows in sorted(methods.items()):
         errors = score(abs(row.error) for row in rows)
         sources = " ".join(sorted({row.case.group for row in rows}))
-        lines.append(f"{method},{errors.count},{errors.median:.4f},{errors.p90:.4f},{sources}")
+        ships = sum(row.case.id in shipped for row in rows)
+        lines.append(
+            f"{method},{errors.count},{ships},{errors.median:.4f},{errors.p90:.4f},{sources}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -140,7 +140,7 @@ def test_the_record_of_methods_is_read_as_written(
         assert line.median_error == pytest.approx(sum(errors[name]) / 2, abs=1e-4)
         assert line.median_error <= line.p90_error <= max(errors[name]) + 1e-4
     assert (lines["ssgd"].sources, lines["topk"].sources) == ("t u", "v w")
-    assert lines["ssgd"].words().startswith("2 rows, median ")
+    assert lines["ssgd"].words().startswith("2 rows (none of them shipped), median ")
     assert "# date: 2026-11-21\n" in out.read_text()
 
 
