@@ -44,7 +44,6 @@ from perfsim.quantity import (
     LATENCY_LIMIT,
     MESSAGE_LIMIT,
     RATE_LIMIT,
-    REDUCTION_LIMIT,
     SPREAD_LIMIT,
     TIME_LIMIT,
     Kind,
@@ -55,20 +54,17 @@ from perfsim.units import (
     parse_fraction,
     parse_rate,
     parse_seconds,
-    parse_seconds_per_byte,
 )
 
 __all__ = [
     "BytesPerSecond",
     "Check",
     "FileBeside",
-    "FileName",
     "HopSeconds",
     "KindOfNumber",
     "MessageBytes",
     "RelativeSpread",
     "Seconds",
-    "SecondsPerByte",
     "Tables",
     "Text",
     "Texts",
@@ -230,19 +226,9 @@ def _beside(value: str, info: ValidationInfo) -> str:
     return str(folder / name)
 
 
-def _own_name(value: str, info: ValidationInfo) -> str:
-    """Return the name that a file gives itself; it is the file's, which is what a user writes."""
-    stem = _file(info).name.removesuffix(".toml")
-    if value != stem:
-        raise WrongValue(f"found {shown(value)}, the file's name says {stem!r}")
-    return value
-
-
 Text = Annotated[str, PlainValidator(_text)]
 """A text that is not empty."""
 Texts = Annotated[tuple[str, ...], PlainValidator(_texts_of)]
-FileName = Annotated[str, PlainValidator(_text), AfterValidator(_own_name)]
-"""The name of what a file describes, which is that of the file."""
 FileBeside = Annotated[str, PlainValidator(_text), AfterValidator(_beside)]
 """A file of the same folder; its path."""
 KindOfNumber = Annotated[Kind, PlainValidator(_text), one_of(KINDS)]
@@ -253,7 +239,6 @@ Seconds = Annotated[float, in_unit(parse_seconds, TIME_LIMIT)]
 HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY_LIMIT)]
 MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE_LIMIT)]
 BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE_LIMIT)]
-SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION_LIMIT)]
 RelativeSpread = Annotated[float, in_unit(parse_fraction, SPREAD_LIMIT)]
 
 _Row = TypeVar("_Row")

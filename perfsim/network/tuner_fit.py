@@ -22,7 +22,6 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.sums import sum_in_order
 
 __all__ = [
-    "LABELS",
     "Communicator",
     "Label",
     "TunedChoice",
@@ -124,8 +123,6 @@ def tuner_figures(of: Communicator) -> tuple[str, VersionFigures]:
 
 Label = tuple[str, str]
 """Algorithm (ring or tree) and kind of protocol (low_latency for LL and LL128, or simple)."""
-
-LABELS: tuple[Label, ...] = tuple(product(("ring", "tree"), ("low_latency", "simple")))
 
 CHANNELS = 16
 """Channels that the bandwidth is spread over. No source: chosen so that no cap a channel binds."""
