@@ -245,10 +245,13 @@ class Profile:
 
     @cached_property
     def _ready_order(self) -> tuple[Gradient, ...]:
-        order = sorted(
-            range(len(self.gradients)), key=lambda index: (self.gradients[index].ready_s, -index)
-        )
-        return tuple(self.gradients[index] for index in order)
+        return tuple([self.gradients[place] for place in self._ready_places])
+
+    @cached_property
+    def _ready_places(self) -> list[int]:
+        """The places of the gradients, those that are ready first before others."""
+        places = range(len(self.gradients))
+        return sorted(places, key=lambda place: (self.gradients[place].ready_s, -place))
 
     def in_ready_order(self) -> list[Gradient]:
         """Return the gradients in the order in which the backward pass makes them.
@@ -275,16 +278,23 @@ class Profile:
 
     def scaled(self, factor: float) -> Profile:
         """Return the profile with every time multiplied by ``factor``."""
-        return replace(
+        return self._paced(factor, self.iteration_s * factor, self.optimizer_s * factor)
+
+    def _paced(self, factor: float, iteration_s: float, optimizer_s: float) -> Profile:
+        """Return the profile with passes ``factor`` times as long, at these times [s]."""
+        made = replace(
             self,
-            iteration_s=self.iteration_s * factor,
-            optimizer_s=self.optimizer_s * factor,
+            iteration_s=iteration_s,
+            optimizer_s=optimizer_s,
             layers=tuple(
                 Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
                 for layer in self.layers
             ),
             gradients=tuple(gradient.at(gradient.ready_s * factor) for gradient in self.gradients),
         )
+        if factor > 0.0:  # then gradients are ready in the same order, and sorting takes a while
+            vars(made)["_ready_places"] = self._ready_places
+        return made
 
     def slowed(self, factor: float) -> Profile:
         """Return the profile with both passes ``factor`` times as long; the update stays."""
@@ -301,17 +311,16 @@ class Profile:
         return self._with_passes((iteration_s - optimizer_s) / rest_s, iteration_s, optimizer_s)
 
     def _with_passes(self, factor: float, iteration_s: float, optimizer_s: float) -> Profile:
-        """Return the profile with passes ``factor`` times as long, at these times [s].
+        """Return what `_paced` returns, kept where it was asked for lately.
 
-        The latest are kept: predictions that follow each other often ask for the same. None is kept
-        for times that stand for many at once: one of them may equal a time that is asked for.
+        Predictions that follow each other often ask for the same. None is kept for times that stand
+        for many at once: one of them may equal a time that is asked for.
         """
         asked = factor, iteration_s, optimizer_s
         plain = all(isinstance(number, float | int) for number in asked)
         if plain and asked in self._latest:
             return self._latest[asked]
-        scaled = self.scaled(factor)
-        made = replace(scaled, iteration_s=iteration_s, optimizer_s=optimizer_s)
+        made = self._paced(factor, iteration_s, optimizer_s)
         if plain:
             if len(self._latest) == _MAX_LATEST:
                 del self._latest[next(iter(self._latest))]

@@ -5,6 +5,7 @@ the iteration on one GPU (``single_gpu``) and in the slowdown of computation
 (``overlap_slowdown``). The usual code runs once, on `BatchedFloat` numbers that hold the values of
 all rows and compare as one of them does; a `BranchTrace` records for which rows every comparison
 had the same answer. The result holds for these; the others take another pass, or go one by one.
+What follows from one axis alone is worked out once for each of its values, not for each row.
 """
 
 from __future__ import annotations
@@ -75,17 +76,22 @@ class BranchTrace:
         self._agree = np.ones(count, bool)
         self._keys: list[BatchedFloat] = []
 
-    def number(self, values: Any) -> BatchedFloat:
-        """Return a number that has one value a scenario."""
-        return BatchedFloat(self, values)
+    def number(self, values: Any, places: Any = None) -> BatchedFloat:
+        """Return a number that has one value a scenario.
 
-    def note(self, same: Any) -> None:
+        With ``places`` it has fewer values than there are scenarios: they say which of them each
+        scenario takes.
+        """
+        return BatchedFloat(self, values, places)
+
+    def note(self, same: Any, places: Any = None) -> None:
         """Record for which scenarios a comparison had the same answer."""
-        self._agree &= same
+        if not same.all():
+            self._agree &= same if places is None else same[places]
 
     def key(self, number: BatchedFloat) -> None:
         """Record a number that was a key of a set or table, which may also have the key 0."""
-        self.note((number.values == 0.0) == (number.at == 0.0))
+        self.note((number.values == 0.0) == (number.at == 0.0), number.places)
         self._keys.append(number)
 
     def close(self) -> None:
@@ -100,15 +106,24 @@ class BranchTrace:
         return self._agree
 
 
+def _side_by_side(one: BatchedFloat, other: Any) -> tuple[Any, Any, Any]:
+    """Return the values of two numbers that go together, and which of them each scenario takes."""
+    if not isinstance(other, BatchedFloat):
+        return one.values, float(other), one.places
+    if one.places is other.places:
+        return one.values, other.values, one.places
+    return one.by_scenario, other.by_scenario, None
+
+
 def _arithmetic(
     operation: _Operation, *, turned: bool = False
 ) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
         if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
-        values = other.values if isinstance(other, BatchedFloat) else float(other)
-        pair = (values, self.values) if turned else (self.values, values)
-        return BatchedFloat(self.trace, operation(*pair))
+        own, values, places = _side_by_side(self, other)
+        pair = (values, own) if turned else (own, values)
+        return BatchedFloat(self.trace, operation(*pair), places)
 
     return method
 
@@ -117,28 +132,39 @@ def _comparison(operation: _Operation) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
         if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
-        at, values, trace = other, other, self.trace
+        at, trace = other, self.trace
         if isinstance(other, BatchedFloat):
-            at, values, trace = other.at, other.values, other.trace
+            at, trace = other.at, other.trace
         if trace is not self.trace or trace.closed:
             if operation not in (operator.eq, operator.ne):
                 raise NotVectorisableError("numbers of two passes are compared")
             return operation is operator.ne  # one of them is a key that a cache has kept
         answer = operation(self.at, at)
-        self.trace.note(operation(self.values, values) == answer)
+        own, values, places = _side_by_side(self, other)
+        self.trace.note(operation(own, values) == answer, places)
         return np.bool_(answer)
 
     return method
 
 
 class BatchedFloat:
-    """The values of one number in many scenarios; ``at`` is the value in the one shown."""
+    """The values of one number in many scenarios; ``at`` is the value in the one shown.
 
-    __slots__ = ("at", "trace", "values")
+    There is one value for each scenario or, where ``places`` says which of them each scenario
+    takes, one for each value of an axis.
+    """
+
+    __slots__ = ("at", "places", "trace", "values")
     __array_ufunc__ = None
 
-    def __init__(self, trace: BranchTrace, values: Any) -> None:
-        self.trace, self.values, self.at = trace, values, float(values[trace.shown])
+    def __init__(self, trace: BranchTrace, values: Any, places: Any = None) -> None:
+        self.trace, self.values, self.places = trace, values, places
+        self.at = float(values[trace.shown if places is None else places[trace.shown]])
+
+    @property
+    def by_scenario(self) -> Any:
+        """The value in each scenario."""
+        return self.values if self.places is None else self.values[self.places]
 
     __add__ = _arithmetic(operator.add)
     __radd__ = _arithmetic(operator.add, turned=True)
@@ -157,11 +183,11 @@ class BatchedFloat:
 
     def __neg__(self) -> BatchedFloat:
         """Return all values with the other sign."""
-        return BatchedFloat(self.trace, -self.values)
+        return BatchedFloat(self.trace, -self.values, self.places)
 
     def __abs__(self) -> BatchedFloat:
         """Return all values without their signs."""
-        return BatchedFloat(self.trace, np.abs(self.values))
+        return BatchedFloat(self.trace, np.abs(self.values), self.places)
 
     def __bool__(self) -> bool:
         """Say whether the value shown is not zero."""
@@ -259,8 +285,9 @@ class VectorisedRows:
         for index in active:
             numbers = self.numbers[index]
             assert numbers is not None
-            taken = numbers.table[indices[index]]
-            tables[numbers.axis.field] = [trace.number(column) for column in taken.T]
+            taken, places = _distinct(indices[index], len(numbers.table))
+            columns = numbers.table[taken].T
+            tables[numbers.axis.field] = [trace.number(column, places) for column in columns]
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 columns = self._figures(self.grid.fields(int(rows[shown])), tables)
@@ -298,6 +325,19 @@ class VectorisedRows:
         return _evaluated(setup)
 
 
+def _distinct(indices: Any, count: int) -> tuple[Any, Any]:
+    """Return which of ``count`` values are taken, and where each index finds its own among these.
+
+    Where no two indices are the same, these are as they come, and there is nothing to find.
+    """
+    is_taken = np.zeros(count, bool)
+    is_taken[indices] = True
+    taken = np.flatnonzero(is_taken)
+    if len(taken) == len(indices):
+        return indices, None
+    return taken, (np.cumsum(is_taken) - 1)[indices]
+
+
 def _pinned(setup: Setup, shown: str, seconds: Any) -> Setup:
     """Return the setup with many times of its own on one GPU, of which one is shown."""
     if setup.split is not None:
@@ -325,7 +365,7 @@ def _evaluated(setup: Setup) -> list[Any]:
 
 
 def _values(number: Any) -> Any:
-    return number.values if isinstance(number, BatchedFloat) else number
+    return number.by_scenario if isinstance(number, BatchedFloat) else number
 
 
 def _picked(column: Any, agreed: Any) -> Any:

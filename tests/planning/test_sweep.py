@@ -206,6 +206,36 @@ def test_a_pass_holds_where_comparisons_agree(first: list[float], second: list[f
         assert values[place] == made(first[place], second[place])
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(0.0, 10.0), min_size=1, max_size=4),
+    st.lists(st.floats(0.0, 10.0), min_size=1, max_size=4),
+    st.data(),
+)
+def test_a_pass_holds_for_numbers_that_follow_axes(
+    first: list[float], second: list[float], data: st.DataObject
+) -> None:
+    def made(a: Any, b: Any) -> Any:
+        alone = max(a * 2.0, a + 1.0)  # follows the first axis alone
+        return alone - b / 7.0 + abs(-b) * (alone if b < alone else 1.0)
+
+    rows = data.draw(
+        st.lists(st.tuples(*(st.sampled_from(range(len(one))) for one in (first, second)))).filter(
+            bool
+        )
+    )
+    trace = BranchTrace(len(rows), len(rows) // 2)
+    places = [np.array([row[axis] for row in rows]) for axis in (0, 1)]
+    found = made(
+        trace.number(np.array(first), places[0]), trace.number(np.array(second), places[1])
+    )
+    agreed = trace.agreed()
+    assert agreed[len(rows) // 2]
+    for place in np.flatnonzero(agreed):
+        one, other = rows[place]
+        assert found.by_scenario[place] == made(first[one], second[other])
+
+
 def test_what_arrays_cannot_follow_is_refused() -> None:
     import math
 
