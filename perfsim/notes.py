@@ -193,9 +193,7 @@ def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
         " type that ends last. Scaling efficiency is over what all GPUs train alone, each at its"
         " own rate. The network is taken to be the same for all nodes."
     ]
-    if any(
-        isinstance(task.meeting, Neighbours) for costed in rounds for task in costed.graph.tasks
-    ):
+    if any(isinstance(task.scope, Neighbours) for costed in rounds for task in costed.graph.tasks):
         notes.append(
             "No GPU waits for all the others, but in the long run all go at the pace of the slowest"
             " type."

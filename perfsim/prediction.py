@@ -236,7 +236,7 @@ class Baseline(NamedTuple):
 class Prediction(PredictedIteration, Displayed):
     """What perfsim answers; `to_dict` is the object as JSON has it, `plot` draws it.
 
-    ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
+    ``contention`` is how this job and others on the network fare, None where there are no others.
     ``parallel`` is how the model is divided, None where every rank has all of it. ``outer_state``
     is what ranks keep from one exchange to the next where these are many iterations apart, None
     elsewhere. ``memory_usable_bytes`` is what a GPU has for all that is held, None if not known.
@@ -247,7 +247,7 @@ class Prediction(PredictedIteration, Displayed):
     notes: list[str]
     terms: list[Term]
     throughput: Throughput
-    meeting: ContentionResult | None = None
+    contention: ContentionResult | None = None
     parallel: ParallelSummary | None = None
     outer_state: OuterState | None = None
     memory_usable_bytes: float | None = None
@@ -321,10 +321,10 @@ class Prediction(PredictedIteration, Displayed):
             result["outer_state"] = self.outer_state.to_dict()
         if self.parallel is not None:
             result["parallelism"] = self.parallel.to_dict()
-        if self.meeting is not None:
-            from perfsim.conditions.words import meeting_block
+        if self.contention is not None:
+            from perfsim.conditions.words import contention_block
 
-            result["beside"] = meeting_block(self.scenario, self.meeting)
+            result["beside"] = contention_block(self.scenario, self.contention)
         if provenance:
             result["memory_usable_bytes"] = self.memory_usable_bytes
             result["warnings"] = list(map(str, self.warnings))
@@ -400,9 +400,9 @@ def predict(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = No
     notes += _width_notes(scenario, ran)
     notes += _efficiency_notes(setup, iteration, baseline)
     if contention is not None:
-        from perfsim.conditions.words import meeting_notes
+        from perfsim.conditions.words import contention_notes
 
-        notes += meeting_notes(setup, rounds, contention)
+        notes += contention_notes(setup, rounds, contention)
     return Prediction(
         **vars(iteration),
         baseline=baseline,
@@ -410,7 +410,7 @@ def predict(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = No
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
         throughput=setup_throughput(setup, iteration.samples_per_s),
-        meeting=contention,
+        contention=contention,
         parallel=_parallel(setup, rounds),
         outer_state=outer_state(setup),
         memory_usable_bytes=memory.usable if math.isfinite(memory.usable) else None,

@@ -233,9 +233,9 @@ class RememberingCluster(Cluster):
             return self
         return self._once("by site", (), lambda _: super(RememberingCluster, self).by_site())
 
-    def uncrowded(self) -> Cluster:
+    def by_itself(self) -> Cluster:
         """Return the group as if no other sent out of its nodes."""
-        return self._once("uncrowded", (), lambda _: super(RememberingCluster, self).uncrowded())
+        return self._once("by_itself", (), lambda _: super(RememberingCluster, self).by_itself())
 
     def _once(self, what: str, which: K, make: Callable[[K], Cluster]) -> Cluster:
         """Return another cluster made of this one, the same one each time."""

@@ -217,10 +217,10 @@ def _exchange_rounds(
     for node in range(nodes):
         home += [node] * min(gpus_per_node, ranks - len(home) - (nodes - 1 - node))
     pairs = exchange_pairs(home)
-    return tuple(map(_met, pairs.rounds)), _met(pairs.folds)
+    return tuple(map(_exchange_round, pairs.rounds)), _exchange_round(pairs.folds)
 
 
-def _met(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:
+def _exchange_round(pairs: Sequence[tuple[int, int]]) -> ExchangeRound:
     """Return what pairs of nodes, the sender's and the receiver's, are as a round."""
     out = Counter(sender for sender, receiver in pairs if sender != receiver)
     return ExchangeRound(out.total() < len(pairs), max(out.values(), default=0))

@@ -87,12 +87,12 @@ class DrawnRanks(NamedTuple):
     sample : how many draws there are, and how many periods of each are left out and counted
     periods : for each period the factors on the computation of its iterations, arrays over
         (draw, rank); of a measured distribution one more, of what takes as long in all of them
-    meetings : for each scope in the whole cluster, the one among the ranks that are run
+    replaced : for each scope in the whole cluster, the one among the ranks that are run
     """
 
     sample: Sample
     periods: list[list[Factors]]
-    meetings: Mapping[SyncScope, SyncScope]
+    replaced: Mapping[SyncScope, SyncScope]
 
 
 def sample(costed: CostedGraph) -> Sample:
@@ -124,7 +124,7 @@ class _Place(NamedTuple):
     Parameters
     ----------
     unit : neighbouring ranks that are picked together (those of a node); 0 if all must be run
-    inside, across : meetings within each unit, and of one place of every unit
+    inside, across : scopes within each unit, and of one place of every unit
     alone : whether units never wait for each other, so that one of them says what all do
     circle : ranks of a circle of neighbours whose times are those of all; 0 for none
     spreads : whether a delay goes on to other ranks period after period
@@ -144,18 +144,18 @@ def _place(costed: CostedGraph, conditions: Conditions) -> _Place:
     return _place_of(costed.graph.scopes(), joined, conditions)
 
 
-@lru_cache(maxsize=64)  # meetings and conditions never change
+@lru_cache(maxsize=64)  # scopes and conditions never change
 def _place_of(scopes: frozenset[SyncScope | None], joined: bool, conditions: Conditions) -> _Place:
     import numpy as np
 
-    meetings = [one for one in scopes if one]
+    named = [one for one in scopes if one]
     ranks = conditions.ranks
-    groups = [one for one in meetings if not isinstance(one, Neighbours)]
+    groups = [one for one in named if not isinstance(one, Neighbours)]
     labels = {one: np.asarray(one.labels(ranks)) for one in groups}
     first = [int((label == label[0]).cumprod().sum()) for label in labels.values()]
     unit = min((size for size in first if size > 1), default=1)
-    if len(groups) < len(meetings) or ranks % unit:
-        circle = 0 if joined else _circle(meetings, conditions)
+    if len(groups) < len(named) or ranks % unit:
+        circle = 0 if joined else _circle(named, conditions)
         return _Place(0, circle=circle, spreads=not joined)
     inside, across = [], []
     for one, label in labels.items():
@@ -175,14 +175,14 @@ def _place_of(scopes: frozenset[SyncScope | None], joined: bool, conditions: Con
     return found._replace(alone=True)
 
 
-def _circle(meetings: Sequence[SyncScope], conditions: Conditions) -> int:
+def _circle(scopes: Sequence[SyncScope], conditions: Conditions) -> int:
     """Return how many ranks of a circle of neighbours do for all; 0 where all are needed.
 
     In so many periods a delay goes no further than to them on either side.
     """
     reach = 2 * (2 * _SPREADING + 2) + 1
-    one = meetings[0]
-    if len(meetings) > 1 or not isinstance(one, Neighbours) or one.by_turns or one.placement:
+    one = scopes[0]
+    if len(scopes) > 1 or not isinstance(one, Neighbours) or one.by_turns or one.placement:
         return 0
     circle = reach * max(one.distances, default=1)
     few = conditions.stragglers or conditions.alike > 1 or circle >= conditions.ranks
@@ -202,11 +202,11 @@ def drawn_ranks(costed: CostedGraph) -> DrawnRanks:
     if place.alone:
         conditions = conditions._replace(ranks=place.unit)
         place = place._replace(unit=0)
-        meetings: dict[SyncScope, SyncScope] = {
+        replaced: dict[SyncScope, SyncScope] = {
             one: Blocks(conditions.ranks) for one in place.inside
         }
         kept = _kept_factors(conditions, drawn.draws, repeats, periods)
-        return DrawnRanks(drawn, kept, meetings)
+        return DrawnRanks(drawn, kept, replaced)
     shares = _shares(costed, place) if place.unit else ()
     kept = _kept_factors(conditions, drawn.draws, repeats, periods, place.unit, shares)
     ranks = kept[0][0].shape[-1]
@@ -233,7 +233,7 @@ def _shares(costed: CostedGraph, place: _Place) -> tuple[_Share, ...]:
     tasks, begins = costed.graph.tasks, costed.begins
     last: dict[int, int] = {}
     for index in costed.graph.ancestors():
-        if tasks[index].collective and tasks[index].meeting not in place.inside:
+        if tasks[index].collective and tasks[index].scope not in place.inside:
             number = bisect_right(begins, index) - 1
             last[number] = max(index, last.get(number, 0))
     spent = []

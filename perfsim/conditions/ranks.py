@@ -270,7 +270,7 @@ def drawn(
         lambda period: [one[some] for one in chosen.periods[period % len(chosen.periods)]],
         warm_up=used.warm_up,
         counted=used.counted,
-        meetings=chosen.meetings,
+        replaced=chosen.replaced,
     )
     return replace(whole, shown=tuple(shown.each()))
 
@@ -302,7 +302,7 @@ def _closes(
             lambda period: [one[span] for one in chosen.periods[period]],
             warm_up=chosen.sample.warm_up,
             counted=chosen.sample.counted,
-            meetings=chosen.meetings,
+            replaced=chosen.replaced,
         )
         return np.stack(closes)
 

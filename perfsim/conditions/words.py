@@ -22,27 +22,33 @@ if TYPE_CHECKING:
     from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
 
-__all__ = ["condition_notes", "condition_words", "meeting_block", "meeting_lines", "meeting_notes"]
+__all__ = [
+    "condition_notes",
+    "condition_words",
+    "contention_block",
+    "contention_lines",
+    "contention_notes",
+]
 
 _SAME = 1e-9
 """Relative difference that counts as none."""
 
 
-def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str, Any]:
+def contention_block(scenario: ResolvedScenario, result: ContentionResult) -> dict[str, Any]:
     """Return how this job and the others fare, as plain data."""
-    pairs = zip(scenario.beside, met.others, strict=True)
+    pairs = zip(scenario.beside, result.others, strict=True)
     return {
-        **met.own.to_dict(),
-        "starts": met.starts,
-        "iterations": met.iterations,
+        **result.own.to_dict(),
+        "starts": result.starts,
+        "iterations": result.iterations,
         "jobs": [{"scenario": name, **other.to_dict()} for name, other in pairs],
     }
 
 
-def meeting_lines(scenario: ResolvedScenario, met: ContentionResult) -> list[str]:
+def contention_lines(scenario: ResolvedScenario, result: ContentionResult) -> list[str]:
     """Say how much each job is slowed down, a line a job."""
-    lines = [f"beside other jobs    {_fares(met.own)}"]
-    for name, other in zip(scenario.beside, met.others, strict=True):
+    lines = [f"beside other jobs    {_fares(result.own)}"]
+    for name, other in zip(scenario.beside, result.others, strict=True):
         lines.append(f"  {label(name):18} {_fares(other)}")
     return lines
 
@@ -54,7 +60,9 @@ def _fares(job: JobSlowdown) -> str:
     )
 
 
-def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionResult) -> list[str]:
+def contention_notes(
+    setup: Setup, rounds: Sequence[CostedGraph], result: ContentionResult
+) -> list[str]:
     """Say what was assumed of the other jobs, and how much depends on when they began."""
     names = [label(name) for name in setup.scenario.beside]
     others = rounds[0].beside
@@ -64,7 +72,7 @@ def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionRe
     notes = [f"{name} sends nothing between nodes, so it slows nobody down." for name in quiet]
     if len(quiet) == len(names):
         return notes
-    notes += [_sharing_note(names, met), _start_note(met)]
+    notes += [_sharing_note(names, result), _start_note(result)]
     for name, other, one in zip(names, others, setup.beside, strict=True):
         if len(one.method.rounds()) > 1 and other.iterations < _period(one):
             notes.append(
@@ -84,8 +92,8 @@ def _period(setup: Setup) -> float:
     return sum_in_order(one.count * len(one.iterations) for one in setup.method.rounds())
 
 
-def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
-    own, others = met.own, zip(names, met.others, strict=True)
+def _sharing_note(names: Sequence[str], result: ContentionResult) -> str:
+    own, others = result.own, zip(names, result.others, strict=True)
     slowed = "; ".join(
         f"{name} takes {format_seconds(other.iteration_s)} an iteration, {other.slowdown:.2f} times"
         f" as long as alone ({format_seconds(other.alone_s)})"
@@ -100,11 +108,11 @@ def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
     )
 
 
-def _start_note(met: ContentionResult) -> str:
-    own = met.own
-    many = f"{met.starts} starts of the jobs" if met.starts > 1 else "one start of the jobs"
+def _start_note(result: ContentionResult) -> str:
+    own = result.own
+    many = f"{result.starts} starts of the jobs" if result.starts > 1 else "one start of the jobs"
     mean = (
-        f"The mean over {many}, spread evenly over the longest iteration, and {met.iterations}"
+        f"The mean over {many}, spread evenly over the longest iteration, and {result.iterations}"
         " iterations of each."
     )
     if own.high_s - own.low_s <= _SAME * own.high_s:

@@ -131,7 +131,7 @@ class Cluster:
     servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
     background : share of every link between nodes that other traffic takes
     derived : what collectives cost by the data sheet of the nodes, where the network is a node type
-    crowd : of a group of ranks, groups that send out of a node at once, this one among them
+    leaving_node : of a group of ranks, groups that send out of a node at once, this one among them
     shared_nics : NICs that these groups share; 0 where it is no group
     wide : the sites that the ranks are on, where these are several
     """
@@ -150,7 +150,7 @@ class Cluster:
     servers: int = 0
     background: float = 0.0
     derived: DerivedCollectives | None = None
-    crowd: int = 1
+    leaving_node: int = 1
     shared_nics: int = 0
     wide: WideArea | None = None
 
@@ -322,9 +322,9 @@ class Cluster:
         collective = self.runs_as(collective, algorithm)
         if self.wide is not None:
             return self._over_sites_cost(collective, size_bytes, algorithm, protocol)
-        crowded = self._crowded(collective, size_bytes, algorithm, protocol)
-        if crowded is not None:
-            return crowded
+        beside = self._beside_groups(collective, size_bytes, algorithm, protocol)
+        if beside is not None:
+            return beside
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol)
         cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
@@ -365,7 +365,7 @@ class Cluster:
             return self.cost(collective, size_bytes, algorithm, protocol)
         return self.cluster_of(group).cost(collective, size_bytes, algorithm, protocol)
 
-    def _crowded(
+    def _beside_groups(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
     ) -> Cost | None:
         """Return what a collective costs beside those of the other groups of its nodes.
@@ -373,27 +373,27 @@ class Cluster:
         None where it has the NICs to itself. Ranks of other groups are other processes, with
         sockets of their own where the host holds the NICs of a node.
         """
-        if self.nodes == 1 or self.crowd == 1:
+        if self.nodes == 1 or self.leaving_node == 1:
             return None
         priced, together = self._nics_priced(collective), float(self.shared_nics)
         sharing = self.inter.sharing if self.inter is not None else None
         if sharing is not None:
             priced = sharing.together(priced)
-            together = sharing.together(together, senders=self.crowd)
-        met = self.crowd * priced / together
-        if met <= 1.0:
+            together = sharing.together(together, senders=self.leaving_node)
+        longer = self.leaving_node * priced / together
+        if longer <= 1.0:
             return None
-        part = self.uncrowded()
-        crowded = part.cost(collective, size_bytes * met, algorithm, protocol)
-        latency_s = crowded.latency_s
+        part = self.by_itself()
+        beside = part.cost(collective, size_bytes * longer, algorithm, protocol)
+        latency_s = beside.latency_s
         named = algorithm != AUTO
-        if named or part._alike(collective, size_bytes, size_bytes * met, protocol):
+        if named or part._alike(collective, size_bytes, size_bytes * longer, protocol):
             alone = part.cost(collective, size_bytes, algorithm, protocol)
             latency_s = min(latency_s, alone.latency_s)
-        return crowded._replace(
-            seconds=crowded.seconds - crowded.latency_s + latency_s,
+        return beside._replace(
+            seconds=beside.seconds - beside.latency_s + latency_s,
             latency_s=latency_s,
-            sent_bytes=crowded.sent_bytes / met,
+            sent_bytes=beside.sent_bytes / longer,
         )
 
     def _nics_priced(self, collective: str) -> float:
@@ -408,9 +408,9 @@ class Cluster:
             return facts.nics_of(min(self.placement)) / max(1.0, facts.nics / facts.gpus)
         return self.nics_in_use
 
-    def uncrowded(self) -> Cluster:
+    def by_itself(self) -> Cluster:
         """Return the group as if no other sent out of its nodes."""
-        return replace(self, crowd=1)
+        return replace(self, leaving_node=1)
 
     def _alike(
         self, collective: str, size_bytes: float, larger_bytes: float, protocol: str
@@ -443,14 +443,14 @@ class Cluster:
     def over_sites(self, group: GroupOverSites) -> Cluster:
         """Return a group of the ranks, on one site or several, as a cluster of its own."""
         nodes = tuple(gpus for part in group.parts for gpus in part)
-        part = self.in_one_place().placed(nodes, group.node_crowd)
+        part = self.in_one_place().placed(nodes, group.leaving_node)
         if self.wide is None or len(group.parts) == 1:
             return part
-        crowd = self.wide.crowd * group.site_crowd
+        leaving = self.wide.leaving_site * group.leaving_site
         return replace(
             part,
             wide=replace(
-                self.wide, links=group.links, parts=group.parts, crowd=crowd, by_site=False
+                self.wide, links=group.links, parts=group.parts, leaving_site=leaving, by_site=False
             ),
         )
 
@@ -487,12 +487,12 @@ class Cluster:
         wide = replace(self.wide, by_site=True)
         return replace(self, placement=wide.placement, wide=wide)
 
-    def placed(self, placement: tuple[int, ...], crowd: int = 1) -> Cluster:
+    def placed(self, placement: tuple[int, ...], leaving_node: int = 1) -> Cluster:
         """Return a group of the ranks with so many on each of its nodes, as a cluster of its own.
 
         Parameters
         ----------
-        crowd : groups like it that send out of a node at once, it among them
+        leaving_node : groups like it that send out of a node at once, it among them
         """
         return replace(
             self,
@@ -500,7 +500,7 @@ class Cluster:
             placement=placement,
             inter=self.inter if len(placement) > 1 else None,
             intra=self.intra if max(placement) > 1 else None,
-            crowd=self.crowd * crowd,
+            leaving_node=self.leaving_node * leaving_node,
             shared_nics=self.shared_nics or self.nics_in_use,
         )
 
@@ -586,7 +586,7 @@ class Cluster:
     @property
     def _more_than_links(self) -> bool:
         """Whether sites, other groups or other traffic have a say in what a collective takes."""
-        return (self.crowd > 1 and self.nodes > 1) or self.wide is not None or self._shared
+        return (self.leaving_node > 1 and self.nodes > 1) or self.wide is not None or self._shared
 
     def compared_routes(
         self, collective: str, algorithm: str = AUTO, protocol: str = AUTO

@@ -34,7 +34,7 @@ class GroupPlaces(NamedTuple):
     """How the ranks of a group stand on nodes, and how many such groups leave a node at once."""
 
     placement: tuple[int, ...]
-    crowd: int
+    leaving_node: int
 
 
 class ParallelLayout(NamedTuple):
@@ -46,9 +46,9 @@ class ParallelLayout(NamedTuple):
     >>> layout.gpus, layout.stride("dp"), layout.stride("pp")
     (32, 4, 16)
     >>> layout.group(("tp",), 8)
-    GroupPlaces(placement=(4,), crowd=1)
+    GroupPlaces(placement=(4,), leaving_node=1)
     >>> layout.group(("dp",), 8)
-    GroupPlaces(placement=(2, 2), crowd=4)
+    GroupPlaces(placement=(2, 2), leaving_node=4)
     """
 
     tp: int = 1
@@ -142,7 +142,7 @@ class ParallelLayout(NamedTuple):
     def neighbours(self, axis: str, gpus_per_node: int) -> GroupPlaces:
         """Return how two neighbours of one kind of parallelism stand on nodes.
 
-        The crowd are the pairs that send out of a node at once. Where some pairs share a node and
+        Counted are the pairs that send out of a node at once. Where some pairs share a node and
         others do not, those that do not set the pace.
         """
         count, stride = self.degree(axis), self.stride(axis)

@@ -83,13 +83,13 @@ class WideArea:
     ----------
     links : of each site
     parts : GPUs on each node, site by site
-    crowd : of a group of ranks, groups that send out of a site at once, this one among them
+    leaving_site : of a group of ranks, groups that send out of a site at once, this one among them
     by_site : whether a group's "node" is a site
     """
 
     links: tuple[WideLink, ...]
     parts: tuple[tuple[int, ...], ...]
-    crowd: int = 1
+    leaving_site: int = 1
     by_site: bool = False
 
     @property
@@ -137,13 +137,13 @@ class GroupOverSites(NamedTuple):
     Parameters
     ----------
     links, parts : of the sites that it is on, as of `WideArea`
-    node_crowd, site_crowd : groups that send out of a node, or out of a site, at once
+    leaving_node, leaving_site : groups that send out of a node, or out of a site, at once
     """
 
     links: tuple[WideLink, ...]
     parts: tuple[tuple[int, ...], ...]
-    node_crowd: int
-    site_crowd: int
+    leaving_node: int
+    leaving_site: int
 
 
 def group_over_sites(wide: WideArea, group: Group) -> GroupOverSites:
@@ -211,11 +211,11 @@ def widest_group(wide: WideArea, groups: Sequence[Sequence[int]]) -> GroupOverSi
         parts.append(tuple(nodes[node] for node in sorted(nodes)))
         links.append(wide.links[site])
     return GroupOverSites(
-        tuple(links), tuple(parts), _crowd(groups, node_of), _crowd(groups, site_of)
+        tuple(links), tuple(parts), _leaving(groups, node_of), _leaving(groups, site_of)
     )
 
 
-def _crowd(groups: Iterable[Sequence[int]], place_of: Sequence[int]) -> int:
+def _leaving(groups: Iterable[Sequence[int]], place_of: Sequence[int]) -> int:
     """Return how many groups send out of the place that most of them send out of."""
     leaving: Counter[int] = Counter()
     for ranks in groups:
@@ -280,7 +280,7 @@ def wide_cost(
     >>> wide_cost(Cost(0.0), tree, 1e10, WideArea((far, far), ((1,), (1,))), "nccl").seconds
     10.2
     """
-    shared = wide.shared((1.0 - background) / wide.crowd)
+    shared = wide.shared((1.0 - background) / wide.leaving_site)
     inside_s = inside.seconds - inside.latency_s
     latency_s, transfer_s = _between(algorithm, size_bytes, library, servers, shared, inside_s)
     seconds = inside.latency_s + latency_s + transfer_s

@@ -354,15 +354,15 @@ class ClusterPlan(Displayed):
 
     def __repr__(self) -> str:
         """Return the question and the answer on one line."""
-        count, meeting = len(self.choices), len(self.meeting)
+        count, kept = len(self.choices), len(self.within_target)
         asked = f"{self.target.data_words}, {self.target.epochs:g} epochs"
         best = ""
-        if meeting:
+        if kept:
             best = f"; fastest {self._priced(self.fastest)}; cheapest {self._priced(self.cheapest)}"
-        met = f"{meeting} of {count} choices meet the target"
+        words = f"{kept} of {count} choices meet the target"
         if not self.target.limited:
-            met = f"{count} choice{'s' * (count != 1)}"
-        return f"<ClusterPlan {asked}: {met}{best}>"
+            words = f"{count} choice{'s' * (count != 1)}"
+        return f"<ClusterPlan {asked}: {words}{best}>"
 
     def _priced(self, choice: ParetoChoice) -> str:
         return f"{choice.words}: {_span(choice.seconds)}, {choice.spent:.4g} {self.unit}"
@@ -391,19 +391,19 @@ class ClusterPlan(Displayed):
         return sorted(apart, key=lambda one: (one.seconds, one.spent))
 
     @property
-    def meeting(self) -> list[ParetoChoice]:
+    def within_target(self) -> list[ParetoChoice]:
         """Those of methods whose learning is known that keep the deadline and the budget."""
         return [one for one in self.known if one.excess(self.target) <= 1.0]
 
     @property
     def fastest(self) -> ParetoChoice:
         """The fastest of those that meet the target."""
-        return min(self.meeting, key=lambda one: (one.seconds, one.spent))
+        return min(self.within_target, key=lambda one: (one.seconds, one.spent))
 
     @property
     def cheapest(self) -> ParetoChoice:
         """The one that costs least of those that meet the target; without prices, GPU hours."""
-        return min(self.meeting, key=lambda one: (one.spent, one.seconds))
+        return min(self.within_target, key=lambda one: (one.spent, one.seconds))
 
     @property
     def front(self) -> list[ParetoChoice]:
@@ -678,7 +678,7 @@ def plan(
         raise RequestError("", f"no cluster can be used: {_reasons(left, tried.large)}.")
     left_out = {name: spelled(why) for name, why in left.items()}
     result = ClusterPlan(target, choices, left_out, prices, searched, global_batch)
-    if not result.meeting:
+    if not result.within_target:
         raise RequestError("", _nothing_meets(result))
     return replace(result, close=_too_close(result, catalog))
 

@@ -186,6 +186,6 @@ def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
 
 
 def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
-    from perfsim.conditions.words import meeting_block
+    from perfsim.conditions.words import contention_block
 
-    return meeting_block(asked, met)
+    return contention_block(asked, met)

@@ -134,7 +134,7 @@ class _Round:
     def _collective(self, task: Task) -> tuple[str, str, float]:
         """Return the enum's word for a collective, its group's name and a rank's input [B]."""
         what = CHAKRA_COLLECTIVES.get(task.name.partition(" ")[0], "")
-        if not what or hasattr(task.meeting, "distances"):
+        if not what or hasattr(task.scope, "distances"):
             name = task.name.partition(" ")[0]
             raise _refused(self.prediction, f"sends by {name}, which Chakra has no name for")
         name, ranks = self._group(task.group)

@@ -459,8 +459,8 @@ def _(result: ClusterPlan) -> Card:
     target, front = result.target, result.front
     answer = {}
     if target.limited:
-        answer["meet the target"] = f"{len(result.meeting)} of {len(result.choices)} choices"
-    if result.meeting:
+        answer["meet the target"] = f"{len(result.within_target)} of {len(result.choices)} choices"
+    if result.within_target:
         least = "least GPU hours" if result.unit == "GPU h" else "cheapest"
         answer["fastest"] = choice_words(result.fastest, result.unit)
         answer[least] = choice_words(result.cheapest, result.unit)

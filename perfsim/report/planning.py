@@ -183,11 +183,11 @@ def print_plan(plan: ClusterPlan, *, verbose: bool = False) -> None:
 
 def _counted_choices(plan: ClusterPlan) -> str:
     """Say how many clusters and methods there are, and how many meet limits that there are."""
-    count, meeting = len(plan.choices), len(plan.meeting)
+    count, kept = len(plan.choices), len(plan.within_target)
     words = f"{count} clusters and methods" if count != 1 else "1 cluster and method"
     if not plan.target.limited:
         return words
-    return f"{words}, {meeting} {'meets' if meeting == 1 else 'meet'} the target"
+    return f"{words}, {kept} {'meets' if kept == 1 else 'meet'} the target"
 
 
 def _epochs_legend(plan: ClusterPlan) -> str:

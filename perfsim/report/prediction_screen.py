@@ -7,7 +7,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from perfsim.conditions.words import condition_words, meeting_lines
+from perfsim.conditions.words import condition_words, contention_lines
 from perfsim.errors import spelled
 from perfsim.memory import UNFIT
 from perfsim.methods import method_class
@@ -220,8 +220,8 @@ def _answer(prediction: Prediction, *, short: bool) -> Iterator[tuple[str, str]]
     yield "memory of a GPU", _memory(prediction)
     if prediction.outer_state is not None:
         yield "outer state", "; ".join(outer_state_words(prediction.outer_state))
-    if prediction.meeting is not None:
-        first, *rest = meeting_lines(prediction.scenario, prediction.meeting)
+    if prediction.contention is not None:
+        first, *rest = contention_lines(prediction.scenario, prediction.contention)
         yield "", first
         yield from (("", line) for line in rest)
 

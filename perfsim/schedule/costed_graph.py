@@ -82,13 +82,13 @@ class WorkCost(NamedTuple):
     ----------
     seconds, charged : its duration, and what that is made of
     sent_bytes : what a rank sends
-    meeting : of a message, the ranks that one waits for; None: all of them
+    scope : of a message, the ranks that one waits for; None: all of them
     """
 
     seconds: float
     charged: TaskCost
     sent_bytes: float = 0.0
-    meeting: SyncScope | None = None
+    scope: SyncScope | None = None
 
 
 class PricedOn(NamedTuple):

@@ -208,15 +208,15 @@ def price(work: TaskWork, costed: CostedGraph, costs: Costs) -> WorkCost:
     stage = work.stage
     if isinstance(stage, Compute):
         return _price_kernels(work, stage, costed, costs)
-    times, meeting = stage.repeats, sync_scope(stage, costs.cluster.placement)
+    times, scope = stage.repeats, sync_scope(stage, costs.cluster.placement)
     if costs.timing_only and not stage.shares:  # on a shared link its latency counts by itself
         seconds, sent_bytes = costs.timing(stage)
-        return WorkCost(seconds * times, _SENT, sent_bytes * times, meeting)
+        return WorkCost(seconds * times, _SENT, sent_bytes * times, scope)
     cost = costs.collective(stage)
     asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
     costed.note(asked, stage.size_bytes, cost.terms)
     charged = TaskCost("network", cost.latency_s * times, cost.spread, cost.grade)
-    return WorkCost(cost.seconds * times, charged, cost.sent_bytes * times, meeting)
+    return WorkCost(cost.seconds * times, charged, cost.sent_bytes * times, scope)
 
 
 def _price_kernels(work: TaskWork, stage: Compute, costed: CostedGraph, costs: Costs) -> WorkCost:
@@ -281,13 +281,13 @@ def reprice(
         if cost
     ]
     new.charges = [*costed.charges]
-    same_meetings = all(cost.meeting == tasks[indices[0]].meeting for cost, indices, _ in moved)
+    same_scopes = all(cost.scope == tasks[indices[0]].scope for cost, indices, _ in moved)
     for cost, indices, stage in moved:
         for index in indices:
             new.charges[index] = cost.charged
             tasks[index] = _repriced(tasks[index], cost, stage)
     new.graph = (
-        costed.graph.with_tasks(tasks) if same_meetings else replace(costed.graph, tasks=tasks)
+        costed.graph.with_tasks(tasks) if same_scopes else replace(costed.graph, tasks=tasks)
     )
     return new
 
@@ -353,7 +353,7 @@ def _repriced(task: Task, cost: WorkCost, stage: Send | Compute) -> Task:
     """Return a task at a new cost, with what its stage sends."""
     if isinstance(stage, Send) and (task.size_bytes, task.group) != (stage.size_bytes, stage.group):
         task = task._replace(size_bytes=stage.size_bytes, group=stage.group)
-    if task.shares or cost.meeting != task.meeting:
+    if task.shares or cost.scope != task.scope:
         latency_s = cost.charged.latency_s if task.shares else 0.0
-        return task._replace(duration_s=cost.seconds, latency_s=latency_s, meeting=cost.meeting)
+        return task._replace(duration_s=cost.seconds, latency_s=latency_s, scope=cost.scope)
     return task.lasting(cost.seconds)

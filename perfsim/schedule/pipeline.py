@@ -660,10 +660,10 @@ def _blocking_rows(
                 if slots:
                     items.append(slots)
         every.append(items)
-    return _met(every, shape)
+    return _rows_of_exchanges(every, shape)
 
 
-def _met(
+def _rows_of_exchanges(
     every: Sequence[Sequence[int | list[_Slot]]], shape: tuple[int, ...]
 ) -> tuple[_Rows, Integers, Integers]:
     """Return the rows of `_blocking_rows` from each stage's passes and exchanges."""
@@ -685,13 +685,13 @@ def _met(
         before[stage] = (own, 0, 0)
         for slot, _ in slots:
             came[slot] = own
-        meeting = {(own, came[slot ^ 1], link) for slot, link in slots}
-        if any(other < 0 for _, other, _ in meeting):
+        joining = {(own, came[slot ^ 1], link) for slot, link in slots}
+        if any(other < 0 for _, other, _ in joining):
             return False
-        while len(meeting) > 1:
-            one, other, *more = sorted(meeting)
-            meeting = {(joined(one), joined(other), 0), *more}
-        (before[stage],) = meeting
+        while len(joining) > 1:
+            one, other, *more = sorted(joining)
+            joining = {(joined(one), joined(other), 0), *more}
+        (before[stage],) = joining
         return True
 
     moved = True

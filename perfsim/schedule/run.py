@@ -150,8 +150,8 @@ class ContentionResult(NamedTuple):
     --------
     >>> from perfsim import Scenario, predict
     >>> other = ("Zhang2023_ssgd_resnet50_10gbe_32",)
-    >>> met = predict(Scenario(model="resnet18", gpus=16, net="10gbe", beside=other)).meeting
-    >>> met.own.slowdown > 1, met.others[0].slowdown > 1
+    >>> found = predict(Scenario(model="resnet18", gpus=16, net="10gbe", beside=other)).contention
+    >>> found.own.slowdown > 1, found.others[0].slowdown > 1
     (True, True)
     """
 

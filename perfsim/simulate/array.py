@@ -42,7 +42,7 @@ def simulate(
     durations : seconds, one a task, in place of the tasks' own: floats, or arrays that broadcast
         over (scenario, draw, rank)
     ranks : the last axis of every array is ranks: a collective starts when its last rank has
-        arrived, and lasts as long as its slowest rank; where its task names a ``meeting``, only
+        arrived, and lasts as long as its slowest rank; where its task names a ``scope``, only
         the ranks of that are waited for
     periods : count exactly this many periods instead of waiting for a steady state
     max_periods : give up on a steady state after this many; the mean is then over the later half
@@ -138,13 +138,13 @@ class ArrayRun:
         graph: TaskGraph,
         durations: list[Duration],
         ranks: bool,
-        meetings: Mapping[SyncScope, SyncScope] | None = None,
+        replaced: Mapping[SyncScope, SyncScope] | None = None,
         *,
         brief: bool = False,
     ) -> None:
         self._brief = brief
         self._order = order = graph.order()
-        self._meeting = _replaced(order.meeting, meetings) if meetings else order.meeting
+        self._scopes = _replaced(order.waited_for, replaced) if replaced else order.waited_for
         self.starts: list[list[Duration]] = []
         self.ends: list[list[Duration]] = []
         self.shape: tuple[int, ...] = ()
@@ -171,9 +171,9 @@ class ArrayRun:
         if not self.ranks:
             return arrays
         return [
-            _together(value, meeting) if collective and isinstance(value, np.ndarray) else value
-            for value, collective, meeting in zip(
-                arrays, self._order.collective, self._meeting, strict=True
+            _together(value, scope) if collective and isinstance(value, np.ndarray) else value
+            for value, collective, scope in zip(
+                arrays, self._order.collective, self._scopes, strict=True
             )
         ]
 
@@ -217,21 +217,21 @@ class ArrayRun:
         ends = self._ends
         starts: list[Duration] = []
         order = self._order
-        for (first, others), duration, together, meeting in zip(
+        for (first, others), duration, together, scope in zip(
             order.reaches,
             self._durations if durations is None else durations,
             order.collective,
-            self._meeting,
+            self._scopes,
             strict=True,
         ):
-            if together and self.ranks and meeting is None:
+            if together and self.ranks and scope is None:
                 start = _all_there([ends[first], *[ends[other] for other in others]])
             else:
                 start = ends[first]
                 for other in others:
                     start = np.maximum(start, ends[other])
-                if together and self.ranks and meeting and isinstance(start, np.ndarray):
-                    start = _met(start, meeting, self.periods)
+                if together and self.ranks and scope and isinstance(start, np.ndarray):
+                    start = _all_arrived(start, scope, self.periods)
             if not self._brief:
                 starts.append(start)
             ends.append(start + duration)
@@ -258,7 +258,7 @@ class ArrayRun:
 
 
 def _replaced(
-    named: Sequence[SyncScope | None], meetings: Mapping[SyncScope, SyncScope]
+    named: Sequence[SyncScope | None], replaced: Mapping[SyncScope, SyncScope]
 ) -> list[SyncScope | None]:
     """Return whom each task waits for in place of those that it names."""
     found: list[SyncScope | None] = []
@@ -266,16 +266,16 @@ def _replaced(
     now: SyncScope | None = None
     for one in named:
         if one is not None and one is not before:  # many in a row are the same, and slow to hash
-            before, now = one, meetings.get(one, one)
+            before, now = one, replaced.get(one, one)
         found.append(None if one is None else now)
     return found
 
 
-def _together(seconds: NDArray[np.float64], meeting: SyncScope | None) -> NDArray[np.float64]:
+def _together(seconds: NDArray[np.float64], scope: SyncScope | None) -> NDArray[np.float64]:
     """Return how long a collective takes on each rank: as long as on the slowest it waits for."""
-    if meeting is None:
+    if scope is None:
         return seconds.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
-    return meeting.together(seconds) if seconds.shape[-1] > 1 else seconds
+    return scope.together(seconds) if seconds.shape[-1] > 1 else seconds
 
 
 def _all_there(moments: Sequence[Duration]) -> Duration:
@@ -297,28 +297,28 @@ def _all_there(moments: Sequence[Duration]) -> Duration:
     return last
 
 
-def _met(start: NDArray[np.float64], meeting: SyncScope, period: int) -> NDArray[np.float64]:
+def _all_arrived(start: NDArray[np.float64], scope: SyncScope, period: int) -> NDArray[np.float64]:
     """Return when a collective starts on each rank: when the last one it waits for is there."""
     if start.shape[-1] == 1:  # all ranks are there at once
         return start
-    return meeting.meet(start, period)
+    return scope.meet(start, period)
 
 
 def meets_all(
-    graph: TaskGraph, ranks: int, meetings: Mapping[SyncScope, SyncScope] | None = None
+    graph: TaskGraph, ranks: int, replaced: Mapping[SyncScope, SyncScope] | None = None
 ) -> bool:
     """Tell whether all ranks wait for each other in every period.
 
     Parameters
     ----------
-    meetings : whom ranks wait for in place of those that the graph names
+    replaced : whom ranks wait for in place of those that the graph names
     """
     if ranks == 1:
         return True
-    met = graph.scopes()
-    named = [one for one in met if one]
-    scopes = [meetings.get(one, one) for one in named] if meetings else named
-    return None in met or joins_all(frozenset(scopes), ranks)
+    scopes = graph.scopes()
+    named = [one for one in scopes if one]
+    run = [replaced.get(one, one) for one in named] if replaced else named
+    return None in scopes or joins_all(frozenset(run), ranks)
 
 
 def simulate_draws(
@@ -329,7 +329,7 @@ def simulate_draws(
     *,
     warm_up: int,
     counted: int,
-    meetings: Mapping[SyncScope, SyncScope] | None = None,
+    replaced: Mapping[SyncScope, SyncScope] | None = None,
 ) -> Timeline:
     """Run the graph with durations drawn anew in every period, and return when tasks ran.
 
@@ -340,7 +340,7 @@ def simulate_draws(
     factors : period to factors, each over (draw, rank)
     warm_up : periods before those that count
     counted : periods over which means are taken
-    meetings : whom ranks wait for in place of those that the graph names
+    replaced : whom ranks wait for in place of those that the graph names
 
     Returns
     -------
@@ -376,7 +376,7 @@ def simulate_draws(
     draws = 0
     given = checked_durations(graph, list(durations))
     # Ranks begin the next periods before the last one of them has ended the last that counts.
-    chance = _Chance(graph, given, which, factors, meetings, (warm_up, counted, graph.margin))
+    chance = _Chance(graph, given, which, factors, replaced, (warm_up, counted, graph.margin))
     for period, (drawn, run, close) in enumerate(chance.run()):
         draws, ranks = drawn[0].shape
         if period < warm_up + counted:
@@ -405,7 +405,7 @@ def drawn_closes(
     *,
     warm_up: int,
     counted: int,
-    meetings: Mapping[SyncScope, SyncScope] | None = None,
+    replaced: Mapping[SyncScope, SyncScope] | None = None,
 ) -> list[NDArray[np.float64]]:
     """Return when each period closed, with several lists of durations at once [s].
 
@@ -419,7 +419,7 @@ def drawn_closes(
     np.add.at(together, chains.of, durations)
     given: list[Duration] = list(together[:, :, None, None])
     spans = warm_up, counted, 0
-    chance = _Chance(chains.graph, given, chains.which, factors, meetings, spans, brief=True)
+    chance = _Chance(chains.graph, given, chains.which, factors, replaced, spans, brief=True)
     return [close for _, _, close in chance.run()]
 
 
@@ -437,7 +437,7 @@ class _Chance:
         durations: list[Duration],
         which: Sequence[int],
         factors: Callable[[int], Sequence[NDArray[np.float64]]],
-        meetings: Mapping[SyncScope, SyncScope] | None,
+        replaced: Mapping[SyncScope, SyncScope] | None,
         spans: tuple[int, int, int],
         *,
         brief: bool = False,
@@ -447,7 +447,7 @@ class _Chance:
         if warm_up < 1 or counted < 1:
             raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
         self._graph, self._durations, self._which = graph, durations, which
-        self._factors, self._meetings, self._periods = factors, meetings, warm_up + counted + after
+        self._factors, self._replaced, self._periods = factors, replaced, warm_up + counted + after
         self.everyone = False
 
     def run(self) -> Iterator[tuple[Sequence[NDArray[np.float64]], ArrayRun, NDArray[np.float64]]]:
@@ -455,13 +455,13 @@ class _Chance:
         import numpy as np
 
         graph = self._graph
-        run = ArrayRun(graph, self._durations, True, self._meetings, brief=self._brief)
+        run = ArrayRun(graph, self._durations, True, self._replaced, brief=self._brief)
         run.ranks = True
         for period in range(self._periods):
             drawn = self._factors(period)
             shape = np.broadcast_shapes(drawn[0].shape, np.shape(self._durations[0]))
             if period == 0:
-                self.everyone = meets_all(graph, shape[-1], self._meetings)
+                self.everyone = meets_all(graph, shape[-1], self._replaced)
             run.step(_multiplied(self._durations, self._which, drawn))
             last = np.broadcast_to(run.ends[-1][graph.closing], shape)
             yield drawn, run, last.max(axis=-1) if self.everyone else last.mean(axis=-1)

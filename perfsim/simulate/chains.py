@@ -83,5 +83,5 @@ def _go_on(before: Task, task: Task, factor: int) -> bool:
     if not before.collective:
         return not task.collective
     # A collective takes as long as on the slowest of its ranks; the same ranks are there already.
-    met = before.meeting == task.meeting and not isinstance(task.meeting, Neighbours)
-    return factor == NO_FACTOR and (met or not task.collective)
+    alike = before.scope == task.scope and not isinstance(task.scope, Neighbours)
+    return factor == NO_FACTOR and (alike or not task.collective)

@@ -51,7 +51,7 @@ def simulate_events(
     order : "issue": a stream runs its tasks in the order of the graph. "priority": a free stream
         takes, of the tasks that are ready, the one of highest priority (ties in issue order), or
         is handed several ahead (see ``Credit``); a collective is ready when it is on every rank
-        (whatever its ``meeting``), and all ranks run them in the order in which the first of them
+        (whatever its ``scope``), and all ranks run them in the order in which the first of them
         takes one. A running task is not interrupted.
 
     Raises
@@ -132,11 +132,11 @@ def _by_rank(
 
 def _together(task: Task, column: list[float]) -> list[float]:
     """Return how long a collective takes on each rank: as long as on the slowest it waits for."""
-    if task.meeting is None or len(column) == 1:
+    if task.scope is None or len(column) == 1:
         return [max(column)] * len(column)
     import numpy as np
 
-    return [float(seconds) for seconds in task.meeting.together(np.array(column))]
+    return [float(seconds) for seconds in task.scope.together(np.array(column))]
 
 
 Instance = tuple[int, int]
@@ -181,18 +181,18 @@ class EventLog:
     def run_task(self, instance: Instance, rank: int) -> Generator[Event, Any, None]:
         """Run one task on one rank, once all ranks are there if it is a collective."""
         period, index = instance
-        met = self.graph.tasks[index].meeting
-        if self.graph.tasks[index].collective and self.count > 1 and met is not None:
+        scope = self.graph.tasks[index].scope
+        if self.graph.tasks[index].collective and self.count > 1 and scope is not None:
             self._arrival(instance, rank).succeed()
-            for one in met.partners(rank, self.count, period):
+            for one in scope.partners(rank, self.count, period):
                 yield self._arrival(instance, one)
         elif self.graph.tasks[index].collective and self.count > 1:
-            waiting, meeting = self._arrived.setdefault(instance, ([], self.env.event()))
+            waiting, all_there = self._arrived.setdefault(instance, ([], self.env.event()))
             waiting.append(rank)
             if len(waiting) == self.count:
-                meeting.succeed()
+                all_there.succeed()
                 del self._arrived[instance]
-            yield meeting
+            yield all_there
         self._grow(period)
         task, spent_s = self.graph.tasks[index], self.spent[index][rank]
         self.starts[period][index][rank] = self.env.now

@@ -135,9 +135,9 @@ class ServiceOrder:
         return [task.collective for task in self.tasks]
 
     @cached_property
-    def meeting(self) -> list[SyncScope | None]:
+    def waited_for(self) -> list[SyncScope | None]:
         """The ranks that each task waits for."""
-        return [task.meeting for task in self.tasks]
+        return [task.scope for task in self.tasks]
 
     @cached_property
     def contended(self) -> bool:
@@ -239,7 +239,7 @@ class ServiceOrder:
         known = self._scopes.get(closing)
         if known is None:
             tasks = [self.tasks[index] for index in self.ancestors(closing)]
-            known = frozenset(task.meeting for task in tasks if task.collective)
+            known = frozenset(task.scope for task in tasks if task.collective)
             self._scopes[closing] = known
         return known
 
@@ -317,7 +317,7 @@ class TaskGraph:
         shares: Shared | None = None,
         latency_s: float = 0.0,
         credit: Credit | None = None,
-        meeting: SyncScope | None = None,
+        scope: SyncScope | None = None,
         size_bytes: float = 0.0,
         group: str | int | tuple[int, int] = "all",
     ) -> int:
@@ -343,7 +343,7 @@ class TaskGraph:
                 shares,
                 latency_s,
                 credit,
-                meeting,
+                scope,
                 size_bytes,
                 group,
             )
@@ -581,29 +581,29 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
     >>> graph = TaskGraph()
     >>> for name, which in (("in", "node"), ("out", "across")):
     ...     _ = graph.add(name, "wire", "communicate", 1.0, collective=True,
-    ...                   meeting=Groups((2, 2), which))
-    >>> [task.meeting for task in by_kind(graph, [0, 0, 1, 1]).tasks]
+    ...                   scope=Groups((2, 2), which))
+    >>> [task.scope for task in by_kind(graph, [0, 0, 1, 1]).tasks]
     [Kinds(groups=(0, 1)), None]
     """
-    met: dict[SyncScope, Kinds | None] = {}
+    scopes: dict[SyncScope, Kinds | None] = {}
     for task in graph.tasks:
-        if task.meeting is not None and task.meeting not in met:
-            met[task.meeting] = _among(task.meeting, kinds)
+        if task.scope is not None and task.scope not in scopes:
+            scopes[task.scope] = _among(task.scope, kinds)
     tasks = [
-        task if task.meeting is None else task._replace(meeting=met[task.meeting])
+        task if task.scope is None else task._replace(scope=scopes[task.scope])
         for task in graph.tasks
     ]
     return replace(graph, tasks=tasks)
 
 
-def _among(meeting: SyncScope, kinds: Sequence[int]) -> Kinds | None:
+def _among(scope: SyncScope, kinds: Sequence[int]) -> Kinds | None:
     """Return which kinds wait for each other; None where all do."""
     count = max(kinds) + 1
     groups = list(range(count))
-    if isinstance(meeting, Neighbours):
+    if isinstance(scope, Neighbours):
         return None
     first: dict[int, int] = {}
-    for rank, label in enumerate(meeting.labels(len(kinds))):
+    for rank, label in enumerate(scope.labels(len(kinds))):
         one, other = groups[first.setdefault(label, kinds[rank])], groups[kinds[rank]]
         groups = [min(one, other) if group in (one, other) else group for group in groups]
     return None if len(set(groups)) == 1 else Kinds(tuple(groups))

@@ -173,7 +173,7 @@ SyncScope: TypeAlias = SyncGroups | Neighbours
 
 
 @cache
-def joins_all(meetings: frozenset[SyncScope], ranks: int) -> bool:
+def joins_all(scopes: frozenset[SyncScope], ranks: int) -> bool:
     """Tell whether groups, one after the other, make all ranks wait for each other.
 
     Neighbours do not: a delay goes from neighbour to neighbour.
@@ -192,7 +192,7 @@ def joins_all(meetings: frozenset[SyncScope], ranks: int) -> bool:
             rank = joined[rank]
         return rank
 
-    for one in meetings:
+    for one in scopes:
         if isinstance(one, SyncGroups):
             for first, *others in _all_members(one, ranks).values():
                 root = head(first)

@@ -78,7 +78,7 @@ class Task(NamedTuple):
     credit : how far ahead its stream is handed tasks, where an engine looks at priorities; None:
         one at a time, when the stream is free
     latency_s : the part of ``duration_s``, at its start, in which it does not need that link
-    meeting : for a collective, the ranks that one waits for; None: all of them
+    scope : for a collective, the ranks that one waits for; None: all of them
     size_bytes, group : what it sends, and who takes part (a ``Group``), for reports; nothing is
         timed by them
     """
@@ -93,7 +93,7 @@ class Task(NamedTuple):
     shares: Shared | None = None
     latency_s: float = 0.0
     credit: Credit | None = None
-    meeting: SyncScope | None = None
+    scope: SyncScope | None = None
     size_bytes: float = 0.0
     group: str | int | tuple[int, int] = "all"
 
@@ -110,7 +110,7 @@ class Task(NamedTuple):
             self.shares,
             self.latency_s,
             self.credit,
-            self.meeting,
+            self.scope,
             self.size_bytes,
             self.group,
         )

@@ -112,9 +112,9 @@ def test_buckets_are_those_of_the_slowest_type() -> None:
 def test_two_rows_are_what_all_ranks_are(graph: TaskGraph, slower: float, places: int) -> None:
     """Whole nodes of two kinds: all, a node's own, and the same place of every node meet."""
     kinds = [0] * 2 * places + [1] * places
-    meetings = [None, Groups((places,) * 3), Groups((places,) * 3, "across")]
+    scopes = [None, Groups((places,) * 3), Groups((places,) * 3, "across")]
     tasks = [
-        task._replace(meeting=meetings[index % 3]) if task.collective else task
+        task._replace(scope=scopes[index % 3]) if task.collective else task
         for index, task in enumerate(graph.tasks)
     ]
     graph = replace(graph, tasks=tasks)
@@ -141,7 +141,7 @@ def test_kinds_that_share_no_node_do_not_meet_on_one() -> None:
     graph = TaskGraph()
     first = graph.add("compute", COMPUTE, "backward", 1.0)
     own = Groups((2, 2))
-    graph.add("in", "wire", "communicate", 1.0, [first], collective=True, meeting=own)
+    graph.add("in", "wire", "communicate", 1.0, [first], collective=True, scope=own)
     [_, ends] = simulate(
         by_kind(graph, [0, 0, 1, 1]), [np.array([1.0, 3.0]), 1.0], ranks=True, periods=1
     ).ends[0]

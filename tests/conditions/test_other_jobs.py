@@ -40,7 +40,9 @@ def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) 
     quiet = write(tmp_path, gpus=4)
     alone, found = ask(), ask(beside=quiet)
     assert found.iteration_s == pytest.approx(alone.iteration_s, rel=1e-9)
-    assert found.meeting is not None and found.meeting.own.slowdown == pytest.approx(1.0, rel=1e-9)
+    assert found.contention is not None and found.contention.own.slowdown == pytest.approx(
+        1.0, rel=1e-9
+    )
     assert any("sends nothing between nodes" in note for note in found.notes)
     slow = ask(beside=quiet, straggler="1:1.5")
     assert slow.iteration_s == pytest.approx(ask(straggler="1:1.5").iteration_s, rel=1e-9)
@@ -53,9 +55,9 @@ def test_the_other_job_is_on_the_network_of_this_one(tmp_path: Path) -> None:
     shared = {"background": "40%", "oversubscription": 4}
     other = write(tmp_path, model="vgg16", net="1gbe")
     found = ask(**shared, model="resnet20-cifar", beside=other)
-    assert found.meeting is not None
+    assert found.contention is not None
     there = ask(**shared, model="vgg16").iteration_s
-    assert found.meeting.others[0].alone_s == pytest.approx(there, rel=1e-9)
+    assert found.contention.others[0].alone_s == pytest.approx(there, rel=1e-9)
 
 
 def test_a_job_of_a_node_type_is_told_off_its_nodes_network(tmp_path: Path) -> None:
@@ -71,8 +73,8 @@ def test_another_job_is_held_in_the_iterations_that_it_runs_most_of(tmp_path: Pa
     other = write(tmp_path, **fields)
     found = ask(model="resnet20-cifar", beside=other)
     first, rest = plans(**fields)
-    assert found.meeting is not None and rest.iterations > first.iterations
-    assert found.meeting.others[0].alone_s == pytest.approx(steady_s([rest]), rel=1e-9)
+    assert found.contention is not None and rest.iterations > first.iterations
+    assert found.contention.others[0].alone_s == pytest.approx(steady_s([rest]), rel=1e-9)
     assert any("only those that it runs most of" in note for note in found.notes)
 
 
@@ -109,10 +111,12 @@ def test_two_jobs_that_hardly_compute_take_as_long_as_on_half_the_link(tmp_path:
     slow = {"net": "100Mbit/s,1us", "model": "vgg16", "bucket": "1000MiB"}
     half = ask(**(slow | {"net": "50Mbit/s,1us"}))
     found = ask(**slow, beside=write(tmp_path, **slow))
-    assert found.meeting is not None
-    assert found.meeting.own.high_s == pytest.approx(half.iteration_s, rel=1e-2)
-    assert found.meeting.own.slowdown == pytest.approx(2.0, abs=0.05)
-    assert found.meeting.others[0].slowdown == pytest.approx(found.meeting.own.slowdown, rel=1e-6)
+    assert found.contention is not None
+    assert found.contention.own.high_s == pytest.approx(half.iteration_s, rel=1e-2)
+    assert found.contention.own.slowdown == pytest.approx(2.0, abs=0.05)
+    assert found.contention.others[0].slowdown == pytest.approx(
+        found.contention.own.slowdown, rel=1e-6
+    )
 
 
 def test_the_answer_is_the_same_each_time_and_adds_up(tmp_path: Path) -> None:

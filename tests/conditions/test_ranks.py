@@ -124,12 +124,10 @@ def test_a_prediction_of_draws_adds_up(method: str) -> None:
 def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
     """A step of 1 s on each rank, then an exchange with both neighbours that takes no time."""
 
-    def added_s(ranks: int, meeting: SyncScope | None) -> float:
+    def added_s(ranks: int, scope: SyncScope | None) -> float:
         graph = TaskGraph()
         step = graph.add("step", COMPUTE, "backward", 1.0, [(2, 1)])
-        send = graph.add(
-            "send", "wire", "communicate", 0.0, [step], collective=True, meeting=meeting
-        )
+        send = graph.add("send", "wire", "communicate", 0.0, [step], collective=True, scope=scope)
         graph.add("update", COMPUTE, "update", 0.0, [send])
         chance = np.random.default_rng(0)
         timeline = simulate_draws(
@@ -285,7 +283,7 @@ def mean_period_s(plan: CostedGraph, ranks: DrawnRanks) -> float:
         lambda period: ranks.periods[period % len(ranks.periods)],
         warm_up=used.warm_up,
         counted=used.counted,
-        meetings=ranks.meetings,
+        replaced=ranks.replaced,
     )
     return timeline.mean_period_s
 

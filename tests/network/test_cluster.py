@@ -238,7 +238,7 @@ def test_longer_rings_read_the_curve_where_a_step_is_as_large() -> None:
     assert whole.latency_s == pytest.approx(link.ring.at(4e6)), "one message is not cut in eight"
 
 
-def test_a_crowd_shares_the_wire_and_not_the_latency() -> None:
+def test_groups_that_leave_a_node_shares_the_wire_and_not_the_latency() -> None:
     """By hand: 1, 2 and 3 ms a hop at 1, 10 and 100 kB; four places at once over one NIC a node."""
     link, bus = curved([1e-3, 2e-3, 3e-3]), custom_link("100GB/s,1us", "test")
     eight = Cluster(8, (4, 4), link, bus)
@@ -258,7 +258,7 @@ def test_a_crowd_shares_the_wire_and_not_the_latency() -> None:
     st.sampled_from(["all_gather", "all_reduce", "reduce_scatter", "send_recv"]),
     st.tuples(st.floats(1, 1e9), st.floats(1, 1e9)),
 )
-def test_a_crowd_takes_no_less_for_more(
+def test_groups_that_leave_a_node_takes_no_less_for_more(
     alphas: list[float], collective: str, sizes: tuple[float, float]
 ) -> None:
     """By law, also where latency falls with size."""

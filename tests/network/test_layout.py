@@ -54,14 +54,14 @@ def test_another_order_moves_the_pipeline_inside_the_node() -> None:
 def test_a_group_has_all_its_ranks_and_no_node_sends_for_more_groups_than_it_has_gpus(
     layout: ParallelLayout, per_node: int, axes: set[str]
 ) -> None:
-    placement, crowd = layout.group(tuple(axes), per_node)
+    placement, leaving = layout.group(tuple(axes), per_node)
     size = 1
     for axis in axes:
         size *= layout.degree(axis)
     assert sum(placement) == size
     assert max(placement) <= per_node
-    assert 1 <= crowd <= per_node
-    assert crowd * max(placement) <= per_node or len(placement) == 1
+    assert 1 <= leaving <= per_node
+    assert leaving * max(placement) <= per_node or len(placement) == 1
 
 
 @given(LAYOUTS)
@@ -80,23 +80,23 @@ def _cluster(nics: int = 1) -> Cluster:
 def test_rings_that_leave_a_node_together_share_its_nic() -> None:
     cluster = _cluster()
     alone = cluster.placed((1, 1, 1, 1)).cost("all_reduce", 1e9, "ring")
-    crowded = cluster.placed((1, 1, 1, 1), 4).cost("all_reduce", 1e9, "ring")
+    beside = cluster.placed((1, 1, 1, 1), 4).cost("all_reduce", 1e9, "ring")
     # 2 (P-1)/P n bytes of each of four rings over one NIC; the hops are no longer.
     assert alone.seconds == pytest.approx(6 * 1e-3 + 1.5, rel=1e-6)
-    assert crowded.seconds == pytest.approx(6 * 1e-3 + 4 * 1.5, rel=1e-6)
-    assert crowded.sent_bytes == pytest.approx(alone.sent_bytes)
+    assert beside.seconds == pytest.approx(6 * 1e-3 + 4 * 1.5, rel=1e-6)
+    assert beside.sent_bytes == pytest.approx(alone.sent_bytes)
 
 
 def test_with_a_nic_for_each_ring_nothing_is_shared() -> None:
     cluster = _cluster(nics=4)
     alone = cluster.placed((1, 1, 1, 1)).cost("all_reduce", 1e9, "ring")
-    crowded = cluster.placed((1, 1, 1, 1), 4).cost("all_reduce", 1e9, "ring")
-    assert crowded.seconds == alone.seconds
+    beside = cluster.placed((1, 1, 1, 1), 4).cost("all_reduce", 1e9, "ring")
+    assert beside.seconds == alone.seconds
 
 
-def test_a_group_of_a_group_is_as_crowded_as_both_say() -> None:
+def test_a_group_of_a_group_is_as_shared_as_both_say() -> None:
     part = _cluster().placed((2, 2, 2, 2), 2)
-    assert part.cluster_of("across").crowd == 4
+    assert part.cluster_of("across").leaving_node == 4
     assert part.cluster_of("node").nodes == 1
 
 
@@ -105,8 +105,8 @@ def test_the_group_of_all_ranks_costs_what_the_cluster_costs() -> None:
     from perfsim.network.network_file import load_network
 
     cluster = make_cluster(16, 4, None, load_network("10Gbit/s,50us", Catalog(), "net"))
-    placement, crowd = ParallelLayout(dp=16).group(("dp",), 4)
-    same = cluster.placed(placement, crowd)
+    placement, leaving = ParallelLayout(dp=16).group(("dp",), 4)
+    same = cluster.placed(placement, leaving)
     assert same.cost("all_reduce", 1e7) == cluster.cost("all_reduce", 1e7)
 
 

@@ -295,7 +295,7 @@ def test_sites_take_the_place_of_nodes() -> None:
     assert leaders.wide.parts == ((1,), (1,))
     across = sites.cluster_of("across")
     assert across.wide is not None
-    assert across.wide.crowd == 8
+    assert across.wide.leaving_site == 8
     assert sites.cost("all_reduce", 1e8) == two.cost("all_reduce", 1e8)
 
 

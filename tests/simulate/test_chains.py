@@ -20,9 +20,9 @@ RING = Neighbours((1,))
 def in_a_row(*tasks: tuple[bool, SyncScope | None]) -> TaskGraph:
     """Return tasks that follow each other on one stream, each a collective of some ranks or not."""
     graph = TaskGraph()
-    for number, (collective, meeting) in enumerate(tasks):
+    for number, (collective, scope) in enumerate(tasks):
         kind = "communicate" if collective else "other"
-        graph.add(str(number), "wire", kind, 1.0, collective=collective, meeting=meeting)
+        graph.add(str(number), "wire", kind, 1.0, collective=collective, scope=scope)
     return graph
 
 
@@ -78,10 +78,8 @@ def rows_of_tasks(draw: st.DrawFn) -> tuple[TaskGraph, list[int]]:
             stream = draw(st.sampled_from(["compute", "wire"]))
             after = draw(st.lists(st.integers(0, index - 1), max_size=2)) if index else []
         seconds, collective = draw(st.sampled_from([0.0, 1.0, 3.0])), draw(st.booleans())
-        meeting = draw(st.sampled_from(SCOPES)) if collective else None
-        graph.add(
-            str(index), stream, "other", seconds, after, collective=collective, meeting=meeting
-        )
+        scope = draw(st.sampled_from(SCOPES)) if collective else None
+        graph.add(str(index), stream, "other", seconds, after, collective=collective, scope=scope)
     graph.last = draw(st.one_of(st.none(), st.integers(0, count - 1)))
     which = draw(st.lists(st.sampled_from([NO_FACTOR, 0]), min_size=count, max_size=count))
     return graph, which

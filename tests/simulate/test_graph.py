@@ -168,11 +168,11 @@ def test_everything_that_a_task_waits_for_is_earlier(graph: TaskGraph) -> None:
         assert len(set(pairs)) == len(pairs)
 
 
-def one_step(meeting: SyncScope | None, ready_s: list[float]) -> list[float]:
+def one_step(scope: SyncScope | None, ready_s: list[float]) -> list[float]:
     """Return when each rank starts a collective, in both engines."""
     graph = TaskGraph()
     made = graph.add("backward", COMPUTE, "backward", np.array(ready_s))
-    graph.add("send", "wire", "communicate", 1.0, [made], collective=True, meeting=meeting)
+    graph.add("send", "wire", "communicate", 1.0, [made], collective=True, scope=scope)
     found = []
     for timeline in (
         simulate(graph, ranks=True, periods=1),
@@ -201,7 +201,7 @@ def test_who_waits_for_whom_by_hand() -> None:
 def test_a_straggler_delays_its_neighbours_one_an_iteration() -> None:
     graph = TaskGraph()
     step = graph.add("step", COMPUTE, "backward", np.array([3.0, 1.0, 1.0, 1.0, 1.0]), [(1, 1)])
-    graph.add("send", "wire", "communicate", 0.0, [step], collective=True, meeting=Neighbours((1,)))
+    graph.add("send", "wire", "communicate", 0.0, [step], collective=True, scope=Neighbours((1,)))
     timeline = simulate(graph, ranks=True, periods=3)
     ends = [np.asarray(row[1]).tolist() for row in timeline.ends[:3]]
     assert ends[0] == [3.0, 3.0, 1.0, 1.0, 3.0]

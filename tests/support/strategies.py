@@ -8,7 +8,7 @@ from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from perfsim.simulate.task import COMPUTE, TASK_KINDS
 
-__all__ = ["graphs", "meetings", "rank_durations", "seconds"]
+__all__ = ["graphs", "rank_durations", "seconds", "sync_scopes"]
 
 STREAMS = (COMPUTE, "communication", "copy", "host")
 
@@ -17,7 +17,7 @@ seconds = st.one_of(st.integers(0, 9).map(lambda count: count / 1e3), st.floats(
 
 
 @st.composite
-def meetings(draw: st.DrawFn, ranks: int) -> SyncScope | None:
+def sync_scopes(draw: st.DrawFn, ranks: int) -> SyncScope | None:
     """Draw who waits for whom: all, nodes, places on nodes, blocks, or peers of either kind."""
     first = draw(st.integers(1, ranks))
     placement = (first, ranks - first) if first < ranks else (ranks,)
@@ -60,7 +60,7 @@ def graphs(draw: st.DrawFn, tasks: int = 9, depth: int = 3, ranks: int = 1) -> T
             draw(st.lists(st.one_of(earlier, anywhere), max_size=3)),
             collective=draw(st.booleans()),
             priority=draw(st.integers(0, 2)),
-            meeting=draw(meetings(ranks)) if ranks > 1 else None,
+            scope=draw(sync_scopes(ranks)) if ranks > 1 else None,
         )
     return graph
 

@@ -59,7 +59,7 @@ class Launch:
     address: str
     port: int
 
-    def meeting_place(self) -> tuple[str, int]:
+    def rendezvous(self) -> tuple[str, int]:
         """Return address and port of rank 0's store.
 
         Raises

@@ -45,7 +45,7 @@ ALIGNED_COLLECTIVES = frozenset({"broadcast", "reduce", "send_recv"})
 
 HELD_VARIABLES = ("NCCL_ALGO", "NCCL_PROTO")
 INTERFACE_VARIABLES = {"nccl": "NCCL_SOCKET_IFNAME", "gloo": "GLOO_SOCKET_IFNAME"}
-MEETING_S = 60.0
+RENDEZVOUS_S = 60.0
 """Ranks of a job start within this of each other. No source: chosen."""
 FIRST_PAUSE_S = 0.002
 LONGEST_PAUSE_S = 0.2
@@ -108,11 +108,11 @@ class TorchWire:
             wrong = error
         torch.set_num_threads(1)
         self._patience_s = patience_s
-        meeting_s = min(patience_s, MEETING_S)
-        self._store = open_store(dist, launch, meeting_s)
+        rendezvous_s = min(patience_s, RENDEZVOUS_S)
+        self._store = open_store(dist, launch, rendezvous_s)
         word = identity(self, interface, launch.local_rank)
         word["wrong"] = str(wrong) if wrong else ""
-        words = meet_all_ranks(self._store, launch.rank, launch.world_size, word, meeting_s)
+        words = meet_all_ranks(self._store, launch.rank, launch.world_size, word, rendezvous_s)
         self.ranks = hosts_apart(words)
         if wrong:
             raise wrong
@@ -120,7 +120,7 @@ class TorchWire:
         self._connect(interface)
         self._groups: dict[tuple[int, ...], Any] = {}
         self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
-        self._meetings, self._waited_s = 0, process_waited_s()
+        self._barriers, self._waited_s = 0, process_waited_s()
 
     def _take_gpu(self) -> None:
         """Take this rank's GPU of its node."""
@@ -181,8 +181,8 @@ class TorchWire:
 
     def wait_for_all(self) -> None:
         """Wait at the store until every rank of the job calls it."""
-        self._meetings += 1
-        wait_for_all(self._store, f"together/{self._meetings}", self._launch.world_size)
+        self._barriers += 1
+        wait_for_all(self._store, f"together/{self._barriers}", self._launch.world_size)
 
     def barrier(self) -> None:
         """Wait for all ranks, which go on within a small message of each other."""
@@ -241,7 +241,7 @@ class TorchWire:
 
     def store(self) -> Any:
         """Return a second connection to the store at rank 0."""
-        address, port = self._launch.meeting_place()
+        address, port = self._launch.rendezvous()
         store = self._dist.TCPStore(address, port, is_master=False)
         return self._dist.PrefixStore(f"{_store_prefix()}/watch", store)
 
@@ -284,7 +284,7 @@ def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:
     RequestError
         If there is no address, nobody serves there, or the port is taken.
     """
-    address, port = launch.meeting_place()
+    address, port = launch.rendezvous()
     serves = launch.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
         store = dist.TCPStore(

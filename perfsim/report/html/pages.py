@@ -423,8 +423,8 @@ def plan_page(plan: ClusterPlan) -> str:
                 least: choice_words(plan.cheapest, unit),
                 **(
                     {
-                        "meet the target": f"{len(plan.meeting)} of {len(plan.choices)} clusters"
-                        " and methods"
+                        "meet the target": f"{len(plan.within_target)} of {len(plan.choices)}"
+                        " clusters and methods"
                     }
                     if target.limited
                     else {}

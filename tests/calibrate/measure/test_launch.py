@@ -85,7 +85,7 @@ def test_what_is_no_job_is_refused(told: dict[str, str], said: str) -> None:
 
 def test_without_an_address_a_store_cannot_be_met() -> None:
     with pytest.raises(RequestError) as refused:
-        find_launch(OPEN_MPI).meeting_place()
+        find_launch(OPEN_MPI).rendezvous()
     assert str(refused.value) == (
         "MASTER_ADDR: not set, and mpirun does not tell where rank 0 runs; export MASTER_ADDR=HOST"
         " to all ranks, the address of rank 0's node."
