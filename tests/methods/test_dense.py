@@ -19,7 +19,7 @@ from perfsim.network.cluster import Cluster
 from perfsim.prediction import predict_iteration
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
-from support.bounds import wait_free_chain
+from perfsim.simulate.bounds import wait_free_chain
 from support.builders import bucket, gradient, hand_device
 from support.dense import MS, planned, took_ms
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from perfsim.simulate.array import simulate
+from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.events import simulate_events
 from perfsim.validate.cases import Case
 from scripts import published
-from support.bounds import wait_free_chain
 
 
 @pytest.mark.parametrize(

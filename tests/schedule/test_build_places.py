@@ -26,8 +26,8 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
+from perfsim.simulate.bounds import steady_period_s
 from perfsim.simulate.events import simulate_events
-from support.bounds import steady_period_s
 from support.builders import hand_device, profile, ring_cluster
 
 MS = 1e-3

@@ -15,8 +15,8 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
+from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.events import simulate_events
-from support.bounds import wait_free_chain
 from support.builders import hand_device, profile, ring_cluster
 
 MB = 250_000

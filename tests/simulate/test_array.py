@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
+from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.settled import settled_periods
 from perfsim.simulate.task import COMPUTE, Duration
 from perfsim.simulate.timeline import Timeline
-from support.bounds import wait_free_chain
 from support.strategies import graphs, rank_durations, seconds
 
 

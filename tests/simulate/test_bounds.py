@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import TaskGraph
-from perfsim.simulate.task import COMPUTE
-from support.bounds import (
+from perfsim.simulate.bounds import (
     busiest_stream_s,
     makespan_bounds_s,
     steady_period_s,
     wait_free_chain,
 )
+from perfsim.simulate.events import simulate_events
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE
 from support.strategies import graphs
 
 

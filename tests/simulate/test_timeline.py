@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
+from perfsim.simulate.bounds import busiest_stream_s, steady_period_s
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import COMPUTE
 from perfsim.simulate.timeline import BREAKDOWN_PARTS, Timeline, attribute_time, level_of
-from support.bounds import busiest_stream_s, steady_period_s
 from support.strategies import graphs, rank_durations
 
 
