@@ -55,7 +55,7 @@ from perfsim.errors import (
 )
 from perfsim.hardware.gpus import device_in_era
 from perfsim.hardware.networks import measured_on, named_network
-from perfsim.hardware.nodes import named_node_type
+from perfsim.hardware.nodes import named_node_type, with_usual_network
 from perfsim.hardware.notes import unused_network
 from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
@@ -914,13 +914,14 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
+    is_assumed = not named_net and scenario.node is None
+    if is_assumed:
+        scenario = with_usual_network(scenario, device, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    if not named_net and scenario.node is None and cluster.nodes > 1:
+    if is_assumed and cluster.nodes > 1:
         name = network.name
-        assumed = [
-            *assumed,
-            assumption(f"`net` {name}, the default; name yours.", f"`net` {name}"),
-        ]
+        why = f"nodes that {device.name} usually is in" if network.node_type else "the default"
+        assumed = [*assumed, assumption(f"`net` {name}, {why}; name yours.", f"`net` {name}")]
     profile, placed, noted = _placed(scenario, method, device, types, cluster, catalog)
     ssgd, usual = None, load_method("ssgd", {})
     if _computes_otherwise(scenario, method, placed, usual):

@@ -283,7 +283,7 @@ class ScenarioFields:
             " rate,latency of one NIC such as 10Gbit/s,50us (between nodes only).",
             read_by=("network",),
             metavar="NETWORK",
-            default="that of `node`, else 10gbe",
+            default="that of `node`, else of the nodes that the GPU usually is in, else 10gbe",
             complete="networks",
             nonempty=True,
             vary="1Gbit/s..100Gbit/s",

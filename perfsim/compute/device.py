@@ -501,6 +501,7 @@ _check_device = table_check(
         "link": _text,
         "intra_net": _text,
         "intra_net_why": _text,
+        "usual_node": _text,
         "references": _texts,
         "memory_bandwidth": _quantity(check_of(BytesPerSecond), "B/s"),
         "launch": _quantity(check_of(Annotated[float, in_unit(parse_seconds, LAUNCH_LIMIT)]), "s"),
@@ -513,7 +514,8 @@ _check_device = table_check(
         *("visible_memory", "host_gpus"),
         *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
         "measured_as",
-        *("architecture", "board", "pcie", "link", "intra_net", "intra_net_why", "references"),
+        *("architecture", "board", "pcie", "link", "references"),
+        *("intra_net", "intra_net_why", "usual_node"),
     ),
 )
 
@@ -544,6 +546,7 @@ class DeviceFile(TypedDict):
     link: str
     intra_net: str
     intra_net_why: str
+    usual_node: str
 
 
 def read_device_file(path: Path) -> DeviceFile:
@@ -589,6 +592,7 @@ def read_device_file(path: Path) -> DeviceFile:
         link=table.get("link", ""),
         intra_net=table.get("intra_net", ""),
         intra_net_why=table.get("intra_net_why", ""),
+        usual_node=table.get("usual_node", ""),
     )
 
 
@@ -630,7 +634,8 @@ class Device:
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
     the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
-    ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
+    ``intra_net_why`` says what is assumed by it, if anything. ``usual_node`` is the node type that
+    joins several nodes of it where neither network nor node is named. Kernels are those of the era
     ``software``; ``other_eras`` names those measured in another era only, with that era.
     """
 
@@ -661,6 +666,7 @@ class Device:
     link: str = ""
     intra_net: str = ""
     intra_net_why: str = ""
+    usual_node: str = ""
 
     @property
     def key(self) -> tuple[Hashable, ...]:

@@ -31,7 +31,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO_METHOD
-    from perfsim.scenario import Scenario, make_scenario
+    from perfsim.scenario import make_scenario
     from perfsim.scenario_file import read_fields
 
     try:
@@ -39,8 +39,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     except RequestError as error:
         raise type(error)("beside", error.why, value=name, nearest=error.nearest) from None
     fields = read_fields(path)
-    default = Scenario.model_fields["net"].default
-    own = fields.get("net") or fields.get("node") or default
+    own = fields.get("net") or fields.get("node")
     for field in ("beside", "jitter"):
         if fields.get(field):
             raise RequestError(
@@ -64,7 +63,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
             " beside another job.",
         )
     notes: list[str] = []
-    if own != scenario.net:
+    if own not in (None, scenario.net):
         notes.append(
             assumption(
                 f"{label(name)} is put on the network of this job, {scenario.net}, in place of"

@@ -21,6 +21,7 @@ __all__ = [
     "derived_collectives",
     "named_node_type",
     "node_facts",
+    "with_usual_network",
 ]
 
 
@@ -34,6 +35,22 @@ def named_node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
     node = catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
     rate = None if scenario.nic is None else parse_rate(scenario.nic, "nic")
     return node.with_nics(scenario.nics_per_node, rate)
+
+
+def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> Scenario:
+    """Return the scenario with the network of the nodes that its GPU usually is in.
+
+    It is for scenarios that name neither network nor node. Those on one node, with more GPUs on a
+    node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
+    stay as they are.
+    """
+    if not device.usual_node or len(parse_types(scenario.gpu)) > 1:
+        return scenario
+    node = load_node_type(device.usual_node, catalog, "net")
+    most = max(scenario.placement or (scenario.gpus_per_node or node.gpus,))
+    if most > node.gpus or scenario.gpus <= most:
+        return scenario
+    return scenario.model_copy(update={"net": node.name})
 
 
 def check_node(scenario: Scenario, node: NodeType, device: Device) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.hardware.nodes import node_facts
@@ -266,3 +267,32 @@ def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         node_facts(load_node_type(str(path), SHIPPED, "node"), SHIPPED)
     assert "mine.toml" in str(caught.value) and "no 'x" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "network"),
+    [
+        ({"gpus": 16}, "dgx-h100"),
+        ({"gpus": 16, "placement": "4,4,8"}, "dgx-h100"),
+        ({"gpus": 8}, "10gbe"),
+        ({"gpus": 32, "gpus_per_node": 16}, "10gbe"),
+        ({"gpus": 16, "net": "1gbe"}, "1gbe"),
+        ({"gpus": 16, "gpu": "v100"}, "10gbe"),
+        ({"gpus": 16, "gpu": "rtx4090"}, "10gbe"),
+    ],
+)
+def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
+    fields: dict[str, Any], network: str
+) -> None:
+    made = setup(**{"gpu": "h100"} | fields)
+    assert made.network.name == network
+    assert ("usually is in" in str(made.notes)) == (network == "dgx-h100")
+
+
+def test_usual_nodes_have_the_gpu_or_its_sibling() -> None:
+    devices = [load_device(name, SHIPPED) for name in SHIPPED.files("devices")]
+    usual = {one.name: one.usual_node for one in devices if one.usual_node}
+    assert len(usual) > 10
+    architecture = {one.name: one.architecture for one in devices}
+    for name, node in usual.items():
+        assert architecture[load_node_type(node, SHIPPED, "net").gpu] == architecture[name]
