@@ -68,7 +68,7 @@ from perfsim.models import (
     own_tokens,
     takes_tokens,
 )
-from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, Adapters, adapted_name
+from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, WIDE, Adapters, adapted_name
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster, node_placement
 from perfsim.network.network_file import CUSTOM, Network
@@ -269,8 +269,8 @@ def _stated_profile(
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
     if scenario.lora is not None:
-        packed = scenario.lora_base != AS_COMPUTED
-        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed))
+        packed, wide = scenario.lora_base != AS_COMPUTED, scenario.residual_dtype == WIDE
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed, wide))
         build_model(model)
     precision = scenario.precision
     if precision is None:
@@ -437,7 +437,7 @@ def _computed(
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
     _check_recompute(scenario, profile)
     _check_optimizer(scenario, profile)
-    _check_autocast(scenario, profile)
+    _check_autocast(scenario, profile, autocast=autocast)
     transferred = transfer(
         profile,
         device,
@@ -500,7 +500,24 @@ def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
         raise RequestError("optimizer", why, value=scenario.optimizer)
 
 
-def _check_autocast(scenario: Scenario, profile: Profile) -> None:
+def _check_wide(scenario: Scenario, precision: str, *, autocast: bool) -> None:
+    """Refuse values between layers in fp32 where no code that is known here has them."""
+    era = scenario.software or NEWEST
+    if not execution_of(era).autocasts:
+        why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
+    elif precision not in AUTOCAST_PRECISIONS:
+        why = f"needs autocast, which {precision} has not; set `precision` bf16."
+    elif not autocast:
+        why = (
+            "needs autocast, which is off here: code that shards or divides a model hands values to"
+            " its layers in 16 bits, so that trl leaves PEFT's preparation out; leave it out."
+        )
+    else:
+        return
+    raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
+
+
+def _check_autocast(scenario: Scenario, profile: Profile, *, autocast: bool) -> None:
     """Refuse to say how mixed precision is reached where there is none."""
     precision = scenario.precision or profile.precision
     if scenario.lora_base != AS_COMPUTED and precision not in HALF_PRECISIONS:
@@ -509,6 +526,8 @@ def _check_autocast(scenario: Scenario, profile: Profile) -> None:
     if not scenario.master_weights and precision not in HALF_PRECISIONS:
         why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
         raise RequestError("master_weights", why, value=False)
+    if scenario.residual_dtype == WIDE:
+        _check_wide(scenario, precision, autocast=autocast)
     if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
         return
     why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
@@ -525,6 +544,12 @@ def _profile(
 ) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
+    if scenario.residual_dtype == WIDE and scenario.lora_base == AS_COMPUTED:
+        why = (
+            "is for adapters beside a packed model; give `lora_base` nf4, or leave it out:"
+            " `autocast` says whether values of an fp32 model are cast."
+        )
+        raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
     if scenario.lora is not None:
         _check_adapters(scenario, own)
         return _stated_profile(scenario, device, notes, autocast)
@@ -1519,7 +1544,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += _unused_network(named_net, scenario, cluster, intra_network)
-    own += _autocast_notes(scenario, transferred, ssgd)
+    own += _autocast_notes(scenario, transferred, ssgd) + _residual_notes(scenario, transferred)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -1618,6 +1643,26 @@ def _autocast_notes(
     if ssgd is None or not ssgd.transferred.autocast:
         return []
     return [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
+
+
+def _residual_notes(scenario: Scenario, transferred: TransferredProfile) -> list[str]:
+    """Say how wide the values between packed layers are, where autocast runs beside them."""
+    if scenario.lora_base == AS_COMPUTED or not transferred.autocast or scenario.single_gpu:
+        return []
+    if scenario.residual_dtype == WIDE:
+        return [
+            "Values between layers are fp32, as PEFT's prepare_model_for_kbit_training makes them:"
+            " element-wise kernels move twice the bytes, and packed layers cast what they read and"
+            " write (PEFT 0.21.2, bitsandbytes 0.50.2)."
+        ]
+    return [
+        assumption(
+            "`residual_dtype` auto: kernels between packed layers move 16 bits a value; trl and"
+            " others call PEFT's prepare_model_for_kbit_training, which makes them fp32"
+            " (`residual_dtype` fp32, some 20 % longer).",
+            "`residual_dtype` auto",
+        )
+    ]
 
 
 IN_16_BITS = "in 16 bits throughout"

@@ -547,6 +547,20 @@ class ScenarioFields:
             column=False,
         ),
     ] = "none"
+    residual_dtype: Annotated[
+        str,
+        ScenarioField(
+            "Type of the values between packed layers: auto (as `precision` and `autocast` say);"
+            " fp32, as PEFT's prepare_model_for_kbit_training and so trl make it: all that is not"
+            " packed is fp32, and packed layers cast what they read and write.",
+            read_by=("compute",),
+            metavar="TYPE",
+            words=_residual_words,
+            vary="auto,fp32",
+            always=False,
+            column=False,
+        ),
+    ] = "auto"
     recompute: Annotated[
         str,
         ScenarioField(
@@ -1012,6 +1026,12 @@ def _sends_tokens_again(recompute: str) -> bool:
     from perfsim.compute.recompute import named_modules
 
     return recompute == "full" or "moe" in named_modules(recompute)
+
+
+def _residual_words() -> Collection[str]:
+    from perfsim.models.adapters import RESIDUAL_DTYPES
+
+    return RESIDUAL_DTYPES
 
 
 def _lora_base_words() -> Collection[str]:

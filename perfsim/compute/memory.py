@@ -165,8 +165,9 @@ def activation_bytes(
         fused_loss = execution.fused or execution.fused_loss
     how = size, execution, fused_loss, chunked_loss
     logits = _logits(layers[head], *how) if head is not None else 0.0
-    grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
-    working = 2.0 * size.value * max(grown, default=0.0)
+    grown = [_grown(layer) for index, layer in enumerate(layers) if index != head]
+    widest = max([size.value, *(FLOAT for layer in layers if layer.wide)])
+    working = 2.0 * widest * max(grown, default=0.0)
     total = sum_in_order(kept)
     if recompute != "none":
         blocks = list(block_spans(whole))
@@ -190,6 +191,16 @@ def activation_bytes(
             ) - sum_in_order(within)
             working += max(within)
     return Activations(batch * total, batch * working, batch * logits)
+
+
+def _grown(layer: ModelLayer) -> float:
+    """Return the values that one step of a layer writes for one sample.
+
+    Packed experts are modules of their own, which run one after another on the tokens of each
+    (transformers 4, modeling_mixtral.py, MixtralSparseMoeBlock.forward).
+    """
+    one_by_one = layer.packed and is_expert(layer)
+    return layer.outputs / layer.tensors[0][1][0] if one_by_one else layer.outputs
 
 
 def _inputs(layer: ModelLayer) -> float:
@@ -322,12 +333,12 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
     layers, whole, size, *_ = asked
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
-    values = _read_values(asked, index)
-    values += layer.adapter * max(layer.rows, 1)
+    read = (_read_values(asked, index) + layer.adapter * max(layer.rows, 1)) * size.value
+    values, each = 0.0, FLOAT if layer.wide else size.value
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
-        return values * size.value
+        return read + values * each
     gate = following.kind == "linear" and _shares_input(whole, index + 1)
     if layer.activation != "relu" or (gate and size.fused):
         values += layer.outputs  # a ReLU keeps what it writes, which the next product reads
@@ -338,7 +349,7 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
-    return values * size.value + _kept_by_operations(layer, size)
+    return read + values * each + _kept_by_operations(layer, size)
 
 
 def _read_values(asked: _Asked, index: int) -> float:

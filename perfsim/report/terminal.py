@@ -238,6 +238,7 @@ def batch_words(scenario: ResolvedScenario) -> str:
         which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
         base = f" beside {asked['lora_base']}" if "lora_base" in asked else ""
         words.append(f"adapters of rank {asked['lora']}{which}{base}")
+        words += ["values between layers in fp32"] if "residual_dtype" in asked else []
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)
 
