@@ -20,12 +20,23 @@ from perfsim import fusion
 from perfsim.compute.attention import ATTENTION, usual_kernel
 from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_offload import (
+    CHECKPOINTS,
+    CPU_ADAM_RATE,
+    NOTHING,
+    OPTIMIZER,
+    checkpoints_to_host,
+    host_link,
+    offloaded,
+    update_on_host,
+)
 from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
     AUTOCAST_PRECISIONS,
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
+    defined_tokens,
     matches_definition,
     model_named,
     own_profile,
@@ -81,7 +92,7 @@ from perfsim.network.node_type import (
     load_node_type,
 )
 from perfsim.note import Note, assumption, warning
-from perfsim.quantity import Grade
+from perfsim.quantity import Grade, weakest
 from perfsim.scenario import (
     DEFAULT_GPU,
     DEFAULT_INTRA_NET,
@@ -95,6 +106,7 @@ from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import (
     format_bit_rate,
     format_bytes,
+    format_rate,
     format_seconds,
     parse_bytes,
     parse_iteration,
@@ -1387,7 +1399,8 @@ class Setup:
         scenario = self.scenario
         asked = values_read_by("compute", scenario, without="gpu")
         cast = self.transferred.autocast
-        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load)
+        on_host = scenario.offload, self.profile.host_sharing
+        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load, *on_host)
 
     @property
     def autocast(self) -> bool:
@@ -1588,6 +1601,8 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     if autocasts(scenario, method) != like.autocast:
         return None
+    if getattr(method, _ON_HOST, False) != getattr(like.method, _ON_HOST, False):
+        return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
@@ -1605,6 +1620,8 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
     options = _usual_options(scenario, catalog) | scenario.options
+    if OPTIMIZER in offloaded(scenario.offload):
+        options |= _with_optimizer_on_host(scenario)
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
@@ -1615,6 +1632,27 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     if not scenario.master_weights:
         _check_state_in_16_bits(scenario, method)
     return method, policy_name, policy
+
+
+def _with_optimizer_on_host(scenario: Scenario) -> dict[str, Any]:
+    """Return the option of a method that keeps the optimizer on the host.
+
+    Raises
+    ------
+    RequestError
+        If no code of it is known that does.
+    """
+    if _ON_HOST not in method_class(scenario.method).model_fields:
+        why = (
+            f"optimizer is known of DeepSpeed alone: set `method` zero in place of"
+            f" {method_name(scenario.method)}, or leave it out."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
+    return {_ON_HOST: True}
+
+
+_ON_HOST = "offload_optimizer"
+"""The option of a method whose code updates parameters on the host."""
 
 
 def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
@@ -1721,6 +1759,12 @@ def _placed(
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
+    if scenario.offload != NOTHING or getattr(method, _ON_HOST, False):
+        if parts:
+            why = "is not known of GPUs of several types; leave `offload_optimizer` out."
+            raise RequestError("offload", why)
+        transferred, more = _on_host(scenario, method, device, cluster, transferred)
+        noted = [*noted, *more]
     if scenario.single_gpu:
         batch = transferred.profile.batch
         transferred = pin_iteration(
@@ -1735,10 +1779,107 @@ def _placed(
     return profile, ModelOnGpus(device, transferred, parts, split), noted
 
 
+def _on_host(
+    scenario: Scenario,
+    method: Method,
+    device: Device,
+    cluster: Cluster,
+    transferred: TransferredProfile,
+) -> tuple[TransferredProfile, list[str]]:
+    """Return a model with what is offloaded to the host, and the notes on it.
+
+    A rank of a divided model copies its own checkpoints (`perfsim.model_parallel`).
+
+    Raises
+    ------
+    RequestError
+        If nothing is known of how it would run.
+    """
+    profile, notes, words = transferred.profile, list[str](), offloaded(scenario.offload)
+    quantity = transferred.quantity
+    if CHECKPOINTS in words:
+        _check_checkpoints(scenario, profile)
+        to_host = checkpoints_to_host(
+            scenario.offload,
+            device,
+            profile,
+            transferred.era,
+            autocast=bool(transferred.autocast),
+        )
+        assert to_host is not None
+        if not _is_divided(scenario):
+            profile = to_host.of_profile(
+                profile, build_model(profile.model, defined_tokens(profile))
+            )
+        link = to_host.link
+        notes.append(
+            "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
+            f" back on a stream of its own, at {format_rate(link.out)} and"
+            f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+        )
+    if getattr(method, _ON_HOST, False):
+        profile, note = _updated_on_host(scenario, device, cluster, profile)
+        notes.append(note)
+    quantity = quantity._replace(value=profile.alone_s, kind=weakest([quantity.kind, "derived"]))
+    return transferred._replace(profile=profile, quantity=quantity), notes
+
+
+def _check_checkpoints(scenario: Scenario, profile: Profile) -> None:
+    """Refuse to copy the inputs of blocks that are not computed again, or in stages."""
+    if scenario.recompute != "full" or not matches_definition(profile):
+        why = (
+            "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
+            " leave it out."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
+    if scenario.pp > 1:
+        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+        raise RequestError("offload", why, value=scenario.offload)
+
+
+def _updated_on_host(
+    scenario: Scenario, device: Device, cluster: Cluster, profile: Profile
+) -> tuple[Profile, str]:
+    """Return a profile whose update runs on the host, and the note on it."""
+    if not (scenario.optimizer or profile.optimizer).startswith("adam"):
+        why = "optimizer: the CPUs' rate is known of Adam alone; set `optimizer` adamw."
+        raise RequestError("offload", why, value=scenario.offload)
+    link, gpus = host_link(device), cluster.gpus
+    ranks = min(cluster.gpus_per_node, device.host_gpus or cluster.gpus_per_node)
+    backward_s = profile.backward_s / (scenario.tp * scenario.cp)
+    count = scenario.accumulate
+    alone = update_on_host(profile.elements, 1, link, backward_s, count)
+    each = update_on_host(profile.elements / gpus, ranks, link, backward_s, count)
+    passes_s = profile.iteration_s - profile.optimizer_s
+    made = replace(
+        profile,
+        optimizer_s=alone.seconds,
+        iteration_s=passes_s + alone.seconds,
+        host_sharing=each.seconds * gpus / alone.seconds,
+    )
+    note = assumption(
+        f"`offload` optimizer: the CPUs of a host take {format_seconds(each.adam_s)} for Adam, by"
+        f" {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second as DeepSpeed's CPU-Adam on two"
+        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; one thread a rank, as"
+        f" torchrun sets it, takes far longer), copies {format_seconds(each.copies_s)} over PCIe"
+        f" {device.pcie}; the state takes"
+        f" {format_bytes(_STATE_ON_HOST * ranks * profile.elements / gpus)} of a host.",
+        f"the CPUs' Adam: {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second",
+    )
+    return made, note
+
+
+_STATE_ON_HOST = 16.0
+"""Bytes a parameter of the state on the host: parameters, their gradients and two moments, in
+fp32."""
+
+
 def _computes_otherwise(
     scenario: Scenario, method: Method, placed: ModelOnGpus, usual: Method
 ) -> bool:
     """Tell whether a method's code computes the model in another way than the usual one's."""
+    if placed.transferred.profile.host_sharing:
+        return True
     if placed.split is not None:
         return _adds_micro_batches(scenario, method) != _adds_micro_batches(scenario, usual)
     return placed.transferred.autocast is False and scenario.autocast is None

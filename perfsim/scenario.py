@@ -576,6 +576,18 @@ class ScenarioFields:
             vary="none,full,layernorm+moe_act",
         ),
     ] = "none"
+    offload: Annotated[
+        str,
+        _dividing(
+            "What is in the memory of the host, over PCIe: checkpoints (the inputs of blocks that"
+            " `recompute` full computes again); optimizer (its state and the update, as DeepSpeed's"
+            " ZeRO-Offload, with `method` zero); checkpoints+optimizer; none.",
+            metavar="WORDS",
+            nonempty=True,
+            check=_check_offload,
+            vary="none,checkpoints,checkpoints+optimizer",
+        ),
+    ] = "none"
     optimizer: Annotated[
         str | None,
         ScenarioField(
@@ -1044,6 +1056,21 @@ def _recompute(value: str, field: str) -> str:
     from perfsim.compute.recompute import checked_recompute
 
     return checked_recompute(value, field)
+
+
+def _check_offload(value: str, field: str) -> str:
+    """Return what is on the host, each word once and in one order."""
+    from perfsim.compute.host_offload import NOTHING, OFFLOADED
+
+    allowed = (NOTHING, *OFFLOADED)
+    words = {_one_of(lambda: allowed, part.strip(), field) for part in _PLUS.split(value)}
+    if NOTHING in words and len(words) > 1:
+        raise RequestError(field, "none stands beside another word.", value=value)
+    return "+".join(word for word in allowed if word in words)
+
+
+_PLUS = re.compile("[+,]")
+"""What may stand between words of which several hold."""
 
 
 def _optimizer_words() -> Collection[str]:

@@ -16,7 +16,7 @@ HELP_GROUPS = {
     "What trains": (
         *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
         *("lora", "lora_layers", "lora_base", "residual_dtype", "master_weights", "reduce_dtype"),
-        *("exchange_each", "chunked_loss"),
+        *("exchange_each", "chunked_loss", "offload"),
         *("input", "software"),
     ),
     "Cluster": (

@@ -24,17 +24,25 @@ from perfsim.sums import sum_in_order
 __all__ = [
     "OPTIMIZER_STATES",
     "REPLICATED",
+    "STASHED",
     "Activations",
     "Overhead",
     "State",
     "StateShares",
     "activation_bytes",
+    "checkpoint_bytes",
     "fsdp_sharding",
     "largest_batch",
     "overhead_bytes",
     "peak_parts",
     "state_bytes",
 ]
+
+STASHED = 5
+"""Blocks whose inputs stay on the GPU, where those of others are in the memory of the host: until
+the copies of earlier ones are over (``max_fwd_stash_size`` of OffloadActivations, in huggingface/
+trl trl/models/activation_offloading.py and pytorch/torchtune). The last that were computed are
+there when the backward pass begins."""
 
 MIB = 2.0**20
 GIB = 2.0**30
@@ -118,6 +126,7 @@ def activation_bytes(
     gathered: int = 1,
     loss: bool = True,
     whole: Sequence[ModelLayer] | None = None,
+    offloaded: bool = False,
 ) -> Activations:
     """Return what a network's activations take on one GPU.
 
@@ -141,6 +150,8 @@ def activation_bytes(
         backward pass (sequence parallelism)
     loss : whether the output layer and the loss are among the layers
     whole : the same layers undivided, where ``layers`` are what one of several ranks has of them
+    offloaded : whether the inputs of blocks that are computed again (``full``) are in the memory of
+        the host but for the last `STASHED`
 
     Raises
     ------
@@ -186,9 +197,10 @@ def activation_bytes(
             working += max(saved)
         else:
             some = recompute == "selective"
-            total += sum_in_order(
-                _checkpoint(layers, span, size, some) for span in blocks
-            ) - sum_in_order(within)
+            checkpoints = [_checkpoint(layers, span, size, some) for span in blocks]
+            if offloaded:
+                checkpoints = checkpoints[-STASHED:]
+            total += sum_in_order(checkpoints) - sum_in_order(within)
             working += max(within)
     return Activations(batch * total, batch * working, batch * logits)
 
@@ -459,6 +471,23 @@ def _checkpoint(
         outputs = sum_in_order(layer.outputs for layer in products[::2]) + within[at].outputs
         kept += outputs * size.value + _flash_bytes(within[at])
     return kept
+
+
+def checkpoint_bytes(
+    layers: Sequence[ModelLayer],
+    spans: Sequence[tuple[int, int]],
+    precision: str,
+    execution: Execution,
+) -> list[float]:
+    """Return the input of each block that is computed again, for one sample [B].
+
+    Parameters
+    ----------
+    spans : first layer of each block and the one after its last
+    precision, execution : as for `activation_bytes`
+    """
+    size = _value_bytes(precision, execution)
+    return [_checkpoint(layers, span, size, some=False) for span in spans]
 
 
 def _statistics(layer: ModelLayer, size: _Bytes, execution: Execution) -> float:

@@ -234,6 +234,7 @@ def batch_words(scenario: ResolvedScenario) -> str:
     words += [asked["optimizer"]] if asked["optimizer"] else []
     words += ["no fp32 master weights"] if "master_weights" in asked else []
     words += ["chunked loss"] if "chunked_loss" in asked else []
+    words += [f"{asked['offload']} on the host"] if "offload" in asked else []
     if "lora" in asked:
         which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
         base = f" beside {asked['lora_base']}" if "lora_base" in asked else ""
