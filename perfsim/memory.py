@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_offload import CHECKPOINTS, offloaded
 from perfsim.compute.memory import (
     Activations,
     State,
@@ -346,10 +347,11 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
             gathered=gathered,
             loss=head,
             whole=part.whole,
+            offloaded=on_host,
         )
 
-    chunked = setup.scenario.chunked_loss
-    key = "activations", part.content, precision, era, recompute, chunked, gathered
+    chunked, on_host = setup.scenario.chunked_loss, CHECKPOINTS in offloaded(setup.scenario.offload)
+    key = "activations", part.content, precision, era, recompute, chunked, gathered, on_host
     return split.of_layers.once(key, counted)
 
 
@@ -378,7 +380,8 @@ def _stage_state(
 def _undivided_activations(setup: Setup, precision: str) -> Activations:
     """Return the activations of one sample of a model that is whole on a GPU."""
     profile, era = setup.profile, setup.transferred.era
-    how = setup.scenario.recompute, setup.scenario.chunked_loss
+    on_host = CHECKPOINTS in offloaded(setup.scenario.offload)
+    how = setup.scenario.recompute, setup.scenario.chunked_loss, on_host
     return _activations(profile.model, defined_tokens(profile), precision, era, *how)
 
 
@@ -396,11 +399,18 @@ def _smallest(setup: Setup) -> Device:
 
 @cache
 def _activations(
-    model: str, tokens: int | None, precision: str, era: str, recompute: str, chunked_loss: bool
+    model: str,
+    tokens: int | None,
+    precision: str,
+    era: str,
+    recompute: str,
+    chunked_loss: bool,
+    on_host: bool,
 ) -> Activations:
     """Return the activations of one sample; they grow with the batch."""
     layers, execution = build_model(model, tokens), execution_of(era)
-    return activation_bytes(layers, 1, precision, execution, recompute, chunked_loss=chunked_loss)
+    how = layers, 1, precision, execution, recompute
+    return activation_bytes(*how, chunked_loss=chunked_loss, offloaded=on_host)
 
 
 @cache

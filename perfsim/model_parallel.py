@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_offload import checkpoints_to_host
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import kernel_rates
 from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
@@ -262,6 +263,7 @@ def model_split(
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout, experts),
         *(scenario.recompute, transferred.era, adds, scenario.autocast, scenario.master_weights),
+        scenario.offload,
         *values_read_by("network", scenario),
     )
 
@@ -371,13 +373,14 @@ def _rank_work(
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
             added_bytes=_added_bytes(scenario, profile.precision, era) if adds else 0.0,
+            to_host=checkpoints_to_host(scenario.offload, device, profile, era, autocast=autocast),
         )
 
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.key, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
-        scenario.master_weights,
+        *(scenario.master_weights, scenario.offload),
     )
     return catalog.once(asked, work)
 

@@ -20,12 +20,23 @@ from perfsim import fusion
 from perfsim.compute.attention import ATTENTION, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_offload import (
+    CHECKPOINTS,
+    CPU_ADAM_RATE,
+    NOTHING,
+    OPTIMIZER,
+    checkpoints_to_host,
+    host_link,
+    offloaded,
+    update_on_host,
+)
 from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
     AUTOCAST_PRECISIONS,
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
+    defined_tokens,
     matches_definition,
     model_named,
     own_profile,
@@ -71,12 +82,12 @@ from perfsim.models import (
     own_tokens,
     takes_tokens,
 )
-from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, Adapters, adapted_name
+from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, WIDE, Adapters, adapted_name
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.note import Note, assumption, warning
-from perfsim.quantity import Grade
+from perfsim.quantity import Grade, weakest
 from perfsim.scenario import (
     DEFAULT_GPU,
     Scenario,
@@ -85,7 +96,14 @@ from perfsim.scenario import (
     parse_types,
     values_read_by,
 )
-from perfsim.units import parse_bytes, parse_iteration, parse_seconds
+from perfsim.units import (
+    format_bytes,
+    format_rate,
+    format_seconds,
+    parse_bytes,
+    parse_iteration,
+    parse_seconds,
+)
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
@@ -248,8 +266,8 @@ def _stated_profile(
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
     if scenario.lora is not None:
-        packed = scenario.lora_base != AS_COMPUTED
-        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed))
+        packed, wide = scenario.lora_base != AS_COMPUTED, scenario.residual_dtype == WIDE
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed, wide))
         build_model(model)
     precision = scenario.precision
     if precision is None:
@@ -368,7 +386,7 @@ def _computed(
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
     _check_recompute(scenario, profile)
     _check_optimizer(scenario, profile)
-    _check_autocast(scenario, profile)
+    _check_autocast(scenario, profile, autocast=autocast)
     transferred = transfer(
         profile,
         device,
@@ -431,7 +449,24 @@ def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
         raise RequestError("optimizer", why, value=scenario.optimizer)
 
 
-def _check_autocast(scenario: Scenario, profile: Profile) -> None:
+def _check_wide(scenario: Scenario, precision: str, *, autocast: bool) -> None:
+    """Refuse values between layers in fp32 where no code that is known here has them."""
+    era = scenario.software or NEWEST
+    if not execution_of(era).autocasts:
+        why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
+    elif precision not in AUTOCAST_PRECISIONS:
+        why = f"needs autocast, which {precision} has not; set `precision` bf16."
+    elif not autocast:
+        why = (
+            "needs autocast, which is off here: code that shards or divides a model hands values to"
+            " its layers in 16 bits, so that trl leaves PEFT's preparation out; leave it out."
+        )
+    else:
+        return
+    raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
+
+
+def _check_autocast(scenario: Scenario, profile: Profile, *, autocast: bool) -> None:
     """Refuse to say how mixed precision is reached where there is none."""
     precision = scenario.precision or profile.precision
     if scenario.lora_base != AS_COMPUTED and precision not in HALF_PRECISIONS:
@@ -440,6 +475,8 @@ def _check_autocast(scenario: Scenario, profile: Profile) -> None:
     if not scenario.master_weights and precision not in HALF_PRECISIONS:
         why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
         raise RequestError("master_weights", why, value=False)
+    if scenario.residual_dtype == WIDE:
+        _check_wide(scenario, precision, autocast=autocast)
     if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
         return
     why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
@@ -456,6 +493,12 @@ def _profile(
 ) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
+    if scenario.residual_dtype == WIDE and scenario.lora_base == AS_COMPUTED:
+        why = (
+            "is for adapters beside a packed model; give `lora_base` nf4, or leave it out:"
+            " `autocast` says whether values of an fp32 model are cast."
+        )
+        raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
     if scenario.lora is not None:
         _check_adapters(scenario, own)
         return _stated_profile(scenario, device, notes, autocast)
@@ -772,7 +815,8 @@ class Setup:
         scenario = self.scenario
         asked = values_read_by("compute", scenario, without="gpu")
         cast = self.transferred.autocast
-        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load)
+        on_host = scenario.offload, self.profile.host_sharing
+        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load, *on_host)
 
     @property
     def autocast(self) -> bool:
@@ -930,7 +974,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += unused_network(named_net, scenario, cluster, intra_network)
-    own += _autocast_notes(scenario, transferred, ssgd)
+    own += _autocast_notes(scenario, transferred, ssgd) + _residual_notes(scenario, transferred)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -974,6 +1018,8 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     if autocasts(scenario, method) != like.autocast:
         return None
+    if getattr(method, _ON_HOST, False) != getattr(like.method, _ON_HOST, False):
+        return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
@@ -991,6 +1037,8 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
     options = _usual_options(scenario, catalog) | scenario.options
+    if OPTIMIZER in offloaded(scenario.offload):
+        options |= _with_optimizer_on_host(scenario)
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
@@ -1001,6 +1049,27 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     if not scenario.master_weights:
         _check_state_in_16_bits(scenario, method)
     return method, policy_name, policy
+
+
+def _with_optimizer_on_host(scenario: Scenario) -> dict[str, Any]:
+    """Return the option of a method that keeps the optimizer on the host.
+
+    Raises
+    ------
+    RequestError
+        If no code of it is known that does.
+    """
+    if _ON_HOST not in method_class(scenario.method).model_fields:
+        why = (
+            f"optimizer is known of DeepSpeed alone: set `method` zero in place of"
+            f" {method_name(scenario.method)}, or leave it out."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
+    return {_ON_HOST: True}
+
+
+_ON_HOST = "offload_optimizer"
+"""The option of a method whose code updates parameters on the host."""
 
 
 def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
@@ -1029,6 +1098,26 @@ def _autocast_notes(
     if ssgd is None or not ssgd.transferred.autocast:
         return []
     return [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
+
+
+def _residual_notes(scenario: Scenario, transferred: TransferredProfile) -> list[str]:
+    """Say how wide the values between packed layers are, where autocast runs beside them."""
+    if scenario.lora_base == AS_COMPUTED or not transferred.autocast or scenario.single_gpu:
+        return []
+    if scenario.residual_dtype == WIDE:
+        return [
+            "Values between layers are fp32, as PEFT's prepare_model_for_kbit_training makes them:"
+            " element-wise kernels move twice the bytes, and packed layers cast what they read and"
+            " write (PEFT 0.21.2, bitsandbytes 0.50.2)."
+        ]
+    return [
+        assumption(
+            "`residual_dtype` auto: kernels between packed layers move 16 bits a value; trl and"
+            " others call PEFT's prepare_model_for_kbit_training, which makes them fp32"
+            " (`residual_dtype` fp32, some 20 % longer).",
+            "`residual_dtype` auto",
+        )
+    ]
 
 
 IN_16_BITS = "in 16 bits throughout"
@@ -1067,6 +1156,12 @@ def _placed(
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
+    if scenario.offload != NOTHING or getattr(method, _ON_HOST, False):
+        if parts:
+            why = "is not known of GPUs of several types; leave `offload_optimizer` out."
+            raise RequestError("offload", why)
+        transferred, more = _on_host(scenario, method, device, cluster, transferred)
+        noted = [*noted, *more]
     if scenario.single_gpu:
         batch = transferred.profile.batch
         transferred = pin_iteration(
@@ -1081,10 +1176,107 @@ def _placed(
     return profile, ModelOnGpus(device, transferred, parts, split), noted
 
 
+def _on_host(
+    scenario: Scenario,
+    method: Method,
+    device: Device,
+    cluster: Cluster,
+    transferred: TransferredProfile,
+) -> tuple[TransferredProfile, list[str]]:
+    """Return a model with what is offloaded to the host, and the notes on it.
+
+    A rank of a divided model copies its own checkpoints (`perfsim.model_parallel`).
+
+    Raises
+    ------
+    RequestError
+        If nothing is known of how it would run.
+    """
+    profile, notes, words = transferred.profile, list[str](), offloaded(scenario.offload)
+    quantity = transferred.quantity
+    if CHECKPOINTS in words:
+        _check_checkpoints(scenario, profile)
+        to_host = checkpoints_to_host(
+            scenario.offload,
+            device,
+            profile,
+            transferred.era,
+            autocast=bool(transferred.autocast),
+        )
+        assert to_host is not None
+        if not _is_divided(scenario):
+            profile = to_host.of_profile(
+                profile, build_model(profile.model, defined_tokens(profile))
+            )
+        link = to_host.link
+        notes.append(
+            "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
+            f" back on a stream of its own, at {format_rate(link.out)} and"
+            f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+        )
+    if getattr(method, _ON_HOST, False):
+        profile, note = _updated_on_host(scenario, device, cluster, profile)
+        notes.append(note)
+    quantity = quantity._replace(value=profile.alone_s, kind=weakest([quantity.kind, "derived"]))
+    return transferred._replace(profile=profile, quantity=quantity), notes
+
+
+def _check_checkpoints(scenario: Scenario, profile: Profile) -> None:
+    """Refuse to copy the inputs of blocks that are not computed again, or in stages."""
+    if scenario.recompute != "full" or not matches_definition(profile):
+        why = (
+            "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
+            " leave it out."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
+    if scenario.pp > 1:
+        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+        raise RequestError("offload", why, value=scenario.offload)
+
+
+def _updated_on_host(
+    scenario: Scenario, device: Device, cluster: Cluster, profile: Profile
+) -> tuple[Profile, str]:
+    """Return a profile whose update runs on the host, and the note on it."""
+    if not (scenario.optimizer or profile.optimizer).startswith("adam"):
+        why = "optimizer: the CPUs' rate is known of Adam alone; set `optimizer` adamw."
+        raise RequestError("offload", why, value=scenario.offload)
+    link, gpus = host_link(device), cluster.gpus
+    ranks = min(cluster.gpus_per_node, device.host_gpus or cluster.gpus_per_node)
+    backward_s = profile.backward_s / (scenario.tp * scenario.cp)
+    count = scenario.accumulate
+    alone = update_on_host(profile.elements, 1, link, backward_s, count)
+    each = update_on_host(profile.elements / gpus, ranks, link, backward_s, count)
+    passes_s = profile.iteration_s - profile.optimizer_s
+    made = replace(
+        profile,
+        optimizer_s=alone.seconds,
+        iteration_s=passes_s + alone.seconds,
+        host_sharing=each.seconds * gpus / alone.seconds,
+    )
+    note = assumption(
+        f"`offload` optimizer: the CPUs of a host take {format_seconds(each.adam_s)} for Adam, by"
+        f" {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second as DeepSpeed's CPU-Adam on two"
+        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; one thread a rank, as"
+        f" torchrun sets it, takes far longer), copies {format_seconds(each.copies_s)} over PCIe"
+        f" {device.pcie}; the state takes"
+        f" {format_bytes(_STATE_ON_HOST * ranks * profile.elements / gpus)} of a host.",
+        f"the CPUs' Adam: {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second",
+    )
+    return made, note
+
+
+_STATE_ON_HOST = 16.0
+"""Bytes a parameter of the state on the host: parameters, their gradients and two moments, in
+fp32."""
+
+
 def _computes_otherwise(
     scenario: Scenario, method: Method, placed: ModelOnGpus, usual: Method
 ) -> bool:
     """Tell whether a method's code computes the model in another way than the usual one's."""
+    if placed.transferred.profile.host_sharing:
+        return True
     if placed.split is not None:
         return _adds_micro_batches(scenario, method) != _adds_micro_batches(scenario, usual)
     return placed.transferred.autocast is False and scenario.autocast is None

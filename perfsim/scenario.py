@@ -547,6 +547,20 @@ class ScenarioFields:
             column=False,
         ),
     ] = "none"
+    residual_dtype: Annotated[
+        str,
+        ScenarioField(
+            "Type of the values between packed layers: auto (as `precision` and `autocast` say);"
+            " fp32, as PEFT's prepare_model_for_kbit_training and so trl make it: all that is not"
+            " packed is fp32, and packed layers cast what they read and write.",
+            read_by=("compute",),
+            metavar="TYPE",
+            words=_residual_words,
+            vary="auto,fp32",
+            always=False,
+            column=False,
+        ),
+    ] = "auto"
     recompute: Annotated[
         str,
         ScenarioField(
@@ -560,6 +574,18 @@ class ScenarioFields:
             nonempty=True,
             check=_recompute,
             vary="none,full,layernorm+moe_act",
+        ),
+    ] = "none"
+    offload: Annotated[
+        str,
+        _dividing(
+            "What is in the memory of the host, over PCIe: checkpoints (the inputs of blocks that"
+            " `recompute` full computes again); optimizer (its state and the update, as DeepSpeed's"
+            " ZeRO-Offload, with `method` zero); checkpoints+optimizer; none.",
+            metavar="WORDS",
+            nonempty=True,
+            check=_check_offload,
+            vary="none,checkpoints,checkpoints+optimizer",
         ),
     ] = "none"
     optimizer: Annotated[
@@ -1014,6 +1040,12 @@ def _sends_tokens_again(recompute: str) -> bool:
     return recompute == "full" or "moe" in named_modules(recompute)
 
 
+def _residual_words() -> Collection[str]:
+    from perfsim.models.adapters import RESIDUAL_DTYPES
+
+    return RESIDUAL_DTYPES
+
+
 def _lora_base_words() -> Collection[str]:
     from perfsim.models.adapters import LORA_BASES
 
@@ -1024,6 +1056,21 @@ def _recompute(value: str, field: str) -> str:
     from perfsim.compute.recompute import checked_recompute
 
     return checked_recompute(value, field)
+
+
+def _check_offload(value: str, field: str) -> str:
+    """Return what is on the host, each word once and in one order."""
+    from perfsim.compute.host_offload import NOTHING, OFFLOADED
+
+    allowed = (NOTHING, *OFFLOADED)
+    words = {_one_of(lambda: allowed, part.strip(), field) for part in _PLUS.split(value)}
+    if NOTHING in words and len(words) > 1:
+        raise RequestError(field, "none stands beside another word.", value=value)
+    return "+".join(word for word in allowed if word in words)
+
+
+_PLUS = re.compile("[+,]")
+"""What may stand between words of which several hold."""
 
 
 def _optimizer_words() -> Collection[str]:

@@ -24,17 +24,25 @@ from perfsim.sums import sum_in_order
 __all__ = [
     "OPTIMIZER_STATES",
     "REPLICATED",
+    "STASHED",
     "Activations",
     "Overhead",
     "State",
     "StateShares",
     "activation_bytes",
+    "checkpoint_bytes",
     "fsdp_sharding",
     "largest_batch",
     "overhead_bytes",
     "peak_parts",
     "state_bytes",
 ]
+
+STASHED = 5
+"""Blocks whose inputs stay on the GPU, where those of others are in the memory of the host: until
+the copies of earlier ones are over (``max_fwd_stash_size`` of OffloadActivations, in huggingface/
+trl trl/models/activation_offloading.py and pytorch/torchtune). The last that were computed are
+there when the backward pass begins."""
 
 MIB = 2.0**20
 GIB = 2.0**30
@@ -118,6 +126,7 @@ def activation_bytes(
     gathered: int = 1,
     loss: bool = True,
     whole: Sequence[ModelLayer] | None = None,
+    offloaded: bool = False,
 ) -> Activations:
     """Return what a network's activations take on one GPU.
 
@@ -141,6 +150,8 @@ def activation_bytes(
         backward pass (sequence parallelism)
     loss : whether the output layer and the loss are among the layers
     whole : the same layers undivided, where ``layers`` are what one of several ranks has of them
+    offloaded : whether the inputs of blocks that are computed again (``full``) are in the memory of
+        the host but for the last `STASHED`
 
     Raises
     ------
@@ -165,8 +176,9 @@ def activation_bytes(
         fused_loss = execution.fused or execution.fused_loss
     how = size, execution, fused_loss, chunked_loss
     logits = _logits(layers[head], *how) if head is not None else 0.0
-    grown = [layer.outputs for index, layer in enumerate(layers) if index != head]
-    working = 2.0 * size.value * max(grown, default=0.0)
+    grown = [_grown(layer) for index, layer in enumerate(layers) if index != head]
+    widest = max([size.value, *(FLOAT for layer in layers if layer.wide)])
+    working = 2.0 * widest * max(grown, default=0.0)
     total = sum_in_order(kept)
     if recompute != "none":
         blocks = list(block_spans(whole))
@@ -185,11 +197,22 @@ def activation_bytes(
             working += max(saved)
         else:
             some = recompute == "selective"
-            total += sum_in_order(
-                _checkpoint(layers, span, size, some) for span in blocks
-            ) - sum_in_order(within)
+            checkpoints = [_checkpoint(layers, span, size, some) for span in blocks]
+            if offloaded:
+                checkpoints = checkpoints[-STASHED:]
+            total += sum_in_order(checkpoints) - sum_in_order(within)
             working += max(within)
     return Activations(batch * total, batch * working, batch * logits)
+
+
+def _grown(layer: ModelLayer) -> float:
+    """Return the values that one step of a layer writes for one sample.
+
+    Packed experts are modules of their own, which run one after another on the tokens of each
+    (transformers 4, modeling_mixtral.py, MixtralSparseMoeBlock.forward).
+    """
+    one_by_one = layer.packed and is_expert(layer)
+    return layer.outputs / layer.tensors[0][1][0] if one_by_one else layer.outputs
 
 
 def _inputs(layer: ModelLayer) -> float:
@@ -322,12 +345,12 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
     layers, whole, size, *_ = asked
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
-    values = _read_values(asked, index)
-    values += layer.adapter * max(layer.rows, 1)
+    read = (_read_values(asked, index) + layer.adapter * max(layer.rows, 1)) * size.value
+    values, each = 0.0, FLOAT if layer.wide else size.value
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
     if not layer.activated or following is None:
-        return values * size.value
+        return read + values * each
     gate = following.kind == "linear" and _shares_input(whole, index + 1)
     if layer.activation != "relu" or (gate and size.fused):
         values += layer.outputs  # a ReLU keeps what it writes, which the next product reads
@@ -338,7 +361,7 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
             values += following.outputs + (0.0 if size.fused else layer.outputs)
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
-    return values * size.value + _kept_by_operations(layer, size)
+    return read + values * each + _kept_by_operations(layer, size)
 
 
 def _read_values(asked: _Asked, index: int) -> float:
@@ -448,6 +471,23 @@ def _checkpoint(
         outputs = sum_in_order(layer.outputs for layer in products[::2]) + within[at].outputs
         kept += outputs * size.value + _flash_bytes(within[at])
     return kept
+
+
+def checkpoint_bytes(
+    layers: Sequence[ModelLayer],
+    spans: Sequence[tuple[int, int]],
+    precision: str,
+    execution: Execution,
+) -> list[float]:
+    """Return the input of each block that is computed again, for one sample [B].
+
+    Parameters
+    ----------
+    spans : first layer of each block and the one after its last
+    precision, execution : as for `activation_bytes`
+    """
+    size = _value_bytes(precision, execution)
+    return [_checkpoint(layers, span, size, some=False) for span in spans]
 
 
 def _statistics(layer: ModelLayer, size: _Bytes, execution: Execution) -> float:

@@ -178,7 +178,9 @@ class Profile:
     ``positions`` are the rows that a sample gives of a layer's input matrix, where known.
     ``frozen`` are parameters without gradients, which adapters are trained beside.
     ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
-    alone, as shares of both passes; the later of both is 1.
+    alone, as shares of both passes; the later of both is 1. ``host_sharing`` is how many times as
+    long an update by the host's CPUs takes a rank beside the others of its host; 0: the GPU
+    updates.
     """
 
     model: str
@@ -196,6 +198,7 @@ class Profile:
     host_share: float = 0.0
     device_share: float = 1.0
     frozen: tuple[FrozenParameter, ...] = ()
+    host_sharing: float = 0.0
 
     @cached_property
     def forward_s(self) -> float:

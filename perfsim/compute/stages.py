@@ -22,6 +22,7 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
+from perfsim.compute.host_offload import CheckpointsToHost
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import (
     KernelRates,
@@ -368,6 +369,7 @@ class RankWork:
     experts_overlapped : whether tokens go to their experts and back beside another micro-batch's
         computation (Megatron-LM's overlap_moe_expert_parallel_comm)
     added_bytes : memory traffic that adds a micro-batch's gradient of one parameter to the sum
+    to_host : how the inputs of blocks that are computed again go to the host; None: they stay
     """
 
     def __init__(
@@ -380,6 +382,7 @@ class RankWork:
         overlapped: bool = False,
         experts_overlapped: bool = False,
         added_bytes: float = 0.0,
+        to_host: CheckpointsToHost | None = None,
     ) -> None:
         self.profile, self.divided = profile, divided
         batch = profile.batch
@@ -424,6 +427,8 @@ class RankWork:
             more = grown[owner]
             adding_s = each_s * trained
             self._seconds.append((forward_s * more[0], backward_s * more[1] + adding_s))
+        if to_host is not None:
+            self._seconds = to_host.longer(divided.parts, divided.spans, batch, self._seconds)
         # Layers that take alike, and are, have the same number.
         numbers: dict[Hashable, int] = {}
         self._alike = tuple(

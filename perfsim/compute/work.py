@@ -23,6 +23,7 @@ from perfsim.compute.by_operations import (
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.models import build_model
+from perfsim.models.blocks import attended_values
 from perfsim.models.layers import (
     PACKED_SHARE,
     LayerShape,
@@ -238,12 +239,14 @@ def _kinds_of_work(
     kinds: list[LayerWork] = []
     places: list[int] = []
     alike: dict[Hashable, tuple[int, bool]] = {}
-    for layer in layers:
+    for at, layer in enumerate(layers):
         first = layer is layers[0]
         shapes = tuple([shape for _, shape in layer.tensors])
         # What an activation in one kernel writes, a layer that is divided by rows reads.
-        narrow = attended or (layer.split == "row" and not wide)
+        narrow = attended or (layer.split == "row" and not (wide or layer.wide))
         reads = _reads(layer) if era.autocasts and not narrow else 0.0
+        if layer.wide and layer.kind == "attention":
+            reads = attended_values(layers, at, layers)
         key = (*layer_figures(layer), shapes, points, first, layer is last, reads)
         known = alike.get(key)
         if known is None:
@@ -276,6 +279,10 @@ def _layer_work(
     """
     forward, backward = _cast(reads, *_layer(layer, era, points, first, normed))
     operations = _OPERATIONS[layer.kind]
+    if layer.wide and reads:
+        more = _cast_back(layer)
+        forward, backward = _with((forward, backward), more)
+        operations += len(more[0]) + len(more[1])
     if not era.fused:
         operations += _launched_besides(layer)
     if layer.frozen:
@@ -389,6 +396,19 @@ def _cast(reads: float, forward: list[Work], backward: list[Work]) -> _Both:
     return [cast, *forward], [*backward, cast]
 
 
+def _cast_back(layer: ModelLayer) -> _Both:
+    """Return the casts of a layer that reads fp32 values, but that of what the layer itself reads.
+
+    A packed one casts what it writes back to fp32. So does its adapter's sum, of fp32 and 16 bits;
+    the adapter casts what it reads once more.
+    """
+    written = layer.outputs * layer.packed
+    adapted = (_reads(layer) + layer.outputs) * bool(layer.adapter)
+    values = [_CAST_WIDTHS * one for one in (written, adapted) if one]
+    casts = [Work("stream", 0.0, one, wide=True) for one in values]
+    return casts, casts
+
+
 def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
     """Return a layer's kernels, with the element-wise work beside it.
 
@@ -426,8 +446,13 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         _dropout(layer, era),
     )
     for values, passes in beside:
-        works = _with(works, _streams(values, passes))
+        works = _with(works, _streams(_width(layer) * values, passes))
     return works
+
+
+def _width(layer: ModelLayer) -> float:
+    """Return how many values of half precision one value between layers takes."""
+    return FLOAT / _HALF_BYTES if layer.wide else 1.0
 
 
 _Passes = tuple[float, tuple[float, float]]
@@ -547,10 +572,11 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     written = None if era.fused else ACTIVATIONS.get(layer.activation)
     if layer.activated and written is None:
         passes = [era.passes.feedforward, *passes]
-    more = _streams(share * layer.outputs, *passes)
+    more = _streams(_width(layer) * share * layer.outputs, *passes)
     if layer.activated and written is not None:
         values = share * activated_values(layer)
-        more = _with(more, _by_operations(written, values, era, fp32=written.fp32))
+        fp32 = written.fp32 or layer.wide
+        more = _with(more, _by_operations(written, values, era, fp32=fp32))
     casts: list[Work] = []
     if layer.fp32 and not (era.fused or era.autocasts):
         work, first, again = (one._replace(wide=True) for one in (work, first, again))

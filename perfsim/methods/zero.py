@@ -81,8 +81,11 @@ class Zero(Method):
     Memory: 1/P of the optimizer's state with the fp32 copy of 16-bit parameters, from stage 2 on of
     the gradients, in stage 3 of the parameters; the buffer of gradients (two with overlap below
     stage 3), this rank's master copy in fp32 too; in stage 3 up to 1e9 gathered values.
-    Left out: the norm and the check for overflow; offloading; a bucket's parts that straddle
-    owners; hooks of modules without parameters; waits of the host for gathers under way.
+    ``offload_optimizer`` is ZeRO-Offload (`perfsim.compute.host_offload`): a rank's part of the
+    gradients goes to the host beside the backward pass, its CPUs run Adam, and the new parameters
+    go back. The optimizer's state and the sum of gradients (stages 2 and 3) are on the host.
+    Left out: the norm and the check for overflow; offloaded parameters, NVMe; a bucket's parts that
+    straddle owners; hooks of modules without parameters; waits of the host for gathers under way.
     """
 
     summary: ClassVar[str] = "optimizer, gradients and parameters sharded by stage (ZeRO-1, -2, -3)"
@@ -122,6 +125,11 @@ class Zero(Method):
     prefetch_bucket: Annotated[PrefetchBucket, OnlyWith(stage=3)] = GatherLimits().prefetch
     persistence_threshold: Annotated[PersistenceThreshold, OnlyWith(stage=3)] = (
         GatherLimits().persistence
+    )
+    offload_optimizer: bool = Field(
+        False,
+        description="keep the optimizer's state on the host, whose CPUs update the parameters"
+        " (ZeRO-Offload; `offload` optimizer)",
     )
     max_live: Annotated[MaxLive, OnlyWith(stage=3)] = GatherLimits().live
     max_reuse_distance: Annotated[MaxReuseDistance, OnlyWith(stage=3)] = GatherLimits().reuse
@@ -237,9 +245,13 @@ class Zero(Method):
         share = 1.0 / world.ranks
         return {
             "parameters": share if self.stage == 3 else 1.0,
-            "gradients": share if self.stage >= 2 else 1.0,
-            "optimizer": share,
+            "gradients": 1.0 if self.stage == 1 else 0.0 if self.offload_optimizer else share,
+            "optimizer": 0.0 if self.offload_optimizer else share,
         }
+
+    def update_share(self, world: MethodContext) -> float:
+        """Return 1/P, wherever the optimizer's state is."""
+        return 1.0 / world.ranks
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""

@@ -1,7 +1,8 @@
 """Adapters (LoRA): a frozen model with two narrow matrices beside each of some dense layers.
 
 ``llama3-8b+lora16:attention`` is the name inside perfsim of llama3-8b with adapters of rank 16
-beside the projections of its attention; ``+qlora16`` says that its dense layers are kept in 4 bits.
+beside the projections of its attention; ``+qlora16`` says that its dense layers are kept in 4 bits,
+``+fp32qlora16`` that all else is kept in fp32 besides.
 
 References
 ----------
@@ -10,6 +11,13 @@ huggingface/peft, src/peft/tuners/lora/layer.py (``Linear.forward``), whose targ
 of modules or "all-linear": all dense layers but the output layer. Dettmers et al., "QLoRA:
 Efficient Finetuning of Quantized LLMs", NeurIPS 2023 (arXiv 2305.14314). Code:
 bitsandbytes-foundation/bitsandbytes, bitsandbytes/autograd/_functions.py (``MatMul4Bit``).
+
+huggingface/peft 0.21.2, src/peft/utils/other.py (``prepare_model_for_kbit_training``), makes all
+parameters fp32 that are not packed: embeddings, normalisations, the output layer. A normalisation
+whose weight is fp32 writes fp32, and bitsandbytes 0.50.2 (bitsandbytes/nn/modules.py,
+``Linear4bit.forward``) casts what a packed layer reads to its 16 bits and what it writes back to
+the type that it read. So all between packed layers is fp32, but for attention and what follows it.
+trl and HF's guides call it on one GPU and with DDP; trl leaves it out with FSDP.
 """
 
 from __future__ import annotations
@@ -27,6 +35,8 @@ __all__ = [
     "ALL_LAYERS",
     "AS_COMPUTED",
     "LORA_BASES",
+    "RESIDUAL_DTYPES",
+    "WIDE",
     "Adapters",
     "adapted_name",
     "base_model",
@@ -44,20 +54,26 @@ LORA_BASES = (AS_COMPUTED, "nf4")
 """Words for what a frozen model is packed in: nothing, as it computes; 4 bits a value of a dense
 layer but the output layer, as bitsandbytes keeps them."""
 
-_SIGNS = {"+qlora": True, "+lora": False}
-"""What stands between a model's name and its adapters -> whether the model is packed."""
+WIDE = "fp32"
+RESIDUAL_DTYPES = ("auto", WIDE)
+"""Words for the type of values between layers: as precision and autocast say; fp32."""
+
+_SIGNS = {"+fp32qlora": (True, True), "+qlora": (True, False), "+lora": (False, False)}
+"""What stands between a model's name and its adapters -> whether the model is packed and wide."""
 
 
 class Adapters(NamedTuple):
     """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names.
 
     ``packed`` says whether the frozen dense layers are kept in 4 bits, experts among them (each is
-    a module of dense layers in transformers 4, all of which bitsandbytes replaces).
+    a module of dense layers in transformers 4, all of which bitsandbytes replaces). ``wide`` says
+    whether all that is not packed is fp32, and so the values between layers.
     """
 
     rank: int
     layers: str = ALL_LAYERS
     packed: bool = False
+    wide: bool = False
 
 
 def adapted_name(model: str, adapters: Adapters) -> str:
@@ -69,7 +85,8 @@ def adapted_name(model: str, adapters: Adapters) -> str:
     ('llama3-8b+lora16', 'gpt2+lora8:c_attn')
     """
     which = "" if adapters.layers == ALL_LAYERS else f":{adapters.layers}"
-    sign = next(sign for sign, packed in _SIGNS.items() if packed == adapters.packed)
+    kind = adapters.packed, adapters.wide
+    sign = next(sign for sign, known in _SIGNS.items() if known == kind)
     return f"{model}{sign}{adapters.rank}{which}"
 
 
@@ -80,13 +97,13 @@ def base_model(name: str) -> tuple[str, Adapters | None]:
     Examples
     --------
     >>> base_model("gpt2+lora8:c_attn")
-    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False))
+    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False, wide=False))
     """
-    for sign, packed in _SIGNS.items():
+    for sign, (packed, wide) in _SIGNS.items():
         base, found, said = name.rpartition(sign)
         rank, _, layers = said.partition(":")
         if found and rank.isdecimal():
-            return base, Adapters(int(rank), layers or ALL_LAYERS, packed)
+            return base, Adapters(int(rank), layers or ALL_LAYERS, packed, wide)
     return name, None
 
 
@@ -129,6 +146,7 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
             frozen=True,
             adapter=adapters.rank if has_adapter(at) else 0,
             packed=adapters.packed and (may[at] or is_expert(layer)),
+            wide=adapters.wide,
         )
         for at, layer in enumerate(layers)
     )

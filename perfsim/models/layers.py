@@ -110,6 +110,8 @@ class ModelLayer(NamedTuple):
     frozen : whether its tensors are not trained: no product makes their gradients
     adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
     packed : whether its frozen matrix is kept in 4 bits
+    wide : whether values between layers are fp32 in half precision too, beside packed matrices:
+        each of these casts what it reads to 16 bits and what it writes back
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
@@ -144,6 +146,7 @@ class ModelLayer(NamedTuple):
     packed: bool = False
     module: Module = ""
     window: float = 1.0
+    wide: bool = False
 
     @property
     def outputs(self) -> float:
@@ -157,15 +160,20 @@ class ModelLayer(NamedTuple):
 
     @property
     def stored(self) -> tuple[tuple[str, LayerShape], ...]:
-        """(name, shape) of its tensors as they are kept: one of 4 bits as so many 16-bit values."""
+        """(name, shape) of its tensors as they are kept, in 16-bit values.
+
+        One of 4 bits takes so many of them; one of fp32, where all else is narrow, takes two each.
+        """
         if not self.packed:
+            if self.wide:
+                return tuple([(name, (2, *shape)) for name, shape in self.tensors])
             return self.tensors
         name, shape = self.tensors[0]
         return ((name, (round(math.prod(shape) * PACKED_SHARE),)), *self.tensors[1:])
 
     @property
     def stored_elements(self) -> int:
-        """Values of 16 bits that its parameters take, where they have 16 bits or fewer."""
+        """Values of 16 bits that its parameters take, where others have 16 bits or fewer."""
         return sum([math.prod(shape) for _, shape in self.stored])
 
     @property

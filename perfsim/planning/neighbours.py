@@ -85,7 +85,8 @@ _SAME_BYTES = 1e-9
 
 _SAME_TRAINING = (
     *("autocast", "accumulate", "recompute", "optimizer", "reduce_dtype"),
-    *("master_weights", "chunked_loss", "lora", "lora_layers", "lora_base"),
+    *("master_weights", "chunked_loss", "lora", "lora_layers", "lora_base", "residual_dtype"),
+    "offload",
 )
 """The same, of those that nothing fills in."""
 

@@ -234,10 +234,12 @@ def batch_words(scenario: ResolvedScenario) -> str:
     words += [asked["optimizer"]] if asked["optimizer"] else []
     words += ["no fp32 master weights"] if "master_weights" in asked else []
     words += ["chunked loss"] if "chunked_loss" in asked else []
+    words += [f"{asked['offload']} on the host"] if "offload" in asked else []
     if "lora" in asked:
         which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
         base = f" beside {asked['lora_base']}" if "lora_base" in asked else ""
         words.append(f"adapters of rank {asked['lora']}{which}{base}")
+        words += ["values between layers in fp32"] if "residual_dtype" in asked else []
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)
 

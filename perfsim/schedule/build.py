@@ -357,6 +357,7 @@ class _RoundBuilder:
         self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
         self.steps, self.before = steps, micro_batches - steps
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
+        self.update_s *= profile.host_sharing or 1.0
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs) // steps)
         self.costed = CostedGraph(
@@ -570,6 +571,8 @@ class _RoundBuilder:
         self.sends(f"update {index}", self.stage.last)
         if rest > _NEGLIGIBLE_SHARE or awaited:
             gpu_s, launches_s = self.update_s * max(rest, 0.0), self.launches_s if awaited else 0.0
+            if self.profile.host_sharing:
+                gpu_s, launches_s = 0.0, max(gpu_s, launches_s)
             charged, update_s = self.passes, max(gpu_s, launches_s)
             if launches_s > gpu_s * charged.host:
                 device = charged.device * gpu_s / update_s

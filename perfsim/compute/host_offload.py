@@ -1,0 +1,306 @@
+"""What of training is moved to the memory of the host, and how long that takes.
+
+Checkpoints: the input of each block is copied to the host as the forward pass has used it, and back
+before the backward pass computes the block again, on a stream of its own. The optimizer: gradients
+are copied to the host, whose CPUs update the parameters, which are copied back.
+
+References
+----------
+Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021 (arXiv
+2101.06840). Code: deepspeedai/DeepSpeed@edaa7221, deepspeed/runtime/zero/stage3.py and
+stage_1_and_2.py; huggingface/trl, trl/models/activation_offloading.py, which is pytorch/torchtune's
+torchtune/training/_activation_offloading.py (``OffloadActivations``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from perfsim.compute.device import Device
+from perfsim.compute.execution import Execution, execution_of
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.memory import STASHED, checkpoint_bytes
+from perfsim.compute.profile import Layer, Profile
+from perfsim.errors import RequestError
+from perfsim.models.blocks import block_spans
+from perfsim.models.layers import ModelLayer
+from perfsim.sums import sum_in_order
+
+__all__ = [
+    "CHECKPOINTS",
+    "CPU_ADAM_RATE",
+    "NOTHING",
+    "OFFLOADED",
+    "OPTIMIZER",
+    "CheckpointsToHost",
+    "HostLink",
+    "UpdateOnHost",
+    "checkpoints_to_host",
+    "host_link",
+    "longer_passes",
+    "offloaded",
+    "update_on_host",
+    "with_passes",
+]
+
+NOTHING, CHECKPOINTS, OPTIMIZER = "none", "checkpoints", "optimizer"
+OFFLOADED = (CHECKPOINTS, OPTIMIZER)
+"""Words for what may be in the memory of the host, in the order in which they are written."""
+
+CPU_ADAM_RATE = 10e9 / 2.57
+"""Parameters that the CPUs of a host update in a second by Adam, all cores at work: DeepSpeed's
+CPU-Adam takes 0.22, 1.03 and 2.57 s for 1, 4 and 10 billion on a DGX-2, which has two CPUs of 24
+cores (ZeRO-Offload, table 4). Of other hosts nothing is known here: Adam there is bound by memory,
+28 bytes a parameter, so that hosts with faster memory need less. Left out, not fitted: 8 H200 and 8
+B200 need 2.0 s more with it than without for 8.03 billion parameters, by their TFLOPS at 8,192
+tokens (stas00/ml-engineering@744d01e1 insights/when-to-upgrade-gpus), where this gives 2.1 s."""
+
+
+class HostLink(NamedTuple):
+    """What a GPU reaches from its memory to pinned memory of its host, and back [B/s]."""
+
+    out: float
+    back: float
+
+
+_LINKS = {3: HostLink(13.1e9, 12.4e9), 4: HostLink(25.7e9, 25.8e9), 5: HostLink(54.2e9, 54.3e9)}
+"""By generation of PCIe, 16 lanes: copies of 1 GB in pinned memory by bandwidthTest, on a cluster
+with PCIe 3 and on an A100 (jdh4/della-gpu-A100 README.md, TIGER and DELLA); of 1.07 GB by PyTorch
+on an H100 (profiles/devices/h100.kernels.csv, copy_to_host and copy_to_gpu). Two GPUs behind one
+switch would share it: no node type says which do."""
+
+
+def offloaded(words: str) -> frozenset[str]:
+    """Return what a scenario's `offload` names.
+
+    Examples
+    --------
+    >>> sorted(offloaded("checkpoints+optimizer")), offloaded("none")
+    (['checkpoints', 'optimizer'], frozenset())
+    """
+    return frozenset(words.split("+")) - {NOTHING}
+
+
+def host_link(device: Device) -> HostLink:
+    """Return the link of a GPU to its host.
+
+    Raises
+    ------
+    RequestError
+        If its file names no generation of PCIe whose rate is known.
+    """
+    if device.pcie not in _LINKS:
+        known = ", ".join(map(str, _LINKS))
+        said = f"PCIe {device.pcie}" if device.pcie else "no generation of PCIe"
+        why = (
+            f"copies to the host go over PCIe; the file of {device.name} names {said}, and copies"
+            f" were measured over generations {known}. Leave it out."
+        )
+        raise RequestError("offload", why)
+    return _LINKS[device.pcie]
+
+
+def longer_passes(
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    checkpoint_bytes: Sequence[float],
+    link: HostLink,
+) -> tuple[list[float], list[float]]:
+    """Return how many times as long both passes of each block take with checkpoints on the host.
+
+    The input of a block goes out while the next ones are computed. Computation waits for it
+    `STASHED` blocks later, so that in the long run a block takes no less than its copy. In the
+    backward pass, which computes blocks again, the input of a block comes back while the one behind
+    it is computed; those of the last blocks are still there.
+
+    Parameters
+    ----------
+    forward_s, backward_s : of each block, in the order of the model [s]
+    checkpoint_bytes : the input of each block
+
+    Examples
+    --------
+    >>> link = HostLink(10e9, 10e9)
+    >>> longer_passes([1.0] * 7, [3.0] * 7, [20e9] * 7, link)[0]
+    [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0]
+    >>> longer_passes([1.0] * 7, [1.0] * 7, [20e9] * 7, link)[1]
+    [2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    ahead, behind, count = [], [], len(forward_s)
+    for at, (pass_s, again_s, size) in enumerate(
+        zip(forward_s, backward_s, checkpoint_bytes, strict=True)
+    ):
+        out = size / link.out / pass_s if at >= STASHED and pass_s else 1.0
+        back = size / link.back / again_s if at < count - STASHED and again_s else 1.0
+        ahead.append(max(1.0, out))
+        behind.append(max(1.0, back))
+    return ahead, behind
+
+
+def with_passes(profile: Profile, ahead: Sequence[float], behind: Sequence[float]) -> Profile:
+    """Return a profile whose layers take so many times as long, forward and backward.
+
+    A gradient is ready as much later as the backward pass up to it takes longer.
+    """
+    layers = tuple(
+        Layer(layer.name, layer.kind, layer.forward_s * first, layer.backward_s * second)
+        for layer, first, second in zip(profile.layers, ahead, behind, strict=True)
+    )
+    ends = [*accumulate(layer.backward_s for layer in reversed(profile.layers))][::-1]
+    later = [
+        *accumulate(
+            after.backward_s - before.backward_s
+            for after, before in zip(reversed(layers), reversed(profile.layers), strict=True)
+        )
+    ][::-1]
+    gradients = []
+    for gradient in profile.gradients:
+        at = gradient.layer
+        before_s = ends[at] - profile.layers[at].backward_s
+        within_s = min(max(gradient.ready_s - before_s, 0.0), profile.layers[at].backward_s)
+        behind_s = later[at + 1] if at + 1 < len(layers) else 0.0
+        more_s = behind_s + (behind[at] - 1.0) * within_s
+        gradients.append(gradient.at(gradient.ready_s + more_s))
+    more_s = sum_in_order(layer.forward_s + layer.backward_s for layer in layers)
+    more_s -= profile.forward_s + profile.backward_s
+    return replace(
+        profile,
+        layers=layers,
+        gradients=tuple(gradients),
+        iteration_s=profile.iteration_s + more_s,
+    )
+
+
+class CheckpointsToHost(NamedTuple):
+    """How the inputs of blocks go to the host: over which link, and how wide the software has them.
+
+    ``precision`` and ``execution`` are as for `perfsim.compute.memory.activation_bytes`.
+    """
+
+    link: HostLink
+    precision: str
+    execution: Execution
+
+    def of_profile(self, profile: Profile, layers: Sequence[ModelLayer]) -> Profile:
+        """Return a profile with what its passes wait for copies; ``layers`` are its model's."""
+        owners, owner = [], -1
+        for layer in layers:  # those without parameters count to the one before
+            owner += bool(layer.tensors) or owner < 0
+            owners.append(owner)
+        spans = [*block_spans(layers)]
+        blocks = [(owners[first], owners[end - 1] + 1) for first, end in spans]
+        seconds = [(layer.forward_s, layer.backward_s) for layer in profile.layers]
+        ratios = self._ratios(layers, spans, profile.batch, blocks, seconds)
+        return with_passes(profile, [both[0] for both in ratios], [both[1] for both in ratios])
+
+    def longer(
+        self,
+        layers: Sequence[ModelLayer],
+        spans: Sequence[tuple[int, int]],
+        batch: int,
+        seconds: Sequence[tuple[float, float]],
+    ) -> list[tuple[float, float]]:
+        """Return the times of layers with what they wait for copies, ``seconds`` without [s].
+
+        ``spans`` are the first layer of each block and the one after its last.
+        """
+        ratios = self._ratios(layers, spans, batch, spans, seconds)
+        return [
+            (forward_s * ahead, backward_s * behind)
+            for (forward_s, backward_s), (ahead, behind) in zip(seconds, ratios, strict=True)
+        ]
+
+    def _ratios(
+        self,
+        layers: Sequence[ModelLayer],
+        spans: Sequence[tuple[int, int]],
+        batch: int,
+        blocks: Sequence[tuple[int, int]],
+        seconds: Sequence[tuple[float, float]],
+    ) -> list[tuple[float, float]]:
+        """Return how many times as long each timed layer takes; ``blocks`` are their spans."""
+        sizes = checkpoint_bytes(layers, spans, self.precision, self.execution)
+        forward_s, backward_s = (
+            [sum_in_order(both[way] for both in seconds[first:end]) for first, end in blocks]
+            for way in (0, 1)
+        )
+        longer = longer_passes(forward_s, backward_s, [batch * size for size in sizes], self.link)
+        ratios = [(1.0, 1.0)] * len(seconds)
+        for (first, end), both in zip(blocks, zip(*longer, strict=True), strict=True):
+            ratios[first:end] = [both] * (end - first)
+        return ratios
+
+
+def checkpoints_to_host(
+    words: str, device: Device, profile: Profile, era: str, *, autocast: bool
+) -> CheckpointsToHost | None:
+    """Return how the inputs of blocks go to the host, None where they stay on the GPU.
+
+    Parameters
+    ----------
+    words : what is in the memory of the host, as `offload` of a scenario names it
+    era : the software that runs the model
+    autocast : whether values between layers are fp32 in mixed precision
+
+    Raises
+    ------
+    RequestError
+        If the link of the GPU to its host is not known.
+    """
+    if CHECKPOINTS not in offloaded(words):
+        return None
+    precision = profile.precision if autocast else profile.precision.removeprefix("amp-")
+    return CheckpointsToHost(host_link(device), precision, execution_of(era))
+
+
+class UpdateOnHost(NamedTuple):
+    """An update of all parameters of a model by the CPUs of hosts, by what it takes [s].
+
+    ``copies_s`` are gradients that nothing hides and the new parameters, ``adam_s`` is the CPUs'.
+    """
+
+    copies_s: float
+    adam_s: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.copies_s + self.adam_s
+
+
+_SUM_BYTES, _HALF_BYTES = 4.0, 2.0
+"""Bytes a parameter that adding a micro-batch's gradient moves, half each way; bytes of a 16-bit
+value."""
+
+
+def update_on_host(
+    parameters: float, ranks: int, link: HostLink, backward_s: float, micro_batches: int = 1
+) -> UpdateOnHost:
+    """Return what an update on the host takes, of as many parameters as a rank has.
+
+    With several micro-batches their sum is on the host too: it comes to the GPU, the gradient is
+    added, and it goes back, in 16 bits. The last goes to the host in fp32. All that runs beside the
+    backward pass; the update waits for what is longer, as the gradients' norm needs all. The ranks
+    of a host share its CPUs. The parameters go back in 16 bits.
+
+    Parameters
+    ----------
+    parameters : that one rank updates
+    ranks : on one host
+    backward_s : backward pass of a micro-batch
+
+    Examples
+    --------
+    >>> found = update_on_host(10e9 / 8, 8, HostLink(50e9, 50e9), 1.0)
+    >>> round(found.adam_s, 2), found.copies_s
+    (2.57, 0.05)
+    """
+    added_s = parameters * _SUM_BYTES / 2 * (1 / link.out + 1 / link.back)
+    sent_s = parameters * FLOAT / link.out
+    left_s = max(0.0, sent_s + (micro_batches > 1) * added_s - backward_s)
+    left_s += (micro_batches - 1) * max(0.0, added_s - backward_s)
+    back_s = parameters * _HALF_BYTES / link.back
+    return UpdateOnHost(left_s + back_s, parameters * ranks / CPU_ADAM_RATE)

@@ -1,0 +1,128 @@
+"""Hold values between layers in fp32 (`residual_dtype`) against PEFT and bitsandbytes.
+
+``python tests/scripts/kbit_against_peft.py`` prints what the element-wise operations of a block of
+Mistral move beside a base in 4 bits under autocast, forward and backward, in bytes for a token and
+value of the hidden width: with all 16 bits wide, with what PEFT's prepare_model_for_kbit_training
+makes of it, and the difference; as PyTorch's operations move them on a CPU, and as perfsim counts
+them before the factors of eager kernels. Products, attention and unpacking are left out. It needs
+``pip install torch 'transformers>=5.24,<6' peft bitsandbytes``. `kbit_against_peft.txt` has what it
+printed last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bitsandbytes
+import peft
+import torch
+import transformers
+from passes_against_pytorch import ReadsAndWrites
+
+from perfsim.compute.work import work_of
+from perfsim.models.adapters import Adapters, with_adapters
+from perfsim.models.language import Architecture, architecture_layers
+
+HIDDEN, FFN, HEADS, GROUPS, TOKENS, RANK = 1024, 3584, 8, 2, 512, 2
+"""Mistral 7B's proportions."""
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
+_PRODUCTS = ("mm", "addmm", "gemm_4bit", "dequantize", "attention")
+
+Both = tuple[float, float]
+"""Bytes for a token and value of the hidden width, forward and backward."""
+
+
+class ElementWise(ReadsAndWrites):
+    """Counts what operations read and write that are no products."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation; add what it moves where it is no product."""
+        name = function._schema.name
+        if name.removeprefix("aten::") == "empty" or any(one in name for one in _PRODUCTS):
+            return function(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(function, types, args, kwargs)
+
+
+def packed_model() -> Any:
+    """Return a Mistral of two blocks, the dense layers of which bitsandbytes keeps in 4 bits."""
+    sizes = {"hidden_size": HIDDEN, "intermediate_size": FFN, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "vocab_size": 512}
+    config = transformers.MistralConfig(**sizes, head_dim=HIDDEN // HEADS, sliding_window=None)
+    model = transformers.AutoModel.from_config(config).to(torch.bfloat16)
+    usual = {"quant_type": "nf4", "compress_statistics": True}
+    for module in list(model.modules()):
+        for name, layer in list(module.named_children()):
+            if isinstance(layer, torch.nn.Linear):
+                sides = layer.in_features, layer.out_features
+                made = bitsandbytes.nn.Linear4bit(
+                    *sides, bias=False, compute_dtype=torch.bfloat16, **usual
+                )
+                made.weight = bitsandbytes.nn.Params4bit(
+                    layer.weight.data.clone(), requires_grad=False, **usual
+                )
+                made.compute_type_is_set = True
+                setattr(module, name, made.to("cpu"))
+    model.is_loaded_in_4bit = True
+    return model.requires_grad_(False)
+
+
+def by_peft(wide: bool) -> Both:
+    """Return what PyTorch's operations move in a block."""
+    model = packed_model()
+    if wide:
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    adapters = peft.LoraConfig(r=RANK, target_modules=TARGETS, lora_dropout=0.0)
+    body = peft.get_peft_model(model, adapters).train().base_model.model
+    dtype = torch.float32 if wide else torch.bfloat16
+    values = torch.randn(1, TOKENS, HIDDEN, dtype=dtype, requires_grad=True)
+    places = torch.arange(TOKENS)[None]
+    turned = body.rotary_emb(values, places)
+    with torch.autocast("cpu", torch.bfloat16), ElementWise() as forward:
+        found = body.layers[1](
+            values,
+            attention_mask=None,
+            position_ids=places,
+            position_embeddings=turned,
+            use_cache=False,
+        )
+    written = found[0] if isinstance(found, tuple) else found
+    assert written.dtype == dtype
+    with ElementWise() as backward:
+        written.backward(torch.ones_like(written))
+    each = TOKENS * HIDDEN
+    return forward.moved / each, backward.moved / each
+
+
+def by_perfsim(wide: bool) -> Both:
+    """Return what perfsim counts for the same block, without factors of eager kernels."""
+    shape = Architecture(
+        layers=2, hidden=HIDDEN, heads=HEADS, kv=GROUPS, head=HIDDEN // HEADS, ffn=FFN, vocab=512
+    )
+    adapters = Adapters(RANK, "attention", packed=True, wide=wide)
+    layers = with_adapters(architecture_layers(shape, TOKENS), adapters)
+    block = [one for one in work_of(layers, "torch2", autocast=wide).layers if ".1." in one.name]
+
+    def moved(way: str) -> float:
+        streams = (one for layer in block for one in getattr(layer, way) if one.kind == "stream")
+        return sum((4 if one.wide else 2) * one.values for one in streams) / (TOKENS * HIDDEN)
+
+    return moved("forward"), moved("backward")
+
+
+def main() -> None:
+    """Print a line a kind of counting."""
+    transformers.logging.set_verbosity_error()
+    versions = f"peft {peft.__version__}, bitsandbytes {bitsandbytes.__version__}"
+    print(f"{versions}, transformers {transformers.__version__}, PyTorch {torch.__version__}")
+    print(f"{'bytes, forward and backward':30}{'16 bits':>16}{'fp32':>16}{'difference':>16}")
+    for name, count in (("PyTorch's operations", by_peft), ("perfsim", by_perfsim)):
+        narrow, wide = count(False), count(True)
+        more = [one - other for one, other in zip(wide, narrow, strict=True)]
+        cells = (f"{both[0]:9.0f}{both[1]:7.0f}" for both in (narrow, wide, more))
+        print(f"{name:30}" + "".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
