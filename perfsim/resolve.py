@@ -1257,9 +1257,9 @@ def _updated_on_host(
     note = assumption(
         f"`offload` optimizer: the CPUs of a host take {format_seconds(each.adam_s)} for Adam, by"
         f" {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second as DeepSpeed's CPU-Adam on two"
-        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; one thread a rank, as"
-        f" torchrun sets it, takes far longer), copies {format_seconds(each.copies_s)} over PCIe"
-        f" {device.pcie}; the state takes"
+        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; torchrun gives a rank one"
+        " thread unless OMP_NUM_THREADS says more, and then it may take far longer), copies"
+        f" {format_seconds(each.copies_s)} over PCIe {device.pcie}; the state takes"
         f" {format_bytes(_STATE_ON_HOST * ranks * profile.elements / gpus)} of a host.",
         f"the CPUs' Adam: {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second",
     )

@@ -119,7 +119,7 @@ _IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
-    "host": "the host's speed of launches",
+    "host": "the host's speed",
     "compression": "the compression kernels' speed",
     "second_order": "the second-order kernels' speed",
     "bucket_doubled": "the bucket size",
