@@ -1167,6 +1167,12 @@ def _placed(
         transferred = pin_iteration(
             transferred, parse_iteration(scenario.single_gpu, batch, "single_gpu")
         )
+        if scenario.accumulate > 1:
+            text = (
+                f"`single_gpu` is what one of the {scenario.accumulate} micro-batches takes with an"
+                " update."
+            )
+            noted = [*noted, assumption(text, "`single_gpu` of one micro-batch")]
     split = None
     if _is_divided(scenario):
         from perfsim.model_parallel import model_split

@@ -913,7 +913,8 @@ class ScenarioFields:
     single_gpu: Annotated[
         str | None,
         ScenarioField(
-            "Iteration on one GPU as you measured it, with a unit: 253ms, or 126samples/s.",
+            "Iteration on one GPU as you measured it, with a unit: 253ms, or 126samples/s; of one"
+            " micro-batch where `accumulate` adds up several.",
             read_by=("resolve",),
             metavar="TIME|RATE",
             default="what profile and measured iterations say",

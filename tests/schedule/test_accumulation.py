@@ -331,3 +331,14 @@ def test_what_is_done_once_an_iteration_is_refused_each_micro_batch(
     left, out, err = command(f"predict {flags}", capsys)
     assert (left, out) == (2, "")
     assert err.startswith(f"perfsim: --exchange-each: {method} (") and err.count("\n") == 1
+
+
+def test_an_iteration_of_ones_own_is_of_one_micro_batch() -> None:
+    one = ask(method="ssgd", gpus=1, single_gpu="200ms")
+    four = ask(method="ssgd", gpus=1, single_gpu="200ms", accumulate=4)
+    update_s = one.breakdown_s["update"]
+    assert one.iteration_s == pytest.approx(0.2)
+    assert four.iteration_s == pytest.approx(4 * (0.2 - update_s) + update_s)
+    told = "`single_gpu` is what one of the 4 micro-batches takes"
+    assert any(told in note for note in four.notes)
+    assert not any("micro-batches takes" in note for note in one.notes)
