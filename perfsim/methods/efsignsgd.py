@@ -33,12 +33,14 @@ the residual, scales, adds, subtracts and copies. GRACE scales, adds and subtrac
 class Efsignsgd(GathersThroughHorovod):
     """Sends one bit a value and one scale, the mean magnitude; error feedback keeps what is lost.
 
-    The hook runs on the compute stream. The residual is added, and signs and mean are taken. The
-    rank decodes its own message for the new residual (one decode, and the residual's passes). One
-    all-gather of the signs and one of the scales follow. After the backward pass a loop decodes the
-    P messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
-    Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
-    sum. Each message after the first costs its launches, not the measured floor once more (see
+    By default this is the loop of GRACE and MergeComp: each tensor by itself, decoded after the
+    backward pass. Its hook is a tensor's, not that of DDP's buckets. The hook runs on the compute
+    stream. The residual is added, and signs and mean are taken. The rank decodes its own message
+    for the new residual (one decode, and the residual's passes). One all-gather of the signs and
+    one of the scales follow. After the backward pass a loop decodes the P messages, then these are
+    summed (3 P - 1 passes, P launches), so decoding grows with P. Kernels: ``efsign_encode`` and
+    ``efsign_decode`` as measured, which hold neither residual nor sum. Each message after the first
+    costs its launches, not the measured floor once more (see
     `perfsim.methods.building.queued_kernels`).
 
     ``exchange`` "two_step" is the compressed all-reduce of 1-bit Adam, after the backward pass.

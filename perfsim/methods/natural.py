@@ -24,15 +24,17 @@ negate (2), choose (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 class Natural(GathersThroughHorovod):
     """Sends sign and exponent of each value in a byte; the mantissa decides the draw.
 
-    In the hook, on the compute stream, exponents are drawn and packed, tensor by tensor as GRACE
-    does. One all-gather takes n bytes from each rank. After the backward pass a loop decodes the P
-    messages and adds them up (3 passes), so decoding grows with P; then the mean is taken (2
-    passes). ``kernel`` "cupy" is what GRACE's Horovod version runs, operation by operation; "cuda"
-    is its fused extension. ``exchange`` "two_step" is GRACE's all-to-all communicator, after the
-    backward pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the pieces
-    and joins them (2 passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in
-    two steps 2 (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE
-    keeps 7 bits of the exponent, clipped), cupy's hand-over on the host.
+    By default this is GRACE's loop: each tensor by itself, decoded after the backward pass. Its
+    hook is a tensor's, not that of DDP's buckets. In the hook, on the compute stream, exponents are
+    drawn and packed, tensor by tensor as GRACE does. One all-gather takes n bytes from each rank.
+    After the backward pass a loop decodes the P messages and adds them up (3 passes), so decoding
+    grows with P; then the mean is taken (2 passes). ``kernel`` "cupy" is what GRACE's Horovod
+    version runs, operation by operation; "cuda" is its fused extension. ``exchange`` "two_step" is
+    GRACE's all-to-all communicator, after the backward pass: each rank adds up 1/P of the values,
+    draws again, all-gathers, decodes the pieces and joins them (2 passes). Compare with other
+    methods at one `fusion`. Bytes a rank: (P-1) n; in two steps 2 (P-1)/P n. Memory: none between
+    iterations. Left out: the paper's ninth bit (GRACE keeps 7 bits of the exponent, clipped),
+    cupy's hand-over on the host.
     """
 
     summary: ClassVar[str] = "sign and exponent only, drawn at random (natural compression)"

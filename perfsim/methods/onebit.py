@@ -31,12 +31,14 @@ _DECODE = (6.0, 4)
 class Onebit(GathersThroughHorovod):
     """Sends one bit a value and two means, one for each sign; error feedback keeps what is lost.
 
-    In the hook, on the compute stream, the residual is added (7 passes: decay, scale, add). Then
-    signs and the two means are taken, and the rank decodes its own message and subtracts it (one
-    decode, 3 passes). Signs and means are all-gathered. After the backward pass a loop decodes the
-    P messages; these are then summed and divided (3 P + 1 passes, P + 1 launches), so decoding
-    grows with P. Kernels: ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed). Each
-    message after the first costs its launches, not the measured floor once more (see
+    By default this is the loop of GRACE and MergeComp: each tensor by itself, decoded after the
+    backward pass. Its hook is a tensor's, not that of DDP's buckets. In the hook, on the compute
+    stream, the residual is added (7 passes: decay, scale, add). Then signs and the two means are
+    taken, and the rank decodes its own message and subtracts it (one decode, 3 passes). Signs and
+    means are all-gathered. After the backward pass a loop decodes the P messages; these are then
+    summed and divided (3 P + 1 passes, P + 1 launches), so decoding grows with P. Kernels:
+    ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed). Each message after the first
+    costs its launches, not the measured floor once more (see
     `perfsim.methods.building.queued_kernels`). ``exchange`` "between_nodes" is how Espresso runs
     HiPress: see efsignsgd. Bytes a rank: (P-1) (n/8 + 8). Memory: the residual.
 

@@ -42,24 +42,25 @@ operations. Adding to the sum takes 3 passes and a launch more."""
 class Qsgd(GathersThroughHorovod):
     """Sends each value as a sign and level of ``bits`` bits, and a norm a group of values.
 
-    In the hook, on the compute stream, the groups' norms are taken (1 read). Unfused PyTorch
-    operations then draw, round and pack (magnitude, scale twice, floor, remainder, random numbers,
-    compare, add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's
-    levels and norms are gathered. After the backward pass a loop unpacks the P messages and adds
-    them up, so decoding grows with P and the form pays on few ranks only; then the mean is taken (2
-    passes). Form "all_reduce", after the backward pass: the gradients are packed into one buffer.
-    The largest magnitude (3 passes) is all-reduced first (a tiny message, for which the host waits)
-    and values are drawn (27.5 passes in 13 launches). Levels are summed as integers of 8 bits if
-    these hold the sum of P levels, else of 32 (NCCL sums no 16-bit integers), and unpacked once.
-    Every gradient is cleared and gets its piece of the buffer added, which keeps the host busy
-    longer than the GPU. With ``second_bits`` values are drawn at two scales. The finer one is used
-    where all ranks' values are small; an all-reduce of a mask finds out where (a byte a value, for
-    which the host waits). Form "two_step" is GRACE's all-to-all communicator, after the backward
-    pass: levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers
-    bring it back, and the pieces are joined. ``feedback`` keeps the error of quantisation, as
-    MergeComp does: the hook decodes the rank's own message and subtracts it. Bytes a rank: (P-1)
-    (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed 2 (P-1)/P of a byte or four
-    a value. Memory: none, or the residual.
+    By default this is GRACE's loop: each tensor by itself, decoded after the backward pass. Levels
+    in the all-reduce of DDP's buckets are `cgx` and `coccl`. In the hook, on the compute stream,
+    the groups' norms are taken (1 read). Unfused PyTorch operations then draw, round and pack
+    (magnitude, scale twice, floor, remainder, random numbers, compare, add, sign, multiply, cast:
+    24 passes in 11 launches). Form "all_gather": every rank's levels and norms are gathered. After
+    the backward pass a loop unpacks the P messages and adds them up, so decoding grows with P and
+    the form pays on few ranks only; then the mean is taken (2 passes). Form "all_reduce", after the
+    backward pass: the gradients are packed into one buffer. The largest magnitude (3 passes) is
+    all-reduced first (a tiny message, for which the host waits) and values are drawn (27.5 passes
+    in 13 launches). Levels are summed as integers of 8 bits if these hold the sum of P levels, else
+    of 32 (NCCL sums no 16-bit integers), and unpacked once. Every gradient is cleared and gets its
+    piece of the buffer added, which keeps the host busy longer than the GPU. With ``second_bits``
+    values are drawn at two scales. The finer one is used where all ranks' values are small; an
+    all-reduce of a mask finds out where (a byte a value, for which the host waits). Form "two_step"
+    is GRACE's all-to-all communicator, after the backward pass: levels and norms are shared out,
+    each rank adds up 1/P and quantises again, all-gathers bring it back, and the pieces are joined.
+    ``feedback`` keeps the error of quantisation, as MergeComp does: the hook decodes the rank's own
+    message and subtracts it. Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of
+    a message; summed 2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression runs

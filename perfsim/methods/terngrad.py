@@ -28,17 +28,19 @@ WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
 class Terngrad(GathersThroughHorovod):
     """Sends -1, 0 or 1 a value, and the largest magnitude that scales them.
 
-    In the hook, on the compute stream, unfused operations clip (option ``clip``), take the largest
-    magnitude, draw and cast, tensor by tensor as GRACE does. Values and scale are all-gathered.
-    After the backward pass a loop decodes the P messages (cast and multiply, 3.25 passes) and adds
-    them up (3 passes), so decoding grows with P; then the mean is taken (2 passes). ``packing``
-    "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the paper counts
-    and MergeComp packs, with 7 passes more to pack and 4 to unpack. ``exchange`` "two_step" is
-    GRACE's all-to-all communicator, after the backward pass: each rank adds up 1/P of the values,
-    draws again, all-gathers, decodes the pieces and joins them (2 passes). Compare with other
-    methods at one `fusion`. Bytes a rank: (P-1) (n + 4), or n/4 for n; in two steps 2 (P-1)/P n + 8
-    (P-1). Memory: none between iterations. Left out: the paper's sharing of one scale by all ranks,
-    and the host's waiting for deviation and scale.
+    By default this is GRACE's loop: each tensor by itself, decoded after the backward pass. Its
+    hook is a tensor's, not that of DDP's buckets. In the hook, on the compute stream, unfused
+    operations clip (option ``clip``), take the largest magnitude, draw and cast, tensor by tensor
+    as GRACE does. Values and scale are all-gathered. After the backward pass a loop decodes the P
+    messages (cast and multiply, 3.25 passes) and adds them up (3 passes), so decoding grows with P;
+    then the mean is taken (2 passes). ``packing`` "bytes": a value a byte, as GRACE and
+    Gradient-Compression send; "two_bits" as the paper counts and MergeComp packs, with 7 passes
+    more to pack and 4 to unpack. ``exchange`` "two_step" is GRACE's all-to-all communicator, after
+    the backward pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the
+    pieces and joins them (2 passes). Compare with other methods at one `fusion`. Bytes a rank:
+    (P-1) (n + 4), or n/4 for n; in two steps 2 (P-1)/P n + 8 (P-1). Memory: none between
+    iterations. Left out: the paper's sharing of one scale by all ranks, and the host's waiting for
+    deviation and scale.
     """
 
     summary: ClassVar[str] = "three levels a value, drawn at random, one scale a tensor (TernGrad)"

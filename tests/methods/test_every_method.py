@@ -13,6 +13,8 @@ from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import COMPRESSING, FAMILIES, Method, MethodContext
+from perfsim.methods.building.gathers_through_horovod import GathersThroughHorovod
+from perfsim.methods.describe import sections
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
@@ -46,6 +48,22 @@ def test_it_says_what_it_is(name: str) -> None:
     assert len(cls.summary) <= 90 and "\n" not in cls.summary
     assert any(year in cls.citation for year in map(str, range(1990, 2027)))
     assert all(field.description for field in cls.model_fields.values())
+
+
+TENSOR_BY_TENSOR = [
+    name
+    for name in method_names()
+    if issubclass(method_class(name), GathersThroughHorovod)
+    and method_class(name)().default_fusion() == "none"
+]
+"""Methods whose default form is the loop of a library that gathers through Horovod."""
+
+
+@pytest.mark.parametrize("name", TENSOR_BY_TENSOR)
+def test_a_loop_over_tensors_after_the_backward_pass_is_named_first(name: str) -> None:
+    """A user of a hook that compresses DDP's buckets must see that this is not it."""
+    first = sections(inspect.getdoc(method_class(name)) or "")["kernels"].split(". ")[0]
+    assert "GRACE" in first and "each tensor by itself, decoded after the backward pass" in first
 
 
 @pytest.mark.parametrize("name", method_names())
