@@ -29,7 +29,11 @@ TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_sta
 """Files that share what is expensive to make; hosts, too, are for one worker alone."""
 
 
-collect_ignore = ["support/emulated", "scripts/passes_against_pytorch.py"]
+collect_ignore = [
+    "support/emulated",
+    "scripts/kbit_against_peft.py",
+    "scripts/passes_against_pytorch.py",
+]
 """What imports PyTorch or transformers as it is read: there are no examples in it to test."""
 
 
