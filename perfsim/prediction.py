@@ -47,6 +47,7 @@ from perfsim.units import format_seconds
 from perfsim.what_if import (
     ChangedTimes,
     bottleneck,
+    has_kernels,
     kernels_of,
     moves,
     seconds_by_grade,
@@ -57,6 +58,7 @@ from perfsim.what_if import (
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from perfsim.compute.device import Device
     from perfsim.model_parallel import ParallelSummary
     from perfsim.schedule.run import ContentionResult
 
@@ -70,6 +72,7 @@ __all__ = [
     "communication_of",
     "memory_of",
     "predict",
+    "predict_as_read",
     "predict_iteration",
     "spent",
 ]
@@ -388,7 +391,14 @@ def predict(scenario: Scenario | Mapping[str, Any], catalog: Catalog | None = No
     >>> round(sum(prediction.breakdown_s.values()) / prediction.iteration_s, 9)
     1.0
     """
-    scenario, catalog = as_scenario(scenario), fresh(catalog)
+    return predict_as_read(as_scenario(scenario), fresh(catalog))
+
+
+def predict_as_read(scenario: Scenario, catalog: Catalog) -> Prediction:
+    """Predict a scenario as `predict` does, by files as the catalog has them.
+
+    It is for one of many scenarios: whoever asks refreshes a session once for all of them.
+    """
     ran = _run(scenario, catalog)
     iteration = _iteration(ran)
     setup, rounds, contention = ran.setup, ran.rounds, ran.contention
@@ -483,6 +493,7 @@ class _Run(NamedTuple):
     """The rounds of a scenario as they ran.
 
     What-ifs are asked of ``changed``, in whose rounds messages take what they took beside others.
+    ``eras`` has the GPU in the neighbouring software eras, where the method has kernels.
     """
 
     setup: Setup
@@ -494,7 +505,7 @@ class _Run(NamedTuple):
     cache: JobCache | None
     catalog: Catalog
     changed: ChangedTimes
-    eras: list[dict[Kernel, float]]
+    eras: dict[str, Device]
 
 
 def _run(scenario: Scenario, catalog: Catalog) -> _Run:
@@ -516,7 +527,7 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
         cache,
         catalog,
         ChangedTimes(pinned, pinned_s),
-        _era_kernels(setup, pinned, catalog),
+        _neighbour_eras(setup, pinned, catalog),
     )
 
 
@@ -589,7 +600,7 @@ def _iteration(ran: _Run) -> PredictedIteration:
 def _moves(ran: _Run, hidden_s: float) -> Moves:
     """Return how far an iteration moves with each part of its uncertainty."""
     setup, changed = ran.setup, ran.changed
-    moved = moves(changed, setup.grade, ran.eras)
+    moved = moves(changed, setup.grade, _era_kernels(ran))
     by_grade = seconds_by_grade(changed.rounds, "network")
     sent_s = sum_in_order(by_grade.values())
     return moved | extra_moves(
@@ -602,27 +613,37 @@ def _moves(ran: _Run, hidden_s: float) -> Moves:
     )
 
 
-def _era_kernels(
+def _neighbour_eras(
     setup: Setup, rounds: Sequence[CostedGraph], catalog: Catalog
-) -> list[dict[Kernel, float]]:
+) -> dict[str, Device]:
+    """Return the GPU in the software eras before and after, where the method has kernels."""
+    if setup.kernels_s is not None or not has_kernels(rounds):
+        return {}
+    here, model = setup.device, setup.scenario.model
+    eras = neighbour_eras(here.software)
+    return {era: device_in_era(here.name, era, catalog, model) for era in eras}
+
+
+def _era_kernels(ran: _Run) -> list[dict[Kernel, float]]:
     """Return how much longer kernels take in each neighbouring software era [s].
 
     Left out are kernels that were measured in the era asked for, and a top-k that the options name.
     """
-    here, named = setup.device, "kernel" in setup.scenario.options
+    if not ran.eras:
+        return []
+    here, named = ran.setup.device, "kernel" in ran.setup.scenario.options
     in_doubt = [
         kernel
-        for kernel in kernels_of(rounds)
+        for kernel in kernels_of(ran.changed.rounds)
         if (kernel.name.startswith("topk_") and not named)
         or (kernel.parts and not here.measured_here(kernel))
     ]
-    if not in_doubt or setup.kernels_s is not None:
+    if not in_doubt:
         return []
     from perfsim.methods.building.sparsify import in_era
 
     found = []
-    for era in neighbour_eras(setup.device.software):
-        there = device_in_era(here.name, era, catalog, setup.scenario.model)
+    for era, there in ran.eras.items():
         priced = [(one, there.cost(in_era(one, era)).seconds) for one in in_doubt]
         longer_s = {one: seconds - here.cost(one).seconds for one, seconds in priced}
         if any(longer_s.values()):

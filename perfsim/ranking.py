@@ -13,9 +13,9 @@ from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import method_class, method_names
 from perfsim.methods.fusion_settings import WHY_KEPT, check_fusion_options, for_method
 from perfsim.methods.learning import same_update
-from perfsim.prediction import Prediction, predict
+from perfsim.prediction import Prediction, predict_as_read
 from perfsim.scenario import Scenario
-from perfsim.session import default_session
+from perfsim.session import fresh
 from perfsim.sums import sum_in_order
 from perfsim.time_to_accuracy import (
     AS_MANY_EPOCHS,
@@ -430,11 +430,11 @@ def rank_methods(
         If the scenario cannot be predicted whatever the method, or epochs are stated of a method
         that is not asked of.
     """
-    catalog = catalog or default_session()
+    catalog = fresh(catalog)
     check_fusion_options(scenario)
     check_epochs_of(epochs_of, asked)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
-    predict(plain, catalog)  # raises for all of them
+    predict_as_read(plain, catalog)  # raises for all of them
     predictions: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
     kept: dict[str, list[str]] = {}
@@ -443,7 +443,7 @@ def rank_methods(
             tell(done, len(asked), name)
         try:
             its, flags = for_method(own, name)
-            predictions[name] = predict(its, catalog)
+            predictions[name] = predict_as_read(its, catalog)
         except RequestError as error:
             if error.field.startswith("fusion_options."):  # a wrong value, whatever the method
                 raise

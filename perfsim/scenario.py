@@ -153,13 +153,15 @@ class ScenarioField(NamedTuple):
         from pydantic_core import core_schema
 
         ratio = self.max is not None and float in (kind, *get_args(kind))
-        limits = pydantic.Field(
-            ge=self.min,
-            le=self.max,
-            min_length=1 if self.nonempty else None,
-            allow_inf_nan=False if ratio else None,
-        )
-        schema = handler.generate_schema(Annotated[kind, limits])
+        limits: dict[str, Any] = {
+            "ge": self.min,
+            "le": self.max,
+            "min_length": 1 if self.nonempty else None,
+            "allow_inf_nan": False if ratio else None,
+        }
+        limits = {name: limit for name, limit in limits.items() if limit is not None}
+        limited = Annotated[kind, pydantic.Field(**limits)] if limits else kind
+        schema = handler.generate_schema(limited)
         field = handler.field_name
         if self.read is not None:
             read = partial(_with_field, self.read, field)
@@ -1246,7 +1248,8 @@ def _check_duration(value: str, field: str, seconds: float) -> str:
 
 
 def _described() -> dict[str, ScenarioField]:
-    kinds = get_type_hints(ScenarioFields, include_extras=True)
+    kinds = get_type_hints(ScenarioFields, globals(), include_extras=True)
+    ScenarioFields.__annotations__ = kinds  # pydantic would read them as texts once more
     return {
         name: kind.__metadata__[0]._replace(
             kind=kind.__origin__, value=getattr(ScenarioFields, name, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, islice, product
 from math import ceil, exp, inf, isfinite, log, sqrt
 from numbers import Real
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from perfsim.compute.profile import model_named
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, shown
-from perfsim.methods import load_method, method_class, method_name
+from perfsim.methods import method_class, method_name
 from perfsim.methods.learning import (
     STATEMENTS_FILE,
     Evidence,
@@ -77,6 +78,9 @@ sent; and a warm-up, which perfsim's iteration comes after."""
 
 _WORKERS = "workers"
 """What the number of workers is called beside options."""
+
+_TOLD = frozenset({*_SET_BY, _WORKERS})
+"""What a result must state to be compared with a setting that has it."""
 
 _SAME_SETTING = 1e-2
 """Values of an option within this part of each other are the same."""
@@ -310,6 +314,7 @@ def replicas_of(method: str, options: Mapping[str, Any], ranks: int, nodes: int)
 
     Parameters
     ----------
+    options : as they were predicted with, so that they need no check
     ranks, nodes : data-parallel ranks, and their nodes (sites where a wide area network joins some)
 
     Examples
@@ -317,9 +322,10 @@ def replicas_of(method: str, options: Mapping[str, Any], ranks: int, nodes: int)
     >>> replicas_of("diloco", {}, 64, 8), replicas_of("dgc", {}, 64, 8)
     (8, None)
     """
-    if method_class(method).family != "fewer exchanges":
+    kind = method_class(method)
+    if kind.family != "fewer exchanges":
         return None
-    asked = load_method(method, options)
+    asked = kind.model_construct(**options)
     if asked.delay():
         return None
     return nodes if asked.sites_are_nodes else ranks
@@ -436,7 +442,8 @@ def _settings_further(
     """
     further: dict[str, dict[float, Any]] = {}
     for row in evidence:
-        for name, value in _stated(row).items() if row.task == task else ():
+        stated = _stated(row.options, row.workers) if row.task == task else {}
+        for name, value in stated.items():
             ordered = name == _WORKERS or name in _LESS_IS_HARDER or name in _MORE_IS_HARDER
             if ordered and name in asked and _side(name, value, asked[name]) != "easier":
                 further.setdefault(name, {})[_number(value)] = value
@@ -496,7 +503,8 @@ def _at_setting(read: _Results, method: str, asked: Mapping[str, Any]) -> _Resul
 
     What was needed nearer to S-SGD is a bound from below, which alone promises nothing.
     """
-    sides = [(row, ratio, _beside_setting(row, method, asked)) for row, ratio in read]
+    asked_of = {other: _asked_of(other, method, asked) for other in {row.method for row, _ in read}}
+    sides = [(row, ratio, _beside_setting(row, asked_of[row.method])) for row, ratio in read]
     same = [(row, ratio) for row, ratio, side in sides if side == "same"]
     if len(same) >= _FEW_RUNS:
         return same
@@ -629,19 +637,23 @@ def _shortfall(row: Evidence) -> str:
     return f"ended at {row.value:g} {row.unit} for {row.baseline_value:g} of {row.baseline}"
 
 
-def _beside_setting(
-    row: Evidence, method: str, asked: Mapping[str, Any]
-) -> Literal["same", "harder", "easier", "other"]:
-    """Say how far from S-SGD a row's setting takes its method, beside the one asked for.
+def _asked_of(other: str, method: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a setting of a method as that of another which makes the same update.
 
-    A method that makes the row's update in another way has no option for what it does as the row's
-    method does by default.
+    A method that makes it in another way has no option for what the other does by default.
     """
-    if method != row.method:
-        defaults = method_class(row.method).model_fields
-        asked = {name: one.default for name, one in defaults.items()} | dict(asked)
-    stated = _stated(row)
-    if any(name in asked and name not in stated for name in (*_SET_BY, _WORKERS)):
+    if other == method:
+        return asked
+    defaults = {name: one.default for name, one in method_class(other).model_fields.items()}
+    return {**defaults, **asked}
+
+
+def _beside_setting(
+    row: Evidence, asked: Mapping[str, Any]
+) -> Literal["same", "harder", "easier", "other"]:
+    """Say how far from S-SGD a row's setting takes its method, beside the one asked of it."""
+    stated = _stated(row.options, row.workers)
+    if (_TOLD & asked.keys()) - stated.keys():
         return "other"
     sides = set()
     for name in (stated.keys() & asked.keys()) - _LEARNS_ALIKE:
@@ -666,10 +678,11 @@ def _side(name: str, stated: str, asked: Any) -> Literal["same", "harder", "easi
     return "harder" if (own < wanted) == less else "easier"
 
 
-def _stated(row: Evidence) -> dict[str, str]:
+@cache  # a row is compared with many settings
+def _stated(options: str, workers: int | None) -> Mapping[str, str]:
     """Return the options that a row states, and its workers."""
-    stated = dict(pair.split("=", 1) for pair in row.options.split("; ") if pair)
-    return stated if row.workers is None else stated | {_WORKERS: str(row.workers)}
+    stated = dict(pair.split("=", 1) for pair in options.split("; ") if pair)
+    return stated if workers is None else stated | {_WORKERS: str(workers)}
 
 
 def _number(text: str) -> float:

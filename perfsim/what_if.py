@@ -25,6 +25,7 @@ __all__ = [
     "changed_to",
     "faster",
     "halved",
+    "has_kernels",
     "kernels_of",
     "moves",
     "seconds_by_grade",
@@ -324,6 +325,11 @@ def moves(
 def _on_all_types(rounds: Sequence[CostedGraph]) -> list[CostedGraph]:
     """Return some rounds, and the same on the other types of GPU."""
     return [*rounds, *(other for one in rounds if one.mixed for other in one.mixed.rounds)]
+
+
+def has_kernels(rounds: Sequence[CostedGraph]) -> bool:
+    """Tell whether methods run kernels in some rounds, on any type of GPU."""
+    return any(work and work.kernels for costed in _on_all_types(rounds) for work in costed.work)
 
 
 def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:

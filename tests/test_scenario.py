@@ -177,3 +177,8 @@ def test_an_unknown_field_is_no_long_message_whatever_its_value() -> None:
     with pytest.raises(RequestError) as error:
         make_scenario({"model": "resnet50", "gpus": 8, "\0x" * 900: "\0"})
     assert str(error.value).startswith("a scenario has no") and len(str(error.value)) < 300
+
+
+def test_the_list_itself_knows_the_words_of_each_field() -> None:
+    known = {name: field.words() for name, field in SCENARIO_FIELDS.items() if field.words}
+    assert len(known) > 5 and all(known.values())

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, get_args
 from perfsim.data.catalog import shipped
 from perfsim.data.files import missing_file
 from perfsim.errors import RequestError, shown, unknown_option
-from perfsim.models.config_file import read_config
 from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
 from perfsim.models.layers import Activation, ModelLayer, linear
 from perfsim.models.limits import (
@@ -97,6 +96,8 @@ def architecture_of(model: str) -> Architecture:
         return NAMED[model]
     if model.startswith(TRANSFORMER):
         return _parsed(model)
+    from perfsim.models.config_file import read_config  # few models come as such a file
+
     return read_config(_config_file(model))
 
 
