@@ -751,7 +751,3 @@ class Method(BaseModel):
     def default_fusion(self) -> str:
         """Return the fusion policy used when the user chooses none."""
         return self.fusion
-
-
-# Pydantic knows these class variables by now. It would read their types again for each method.
-Method.__annotations__ = {}
