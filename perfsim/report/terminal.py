@@ -249,7 +249,9 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
     links = f"{scenario.net} between nodes, {scenario.intra_net} inside"
-    if scenario.net == scenario.intra_net:
+    if scenario.nodes == 1:
+        links = f"{scenario.intra_net} inside"
+    elif scenario.net == scenario.intra_net:
         links = f"{scenario.net} between nodes and inside"
     gpus = gpu_words(scenario.gpus, scenario.gpu)
     if scenario.gpus == 1:
