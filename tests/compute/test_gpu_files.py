@@ -28,7 +28,8 @@ NEWER = ("b200", "b300", "gb200", "rtxpro6000")
 ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
 GEFORCE = ("gtx1080", "gtx1080ti", "titan-x-pascal", "rtx2080", "rtx3060", "rtx3070", "rtx3080")
 NEWER_GEFORCE = ("rtx3080ti", "rtx4070", "rtx4080", "rtx5080")
-NO_PEERS = {*GEFORCE[3:], *NEWER_GEFORCE, "rtx3090", "rtx4090", "rtx5090"}
+NO_PEERS = {*GEFORCE[3:], *NEWER_GEFORCE, "rtx2070-super", "rtx2080ti"}
+NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090"}
 """GeForce boards that name hosts without peer access: they pass no messages to each other."""
 OLDER_BOARDS = ("m40", "p40", "p6000", "titan-v", "titan-rtx", "rtx8000", "v100s")
 OTHER_BOARDS = ("a4000", "a4500", "l20")
@@ -158,7 +159,8 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
         assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
         no_peers = name in NO_PEERS
-        assert gpu.intra_net == f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
+        usual = f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
+        assert gpu.intra_net == ("g5" if name == "a10g" else usual)  # AWS alone has the A10G
     of_own_node = inside.node_type is not None and inside.node_type.gpu == name
     stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node
     assert bool(gpu.intra_net_why) == stands_in
