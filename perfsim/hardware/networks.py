@@ -54,6 +54,14 @@ def with_data_sheet(network: Network, catalog: Catalog) -> Network:
     return network._replace(known=replace(network.known, facts=facts))
 
 
+def under_library(network: Network, library: str | None, catalog: Catalog) -> Network:
+    """Return a network as another library drives it, where a file says: 100gbe-mpi for 100gbe."""
+    name = f"{network.name}-{library}"
+    if library in (None, network.library) or name not in catalog.files("networks"):
+        return network
+    return named_network(name, "net", catalog)
+
+
 def networks_of_nodes(
     scenario: Scenario, node: NodeType, device: Device, catalog: Catalog
 ) -> tuple[Network, Network | None, DerivedCollectives | None]:
@@ -74,7 +82,7 @@ def networks_of_nodes(
         inside, _ = intra_network_of(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
         return own, inside, None if inside else derived_collectives(node, device, catalog)
-    network = named_network(scenario.net, "net", catalog)
+    network = under_library(named_network(scenario.net, "net", catalog), scenario.library, catalog)
     size = network.gpus_per_node
     if network.node_type is not None or size not in (None, node.gpus):
         why = "is a node type itself" if network.node_type else f"has nodes of {size} GPUs"

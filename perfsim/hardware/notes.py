@@ -225,6 +225,16 @@ _MAX_WARNINGS = 2
 """Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
 
 
+def under_library_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
+    """Say that another network's links are taken, those of the one named under another library."""
+    if cluster.nodes == 1 or network.name != f"{scenario.net}-{scenario.library}":
+        return []
+    said = f"`net` {network.name}: {scenario.net} under {scenario.library}"
+    return [
+        assumption(f"{said} (`perfsim show net {network.name}`).", f"`net` {network.name}"),
+    ]
+
+
 def network_warnings(
     network: Network, intra_network: Network | None, cluster: Cluster, catalog: Catalog
 ) -> list[str]:

@@ -11,6 +11,7 @@ from perfsim.hardware.networks import (
     intra_network_of,
     named_network,
     networks_of_nodes,
+    under_library,
     with_data_sheet,
 )
 from perfsim.hardware.nodes import check_node, derived_collectives, named_node_type
@@ -21,6 +22,7 @@ from perfsim.hardware.notes import (
     one_nic_notes,
     placement_notes,
     site_notes,
+    under_library_notes,
 )
 from perfsim.hardware.placement import at_sites, place_gpus
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
@@ -57,7 +59,10 @@ def _make(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     notes: list[str] = []
     node, derived = named_node_type(scenario, catalog), None
     if node is None:
-        network = with_data_sheet(named_network(scenario.net, "net", catalog), catalog)
+        network = under_library(
+            named_network(scenario.net, "net", catalog), scenario.library, catalog
+        )
+        network = with_data_sheet(network, catalog)
         if scenario.nics_per_node is not None:
             network = network._replace(nics_per_node=scenario.nics_per_node)
         intra_network, intra_notes = intra_network_of(scenario, network, catalog)
@@ -96,6 +101,7 @@ def _make(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     if node is not None and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes += nics_notes(scenario, node, network)
     notes += one_nic_notes(scenario, network, inside, cluster)
+    notes += under_library_notes(scenario, network, cluster)
     if cluster.intra is not None or (derived is not None and cluster.gpus > 1):
         notes += intra_notes
     notes += network_warnings(network, intra_network, cluster, catalog)

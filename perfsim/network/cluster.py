@@ -825,8 +825,8 @@ def make_cluster(
         raise RequestError(
             "library",
             f"{net.name!r} was measured with {net.library}, which says nothing of {library}; take a"
-            f" network measured with it, such as one named ...-{library} (`perfsim list networks`),"
-            " or your own rate,latency.",
+            f" network of {library}, such as 10gbe-{library}, 100gbe-{library} or ib100-{library}"
+            " (`perfsim list networks`), or your own rate,latency.",
             value=library,
         )
     nodes = node_placement(gpus, gpus_per_node, placement, net.gpus_per_node)

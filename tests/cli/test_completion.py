@@ -68,7 +68,7 @@ def test_show_offers_names_of_the_kind_that_stands_before(kind: str, names: str)
         ("perfsim predict --model resnet15", ["resnet152"]),
         ("perfsim predict --model qwen3-8", ["qwen3-8b"]),
         ("perfsim predict --model resnet3", ["resnet32-cifar", "resnet34"]),
-        ("perfsim predict --net 40", ["40gbe"]),
+        ("perfsim predict --net 40", ["40gbe", "40gbe-mpi"]),
         ("perfsim predict --net dgx-h1", ["dgx-h100"]),
         ("perfsim show node dgx-h1", ["dgx-h100"]),
         ("perfsim show gpu rtx2070", ["rtx2070-super"]),

@@ -26,6 +26,13 @@ WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5090")
 HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h800", "h20", "gh200", "gh200-144gb")
 NEWER = ("b200", "b300", "gb200", "rtxpro6000")
 ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
+GEFORCE = ("gtx1080", "gtx1080ti", "titan-x-pascal", "rtx2080", "rtx3060", "rtx3070", "rtx3080")
+NEWER_GEFORCE = ("rtx3080ti", "rtx4070", "rtx4080", "rtx5080")
+NO_PEERS = {*GEFORCE[3:], *NEWER_GEFORCE, "rtx2070-super", "rtx2080ti"}
+NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090"}
+"""GeForce boards that name hosts without peer access: they pass no messages to each other."""
+OLDER_BOARDS = ("m40", "p40", "p6000", "titan-v", "titan-rtx", "rtx8000", "v100s")
+OTHER_BOARDS = ("a4000", "a4500", "l20")
 AMD = ("mi100", "mi210", "mi250", "mi250x", "mi300x", "mi325x", "mi350x", "mi355x")
 FLAGSHIPS = ("v100", "a100", "h100", "h200", "b200")
 """From old to new; H100 and H200 have the same chip."""
@@ -39,6 +46,7 @@ def rates(gpu: Device) -> dict[str, float]:
 
 def test_every_gpu_that_was_asked_for_ships() -> None:
     assert {*AMPERE, *WORKSTATION, *HOPPER, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
+    assert {*GEFORCE, *NEWER_GEFORCE, *OLDER_BOARDS, *OTHER_BOARDS} <= set(GPUS)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -102,6 +110,13 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("h20", "amp-bf16", 148),
         ("a6000", "amp-bf16", 154.8),
         ("rtx5090", "amp-fp16", 209.5),
+        ("gtx1080ti", "fp32", 11.34),
+        ("p40", "fp32", 11.76),
+        ("titan-v", "amp-fp16", 110),
+        ("rtx3060", "amp-fp16", 25.5),
+        ("rtx3080", "amp-bf16", 59.5),
+        ("rtx8000", "amp-fp16", 130.5),
+        ("a4000", "amp-bf16", 76.7),
     ],
 )
 def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
@@ -121,6 +136,7 @@ def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
         *(("a100", 2039), ("a100-40gb", 1555), ("h100", 3350), ("h200", 4800), ("b200", 8000)),
         *(("h20", 4000), ("mi355x", 8000), ("a6000", 768), ("rtx6000ada", 960), ("rtx5090", 1792)),
         *(("l4", 300), ("l40s", 864), ("rtx4090", 1008), ("mi300x", 5300), ("v100", 900)),
+        *(("gtx1080ti", 484), ("p40", 347), ("rtx3080", 760), ("titan-v", 653), ("rtx8000", 672)),
     ],
 )
 def test_kernels_reach_less_than_the_data_sheets_bandwidth(
@@ -142,9 +158,9 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
         assert (node.inside.link if node else inside.transport).startswith("nvlink")
         assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
     if gpu.board == "PCIe" and gpu.pcie:
-        # GeForce boards since Ampere pass no messages to each other directly.
-        no_peers = name in ("rtx3090", "rtx4090", "rtx5090")
-        assert gpu.intra_net == f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
+        no_peers = name in NO_PEERS
+        usual = f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
+        assert gpu.intra_net == ("g5" if name == "a10g" else usual)  # AWS alone has the A10G
     of_own_node = inside.node_type is not None and inside.node_type.gpu == name
     stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node
     assert bool(gpu.intra_net_why) == stands_in
@@ -191,6 +207,17 @@ def test_no_two_gpus_share_a_name() -> None:
         ("NVIDIA L40", "l40"),
         ("Tesla T4", "t4"),
         ("GeForce RTX 2080 Ti", "rtx2080ti"),
+        ("NVIDIA GeForce GTX 1080 Ti", "gtx1080ti"),
+        ("GeForce GTX 1080", "gtx1080"),
+        ("Tesla P40", "p40"),
+        ("NVIDIA TITAN V", "titan-v"),
+        ("NVIDIA TITAN RTX", "titan-rtx"),
+        ("NVIDIA GeForce RTX 3060", "rtx3060"),
+        ("NVIDIA GeForce RTX 3080 Ti", "rtx3080ti"),
+        ("Quadro RTX 8000", "rtx8000"),
+        ("Tesla V100S-PCIE-32GB", "v100s"),
+        ("NVIDIA RTX A4000", "a4000"),
+        ("NVIDIA L20", "l20"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
         ("Quadro RTX 6000", "rtx6000"),

@@ -319,7 +319,7 @@ def test_protocols_are_nccls() -> None:
 # In a scenario and a prediction
 
 
-def test_open_mpi_is_priced_where_it_was_measured_and_refused_elsewhere() -> None:
+def test_open_mpi_is_priced_where_a_file_says_how_and_refused_elsewhere() -> None:
     asked = {"model": "resnet50", "gpus": 32, "gpu": "rtx2080ti"}
 
     def busy_s(net: str, **more: str) -> float:
@@ -327,13 +327,45 @@ def test_open_mpi_is_priced_where_it_was_measured_and_refused_elsewhere() -> Non
 
     for net in ("hkbu-2080ti-10gbe", "hkbu-2080ti-ib100"):
         assert busy_s(f"{net}-mpi", library="mpi") == busy_s(f"{net}-mpi") > 1.2 * busy_s(net)
-        with pytest.raises(RequestError) as error:
-            busy_s(net, library="mpi")
-        assert (error.value.field, error.value.value) == ("library", "mpi")
-        assert f"'{net}' was measured with nccl, which says nothing of mpi" in str(error.value)
+        assert busy_s(net, library="mpi") == busy_s(f"{net}-mpi")  # the same machines
+    for net in ("25gbe", "100gbe", "ib100"):
+        assert busy_s(net, library="mpi") == busy_s(f"{net}-mpi") > 1.2 * busy_s(net)
+    with pytest.raises(RequestError) as error:
+        busy_s("p3dn-v100-tcp100", library="mpi", gpu="v100")
+    assert (error.value.field, error.value.value) == ("library", "mpi")
+    assert "'p3dn-v100-tcp100' was measured with nccl, which says nothing of mpi; take a" in str(
+        error.value
+    )
+    assert "100gbe-mpi" in str(error.value)
     # A rate and latency that the user gives are the user's, and Open MPI's rules choose on them.
     assert busy_s("10Gbit/s,50us", library="mpi") > busy_s("10Gbit/s,50us", library="nccl")
     assert busy_s("10gbe", library="gloo") > 0
+
+
+def test_a_prediction_says_that_it_took_the_links_under_another_library() -> None:
+    asked = {"model": "resnet50", "gpus": 16, "gpus_per_node": 4, "net": "100gbe", "gpu": "v100"}
+    told = predict(make_scenario(asked | {"library": "mpi"}))
+    assert any("100gbe-mpi: 100gbe under mpi" in note for note in told.assumptions)
+    assert not any("-mpi" in note for note in predict(make_scenario(asked)).notes)
+    low, high = told.iteration_s_interval
+    assert high / low > 2
+
+
+def test_horovod_on_cpus_that_nothing_was_fitted_to_is_in_the_interval() -> None:
+    """4 and 16 servers of 4 Pascal GPUs, 25 Gbit/s, TCP (horovod/horovod pull requests 44, 19)."""
+    for model, gpus, alone, together in (
+        ("vgg16", 16, 130.9, 616.8),
+        ("resnet101", 16, 119.4, 1338.3),
+        ("vgg16", 64, 149.6, 1462.6),
+        ("resnet101", 64, 136.0, 3761.6),
+    ):
+        asked = {"model": model, "gpus": gpus, "gpus_per_node": 4, "gpu": "p100", "batch": 64}
+        asked |= {"net": "25gbe", "library": "mpi", "single_gpu": f"{64 / alone * 1e3}ms"}
+        told = predict(make_scenario(asked))
+        low, high = told.iteration_s_interval
+        assert low < 64 * gpus / together < high
+        if gpus == 16:
+            assert told.iteration_s == pytest.approx(64 * gpus / together, rel=0.25)
 
 
 @pytest.mark.parametrize(

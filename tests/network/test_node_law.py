@@ -390,6 +390,14 @@ def test_a_published_bus_bandwidth(
     assert bus(name, collective, nodes, size) == pytest.approx(published, rel=0.15)
 
 
+@pytest.mark.parametrize("published", [3.10e9, 3.22e9])
+def test_gpus_of_g5_share_their_way_through_the_host(published: float) -> None:
+    """4 of its 8 A10G, 29 MB (pytorch issue 127077) and 1 MB to 1 GB (k0rdent-ai-training)."""
+    call = node_law().call(facts("g5"), "all_reduce", 4, 1, 29.4e6)
+    assert call is not None
+    assert 1.5 * 29.4e6 / call.seconds == pytest.approx(published, rel=0.35)
+
+
 @pytest.mark.parametrize(
     ("size", "published"), [(8, 40e-6), (2**16, 59.5e-6), (2**20, 82e-6), (2**30, 5525e-6)]
 )

@@ -48,7 +48,8 @@ def test_the_names_that_users_type_are_there() -> None:
 def test_faster_names_are_faster() -> None:
     """By law: a higher line rate of one family never takes longer for a large buffer."""
     pcie = NETWORKS["pcie5"].links["intra"]
-    for family in (LADDER, ("ib100", "ib100-gdr", "ib200", "ib400")):
+    mpi = tuple(f"{name}-mpi" for name in LADDER)
+    for family in (LADDER, mpi, ("ib100", "ib100-gdr", "ib200", "ib400")):
         there = [
             RememberingCluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family
         ]
@@ -58,6 +59,20 @@ def test_faster_names_are_faster() -> None:
 
 LADDER = tuple(f"{rate}gbe" for rate in (1, 10, 25, 40, 50, 100))
 """Ethernet by its rate."""
+
+
+@pytest.mark.parametrize("name", [*(f"{name}-mpi" for name in LADDER), "ib100-mpi"])
+def test_mpi_takes_turns_of_wire_and_host(name: str) -> None:
+    """By the formula that the files state; and what was measured of a line lies in the residual."""
+    line = 12.5e9 if name == "ib100-mpi" else float(name.split("gbe", maxsplit=1)[0]) * 1e9 / 8
+    rate = NETWORKS[name].links["inter"].rate
+    assert rate.value == pytest.approx(1 / (1 / (0.84 * line) + 0.87e-9), rel=1e-3)
+    assert rate.spread is not None
+    kind = "ib100" if name == "ib100-mpi" else f"-{name}"
+    for other, network in NETWORKS.items():
+        if other != name and other.endswith("-mpi") and kind in other:
+            ratio = rate.value / network.links["inter"].rate.value
+            assert abs(ratio - 1) <= rate.spread + 0.005, other
 
 
 @pytest.mark.parametrize("collective", algorithms())
