@@ -66,7 +66,7 @@ from perfsim.errors import (
 )
 from perfsim.hardware.gpus import device_in_era
 from perfsim.hardware.networks import measured_on, named_network
-from perfsim.hardware.nodes import named_node_type, names_network, with_usual_network
+from perfsim.hardware.nodes import named_node_type, with_usual_network
 from perfsim.hardware.notes import unused_network
 from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
@@ -958,8 +958,9 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
-    is_assumed = not names_network(scenario)
-    scenario = with_usual_network(scenario, device, catalog)
+    is_assumed = not named_net and scenario.node is None
+    if is_assumed:
+        scenario = with_usual_network(scenario, device, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     if is_assumed and cluster.nodes > 1:
         name = network.name

@@ -20,7 +20,6 @@ __all__ = [
     "check_node",
     "derived_collectives",
     "named_node_type",
-    "names_network",
     "node_facts",
     "with_usual_network",
 ]
@@ -38,18 +37,14 @@ def named_node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
     return node.with_nics(scenario.nics_per_node, rate)
 
 
-def names_network(scenario: Scenario) -> bool:
-    """Tell whether a scenario names a network between nodes, or a node type that has one."""
-    return "net" in scenario.model_fields_set or scenario.node is not None
-
-
 def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> Scenario:
     """Return the scenario with the network of the nodes that its GPU usually is in.
 
-    Scenarios that name a network or a node type, on one node, with more GPUs on a node than these
-    nodes have, of several types of GPU or of a GPU whose file names no usual node stay as they are.
+    It is for scenarios that name neither network nor node. Those on one node, with more GPUs on a
+    node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
+    stay as they are.
     """
-    if names_network(scenario) or not device.usual_node or len(parse_types(scenario.gpu)) > 1:
+    if not device.usual_node or len(parse_types(scenario.gpu)) > 1:
         return scenario
     node = load_node_type(device.usual_node, catalog, "net")
     most = max(scenario.placement or (scenario.gpus_per_node or node.gpus,))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from perfsim.compute.device import device_named, load_device
+from perfsim.compute.device import device_named
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
@@ -36,7 +36,6 @@ from perfsim.errors import (
     unknown,
     unspelled,
 )
-from perfsim.hardware.nodes import with_usual_network
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
@@ -967,11 +966,8 @@ class _Tried:
         return None
 
     def _name(self, scenario: Scenario, method: str) -> str:
-        asked, _ = with_gpu(scenario, self.catalog)
-        if asked.gpu in self.catalog.files("devices"):
-            device = load_device(asked.gpu, self.catalog)
-            asked = with_usual_network(asked, device, self.catalog)
-        return f"{method} on {asked.gpus} {asked.gpu} over {asked.net}"
+        gpu = with_gpu(scenario, self.catalog)[0].gpu
+        return f"{method} on {scenario.gpus} {gpu} over {scenario.net}"
 
 
 def _choice(
