@@ -25,6 +25,7 @@ from perfsim.models import build_model
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.session import Session
 from support.what_ships import SHIPPED
 
 MODEL = "llama3-8b"
@@ -217,6 +218,36 @@ def test_the_words_stand_in_one_order_and_are_the_methods_option() -> None:
         )
     by_option = answer(options={"stage": 3, "offload_optimizer": True})
     assert by_option.iteration_s == answer(**ON_HOST).iteration_s
+
+
+@pytest.mark.parametrize(
+    ("fields", "other"),
+    [
+        (ON_HOST, ON_HOST | {"gpus_per_node": 4}),
+        (ON_HOST, {"method": "ssgd", "options": {}}),
+        ({"options": {"stage": 1}}, {"options": {"stage": 1, "offload_optimizer": True}}),
+        (OUT, {}),
+    ],
+)
+@pytest.mark.parametrize("single_gpu", [None, "5s"])
+def test_a_divided_model_is_not_taken_for_one_with_something_else_on_the_host(
+    fields: dict[str, Any], other: dict[str, Any], single_gpu: str | None
+) -> None:
+    """The GPUs of a host say how long its CPUs take, and a total that is given hides the update."""
+    usual = {"tp": 2, "options": {"stage": 1}, "gpus": 16, "single_gpu": single_gpu}
+    session = Session()
+    for asking in (fields, other, fields):
+        alike, alone = (
+            predict(asked(**usual | asking), one).to_dict() for one in (session, Session())
+        )
+        assert alike == alone
+
+
+def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
+    usual = {"tp": 2, "single_gpu": "5s"}
+    found = answer(**usual, options={"stage": 1}, **ON_HOST)
+    ssgd = answer(**usual, method="ssgd", options={})
+    assert found.baseline.iteration_s == ssgd.iteration_s
 
 
 # What is refused
