@@ -958,11 +958,10 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
-    is_assumed = not named_net and scenario.node is None
-    if is_assumed:
-        scenario = with_usual_network(scenario, device, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    if is_assumed and cluster.nodes > 1:
+    if not named_net and scenario.node is None and cluster.nodes > 1:
+        scenario = with_usual_network(scenario, device, catalog)
+        network, intra_network, cluster, notes = platform(scenario, device, catalog)
         name = network.name
         why = f"nodes that {device.name} usually is in" if network.node_type else "the default"
         assumed = [*assumed, assumption(f"`net` {name}, {why}; name yours.", f"`net` {name}")]

@@ -40,15 +40,14 @@ def named_node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
 def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> Scenario:
     """Return the scenario with the network of the nodes that its GPU usually is in.
 
-    It is for scenarios that name neither network nor node. Those on one node, with more GPUs on a
-    node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
+    It is for scenarios on several nodes that name neither network nor node. Those with more GPUs on
+    a node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
     stay as they are.
     """
     if not device.usual_node or len(parse_types(scenario.gpu)) > 1:
         return scenario
     node = load_node_type(device.usual_node, catalog, "net")
-    most = max(scenario.placement or (scenario.gpus_per_node or node.gpus,))
-    if most > node.gpus or scenario.gpus <= most:
+    if max(scenario.placement or (scenario.gpus_per_node or 0,)) > node.gpus:
         return scenario
     return scenario.model_copy(update={"net": node.name})
 
