@@ -49,7 +49,9 @@ def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> 
     node = load_node_type(device.usual_node, catalog, "net")
     if max(scenario.placement or (scenario.gpus_per_node or 0,)) > node.gpus:
         return scenario
-    return scenario.model_copy(update={"net": node.name})
+    # Not among the fields that are set, so that whoever resolves the scenario again says it too.
+    fields = {**dict(scenario), "net": node.name}
+    return type(scenario).model_construct(scenario.model_fields_set, **fields)
 
 
 def check_node(scenario: Scenario, node: NodeType, device: Device) -> None:
