@@ -788,7 +788,8 @@ class Setup:
 
         It is 1 where computation was fitted on nodes whose GPUs all train.
         """
-        if self.grade in _FITTED_ON_FULL_NODES or self._by_kernels_alone:
+        fitted = self.grade in _FITTED_ON_FULL_NODES and not self._passes_known
+        if fitted or self._by_kernels_alone:
             return 1.0
         return node_load(self.input, self.gpus_of_host)
 
@@ -834,11 +835,8 @@ class Setup:
         """The evidence for computation (see `GRADES` in perfsim.interval)."""
         if self.scenario.single_gpu:
             return "given"
-        each = [part.transferred for part in self.parts] or [self.transferred]
-        known = all(
-            one.quantity.kind in ("measured", "published") and not one.extrapolated for one in each
-        )
-        if known:
+        each = self._by_type
+        if self._passes_known and not any(one.passes_kind for one in each):
             return "measured"
         if all(_is_transformer(one, self.device) for one in each):
             return "transformer"
@@ -846,12 +844,25 @@ class Setup:
         return "tuned" if alike else "carried"
 
     @property
+    def _by_type(self) -> list[TransferredProfile]:
+        """The profile on each type of GPU."""
+        return [part.transferred for part in self.parts] or [self.transferred]
+
+    @property
+    def _passes_known(self) -> bool:
+        """Whether what both passes take was measured, on all types of GPU."""
+        return all(
+            (one.passes_kind or one.quantity.kind) in ("measured", "published")
+            and not one.extrapolated
+            for one in self._by_type
+        )
+
+    @property
     def batch_reach(self) -> float:
         """How far the batch lies outside those whose time is known: ln of the ratio, 0 inside."""
         if self.scenario.single_gpu:
             return 0.0
-        each = [part.transferred for part in self.parts] or [self.transferred]
-        return max(one.batch_reach for one in each)
+        return max(one.batch_reach for one in self._by_type)
 
     @property
     def alone_s(self) -> float:
@@ -1222,8 +1233,11 @@ def _on_host(
     if getattr(method, _ON_HOST, False):
         profile, note = _updated_on_host(scenario, device, cluster, profile)
         notes.append(note)
-    quantity = quantity._replace(value=profile.alone_s, kind=weakest([quantity.kind, "derived"]))
-    return transferred._replace(profile=profile, quantity=quantity), notes
+    if profile is transferred.profile:  # S-SGD beside an update on the host
+        return transferred, notes
+    kind = quantity.kind
+    quantity = quantity._replace(value=profile.alone_s, kind=weakest([kind, "derived"]))
+    return transferred._replace(profile=profile, quantity=quantity, passes_kind=kind), notes
 
 
 def _check_checkpoints(scenario: Scenario, profile: Profile) -> None:

@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
@@ -135,7 +135,8 @@ class TransferredProfile(NamedTuple):
     """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
 
     ``era`` is the software that runs it; ``autocast`` says whether that casts the values of an fp32
-    model, None where it makes no difference.
+    model, None where it makes no difference. ``passes_kind`` is the kind of what both passes take,
+    where the host does something else of the iteration; "": that of the whole.
     """
 
     profile: Profile
@@ -144,6 +145,7 @@ class TransferredProfile(NamedTuple):
     notes: list[str]
     era: str = NEWEST
     autocast: bool | None = None
+    passes_kind: Kind | Literal[""] = ""
 
     @property
     def batch_reach(self) -> float:

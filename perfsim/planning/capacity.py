@@ -967,7 +967,9 @@ class _Tried:
 
     def _name(self, scenario: Scenario, method: str) -> str:
         gpu = with_gpu(scenario, self.catalog)[0].gpu
-        return f"{method} on {scenario.gpus} {gpu} over {scenario.net}"
+        named = scenario.node is not None or "net" in scenario.model_fields_set
+        where = f" over {scenario.net}" if named else ""  # else it follows from the GPU
+        return f"{method} on {scenario.gpus} {gpu}{where}"
 
 
 def _choice(

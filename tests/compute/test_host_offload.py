@@ -243,6 +243,21 @@ def test_a_divided_model_is_not_taken_for_one_with_something_else_on_the_host(
         assert alike == alone
 
 
+def test_passes_that_were_measured_take_no_less_beside_an_update_on_the_host() -> None:
+    """The other GPUs of a node slow them either way, and S-SGD beside it is what S-SGD is."""
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "optimizer": "adamw"}
+    usual = fields | {"method": "zero", "autocast": True}
+    before, after = (
+        predict(make_scenario(usual | more), SHIPPED) for more in ({}, {"offload": "optimizer"})
+    )
+    for part in ("forward", "backward"):
+        assert after.breakdown_s[part] == pytest.approx(before.breakdown_s[part])
+    ssgd = predict(make_scenario(fields), SHIPPED)
+    assert before.baseline.iteration_s == after.baseline.iteration_s == ssgd.iteration_s
+    width = [one.iteration_s_interval[1] / one.iteration_s for one in (before, after)]
+    assert width[1] > width[0]
+
+
 def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
     usual = {"tp": 2, "single_gpu": "5s"}
     found = answer(**usual, options={"stage": 1}, **ON_HOST)
