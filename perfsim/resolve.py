@@ -1047,12 +1047,16 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
     options = _usual_options(scenario, catalog) | scenario.options
-    if OPTIMIZER in offloaded(scenario.offload):
-        options |= _with_optimizer_on_host(scenario)
+    on_host = OPTIMIZER in offloaded(scenario.offload)
+    if on_host:
+        options = _with_optimizer_on_host(scenario) | options
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
     )
+    if on_host and not getattr(method, _ON_HOST):
+        why = "says otherwise than `offload` optimizer; leave one of the two out."
+        raise RequestError(f"options.{_ON_HOST}", why, value=options[_ON_HOST])
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
@@ -1168,8 +1172,8 @@ def _placed(
         device, transferred = slowest.device, slowest.transferred
     if scenario.offload != NOTHING or getattr(method, _ON_HOST, False):
         if parts:
-            why = "is not known of GPUs of several types; leave `offload_optimizer` out."
-            raise RequestError("offload", why)
+            why = "is not known of GPUs of several types; leave it out."
+            raise RequestError(f"options.{_ON_HOST}", why)
         transferred, more = _on_host(scenario, method, device, cluster, transferred)
         noted = [*noted, *more]
     if scenario.single_gpu:
@@ -1262,7 +1266,7 @@ def _updated_on_host(
         raise RequestError("offload", why, value=scenario.offload)
     link, gpus = host_link(device), cluster.gpus
     ranks = min(cluster.gpus_per_node, device.host_gpus or cluster.gpus_per_node)
-    backward_s = profile.backward_s / (scenario.tp * scenario.cp)
+    backward_s = profile.backward_s / (scenario.tp * scenario.cp * scenario.pp)
     count = scenario.accumulate
     alone = update_on_host(profile.elements, 1, link, backward_s, count)
     each = update_on_host(profile.elements / gpus, ranks, link, backward_s, count)

@@ -277,6 +277,20 @@ def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
         ({"offload": "checkpoints", "pp": 2, "options": {}}, "leave pp out"),
         ({"offload": "optimizer", "method": "fsdp", "options": {}}, "set method zero"),
         ({"offload": "optimizer", "optimizer": "lamb"}, "known of Adam alone"),
+        (
+            {"offload": "optimizer", "options": {"offload_optimizer": "no"}},
+            "options.offload_optimizer: says otherwise than offload optimizer",
+        ),
+        (
+            {
+                "node": None,
+                "gpu": "h100:8,a100:8",
+                "gpus": 16,
+                "recompute": "none",
+                "options": {"offload_optimizer": True},
+            },
+            "options.offload_optimizer is not known of GPUs of several types",
+        ),
         ({"offload": "optimizer", "node": None, "gpu": "b300"}, "names PCIe 6"),
         ({"offload": "checkpoints", "node": "gb200-nvl72"}, "names no generation of PCIe"),
     ],
