@@ -235,10 +235,24 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
 
     The optimizer's time stays; forward, backward and the host share the rest. The software is still
     that of the profile, and casts as it does.
+
+    Raises
+    ------
+    RequestError
+        If the CPUs of a host alone need longer for the update.
     """
     quantity = Quantity(seconds, "s", "measured", "given with the scenario (single_gpu)")
     profile = transferred.profile
-    optimizer_s = min(profile.optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
+    optimizer_s = profile.optimizer_s
+    if not profile.host_sharing:
+        optimizer_s = min(optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
+    elif optimizer_s >= seconds:
+        why = (
+            "an update of all parameters by the CPUs of one host takes"
+            f" {format_seconds(optimizer_s)} alone (`offload` optimizer); give what an iteration"
+            " takes with it."
+        )
+        raise RequestError("single_gpu", why)
     return TransferredProfile(
         profile.stretched(seconds, optimizer_s),
         quantity,

@@ -243,6 +243,12 @@ def test_a_divided_model_is_not_taken_for_one_with_something_else_on_the_host(
         assert alike == alone
 
 
+def test_a_given_iteration_keeps_the_time_of_the_hosts_update() -> None:
+    found = answer(single_gpu="3s", **ON_HOST)
+    stated_s = answer(**ON_HOST).breakdown_s["update"]
+    assert found.breakdown_s["update"] == pytest.approx(stated_s)
+
+
 def test_passes_that_were_measured_take_no_less_beside_an_update_on_the_host() -> None:
     """The other GPUs of a node slow them either way, and S-SGD beside it is what S-SGD is."""
     fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "optimizer": "adamw"}
@@ -277,6 +283,7 @@ def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
         ({"offload": "checkpoints", "pp": 2, "options": {}}, "leave pp out"),
         ({"offload": "optimizer", "method": "fsdp", "options": {}}, "set method zero"),
         ({"offload": "optimizer", "optimizer": "lamb"}, "known of Adam alone"),
+        ({"offload": "optimizer", "single_gpu": "500ms"}, "by the CPUs of one host takes 2.3"),
         (
             {"offload": "optimizer", "options": {"offload_optimizer": "no"}},
             "options.offload_optimizer: says otherwise than offload optimizer",
