@@ -243,6 +243,16 @@ def test_a_divided_model_is_not_taken_for_one_with_something_else_on_the_host(
         assert alike == alone
 
 
+def test_a_slow_gpu_does_not_slow_the_cpus() -> None:
+    alike, slow, by_chance = (
+        answer(**ON_HOST, **how) for how in ({}, {"straggler": "1:1.5"}, {"jitter": 0.05})
+    )
+    passes_s = alike.breakdown_s["forward"] + alike.breakdown_s["backward"]
+    assert slow.iteration_s - alike.iteration_s == pytest.approx(0.5 * passes_s, rel=0.05)
+    for found in (slow, by_chance):
+        assert found.breakdown_s["update"] == pytest.approx(alike.breakdown_s["update"], rel=1e-3)
+
+
 def test_a_given_iteration_keeps_the_time_of_the_hosts_update() -> None:
     found = answer(single_gpu="3s", **ON_HOST)
     stated_s = answer(**ON_HOST).breakdown_s["update"]
