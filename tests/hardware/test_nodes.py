@@ -9,7 +9,7 @@ import pytest
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.errors import DataError, RequestError
 from perfsim.hardware.nodes import node_facts
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
@@ -291,6 +291,16 @@ def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
     made = setup(**{"gpu": "h100"} | fields)
     assert made.network.name == network
     assert ("usually is in" in str(made.notes)) == network.startswith("dgx")
+
+
+def test_a_usual_node_that_nobody_knows_names_the_gpus_file(tmp_path: Path) -> None:
+    text = SHIPPED.files("devices")["h100"].read_text()
+    (tmp_path / "devices").mkdir()
+    path = tmp_path / "devices" / "h100.toml"
+    path.write_text(text.replace('usual_node = "dgx-h100"', 'usual_node = "dgx-h10"'))
+    asked = make_scenario({"model": "resnet50", "gpus": 16, "gpu": "h100"})
+    with pytest.raises(DataError, match=r"h100.toml.*no 'dgx-h10'; did you mean 'dgx-h100'"):
+        resolve(asked, Catalog(tmp_path))
 
 
 @pytest.mark.parametrize("gpus", [5, 6, 8, 12, 16])
