@@ -28,6 +28,7 @@ from perfsim.data.files import (
     write_bytes,
 )
 from perfsim.errors import DataError, RequestError, shown, spelled
+from perfsim.hardware.nodes import with_usual_network
 from perfsim.machine import Found
 from perfsim.methods import AUTO_METHOD
 from perfsim.models import MODELS, NAMED
@@ -188,9 +189,19 @@ class Draft:
             profile = self.check().profile
             alone = profile.header.get("kernels") == "alone"
             found = Found(profile.batch, _DEFAULT if alone else "that of its profile")
-        elif name == "method" or (name == "net" and "node" not in self.fields):
+        elif name == "net" and "node" not in self.fields:
+            found = self._usual_network()
+        elif name == "method":
             found = Found(SCENARIO_FIELDS[name].value, _DEFAULT)
         return found
+
+    def _usual_network(self) -> Found:
+        """Return the network that joins nodes where none is named, few or many."""
+        setup = self.check()
+        scenario = with_usual_network(setup.scenario, setup.device, self.catalog)
+        if scenario.net == SCENARIO_FIELDS["net"].value:
+            return Found(scenario.net, _DEFAULT)
+        return Found(scenario.net, f"of nodes that {setup.device.name} usually is in")
 
     def _one_node(self) -> Found | None:
         """Return the GPUs of one node where its type is known; those counted by type."""

@@ -259,7 +259,7 @@ def model_split(
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),
-        *(profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
+        *(*_times_read(profile), scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout, experts),
         *(scenario.recompute, transferred.era, adds, scenario.autocast, scenario.master_weights),
@@ -378,11 +378,20 @@ def _rank_work(
 
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
-        *(device.key, profile.iteration_s, scenario.optimizer, scenario.reduce_dtype, *degrees),
+        *(device.key, *_times_read(profile), scenario.optimizer, scenario.reduce_dtype, *degrees),
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
         *(scenario.master_weights, scenario.offload),
     )
     return catalog.once(asked, work)
+
+
+def _times_read(profile: Profile) -> tuple[float, float, float]:
+    """Return what tells a profile's times from those of others of the same layers.
+
+    An update by the host's CPUs depends on how many GPUs a host has, and `single_gpu` pins the sum
+    of passes and update alone.
+    """
+    return profile.iteration_s, profile.optimizer_s, profile.host_sharing
 
 
 def _layers_read(

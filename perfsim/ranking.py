@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from perfsim.compute.host_offload import NOTHING, OPTIMIZER, offloaded
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
@@ -33,6 +35,7 @@ __all__ = [
     "few",
     "median_errors",
     "method_of",
+    "on_gpus",
     "rank",
     "rank_methods",
     "refusal_reason",
@@ -399,7 +402,8 @@ def rank(
     Raises
     ------
     RequestError
-        If the scenario sets options of a method, or cannot be predicted whatever the method.
+        If the scenario sets options of a method, or cannot be predicted whatever the method, or
+        none applies.
     """
     if scenario.options:
         names = ", ".join(scenario.options)
@@ -408,7 +412,20 @@ def rank(
             f"{names} is for one method; `method` auto compares methods with their defaults.",
         )
     asked = dict.fromkeys(method_names(), scenario)
-    return rank_methods(scenario, asked, catalog, tell, epochs_of)
+    ranking = rank_methods(scenario, asked, catalog, tell, epochs_of)
+    if not ranking.predictions:
+        # Most are refused alike, and told to take one that has a reason of its own.
+        alike = {name: why.replace(name, "") for name, why in ranking.refused.items()}
+        counts = Counter(alike.values())
+        name = min(alike, key=lambda one: counts[alike[one]])
+        raise RequestError("method", f"none applies; {name}: {ranking.refused[name]}.")
+    return ranking
+
+
+def on_gpus(scenario: Scenario) -> Scenario:
+    """Return a scenario for S-SGD beside others: its code updates parameters on no host."""
+    kept = offloaded(scenario.offload) - {OPTIMIZER}
+    return scenario.model_copy(update={"offload": "+".join(sorted(kept)) or NOTHING})
 
 
 def rank_methods(
@@ -433,7 +450,8 @@ def rank_methods(
     catalog = fresh(catalog)
     check_fusion_options(scenario)
     check_epochs_of(epochs_of, asked)
-    plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
+    plain = for_method(on_gpus(scenario), "ssgd")[0]
+    plain = plain.model_copy(update={"bucket": scenario.bucket})
     predict_as_read(plain, catalog)  # raises for all of them
     predictions: dict[str, Prediction] = {}
     refused: dict[str, str] = {}

@@ -788,7 +788,8 @@ class Setup:
 
         It is 1 where computation was fitted on nodes whose GPUs all train.
         """
-        if self.grade in _FITTED_ON_FULL_NODES or self._by_kernels_alone:
+        fitted = self.grade in _FITTED_ON_FULL_NODES and not self._passes_known
+        if fitted or self._by_kernels_alone:
             return 1.0
         return node_load(self.input, self.gpus_of_host)
 
@@ -834,11 +835,8 @@ class Setup:
         """The evidence for computation (see `GRADES` in perfsim.interval)."""
         if self.scenario.single_gpu:
             return "given"
-        each = [part.transferred for part in self.parts] or [self.transferred]
-        known = all(
-            one.quantity.kind in ("measured", "published") and not one.extrapolated for one in each
-        )
-        if known:
+        each = self._by_type
+        if self._passes_known and not any(one.passes_kind for one in each):
             return "measured"
         if all(_is_transformer(one, self.device) for one in each):
             return "transformer"
@@ -846,12 +844,25 @@ class Setup:
         return "tuned" if alike else "carried"
 
     @property
+    def _by_type(self) -> list[TransferredProfile]:
+        """The profile on each type of GPU."""
+        return [part.transferred for part in self.parts] or [self.transferred]
+
+    @property
+    def _passes_known(self) -> bool:
+        """Whether what both passes take was measured, on all types of GPU."""
+        return all(
+            (one.passes_kind or one.quantity.kind) in ("measured", "published")
+            and not one.extrapolated
+            for one in self._by_type
+        )
+
+    @property
     def batch_reach(self) -> float:
         """How far the batch lies outside those whose time is known: ln of the ratio, 0 inside."""
         if self.scenario.single_gpu:
             return 0.0
-        each = [part.transferred for part in self.parts] or [self.transferred]
-        return max(one.batch_reach for one in each)
+        return max(one.batch_reach for one in self._by_type)
 
     @property
     def alone_s(self) -> float:
@@ -958,11 +969,10 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
-    is_assumed = not named_net and scenario.node is None
-    if is_assumed:
-        scenario = with_usual_network(scenario, device, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    if is_assumed and cluster.nodes > 1:
+    if not named_net and scenario.node is None and cluster.nodes > 1:
+        scenario = with_usual_network(scenario, device, catalog)
+        network, intra_network, cluster, notes = platform(scenario, device, catalog)
         name = network.name
         why = f"nodes that {device.name} usually is in" if network.node_type else "the default"
         assumed = [*assumed, assumption(f"`net` {name}, {why}; name yours.", f"`net` {name}")]
@@ -1037,12 +1047,16 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
     options = _usual_options(scenario, catalog) | scenario.options
-    if OPTIMIZER in offloaded(scenario.offload):
-        options |= _with_optimizer_on_host(scenario)
+    on_host = OPTIMIZER in offloaded(scenario.offload)
+    if on_host:
+        options = _with_optimizer_on_host(scenario) | options
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
     )
+    if on_host and not getattr(method, _ON_HOST):
+        why = "says otherwise than `offload` optimizer; leave one of the two out."
+        raise RequestError(f"options.{_ON_HOST}", why, value=options[_ON_HOST])
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
@@ -1158,8 +1172,8 @@ def _placed(
         device, transferred = slowest.device, slowest.transferred
     if scenario.offload != NOTHING or getattr(method, _ON_HOST, False):
         if parts:
-            why = "is not known of GPUs of several types; leave `offload_optimizer` out."
-            raise RequestError("offload", why)
+            why = "is not known of GPUs of several types; leave it out."
+            raise RequestError(f"options.{_ON_HOST}", why)
         transferred, more = _on_host(scenario, method, device, cluster, transferred)
         noted = [*noted, *more]
     if scenario.single_gpu:
@@ -1223,8 +1237,11 @@ def _on_host(
     if getattr(method, _ON_HOST, False):
         profile, note = _updated_on_host(scenario, device, cluster, profile)
         notes.append(note)
-    quantity = quantity._replace(value=profile.alone_s, kind=weakest([quantity.kind, "derived"]))
-    return transferred._replace(profile=profile, quantity=quantity), notes
+    if profile is transferred.profile:  # S-SGD beside an update on the host
+        return transferred, notes
+    kind = quantity.kind
+    quantity = quantity._replace(value=profile.alone_s, kind=weakest([kind, "derived"]))
+    return transferred._replace(profile=profile, quantity=quantity, passes_kind=kind), notes
 
 
 def _check_checkpoints(scenario: Scenario, profile: Profile) -> None:
@@ -1249,7 +1266,7 @@ def _updated_on_host(
         raise RequestError("offload", why, value=scenario.offload)
     link, gpus = host_link(device), cluster.gpus
     ranks = min(cluster.gpus_per_node, device.host_gpus or cluster.gpus_per_node)
-    backward_s = profile.backward_s / (scenario.tp * scenario.cp)
+    backward_s = profile.backward_s / (scenario.tp * scenario.cp * scenario.pp)
     count = scenario.accumulate
     alone = update_on_host(profile.elements, 1, link, backward_s, count)
     each = update_on_host(profile.elements / gpus, ranks, link, backward_s, count)

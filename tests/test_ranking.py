@@ -11,6 +11,7 @@ import pytest
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.methods.fusion_settings import for_method
+from perfsim.planning.compare import compare
 from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
 from perfsim.report.comparison_screen import print_ranking
@@ -283,3 +284,22 @@ def test_methods_take_the_same_time_only_if_all_do() -> None:
     assert replace(ranking, predictions=made).verdict() == (
         "No difference: ssgd and wfbp take the same time."
     )
+
+
+def test_with_an_update_on_the_host_s_sgd_beside_it_updates_on_the_gpu() -> None:
+    """One method's code has it; the others are refused, and S-SGD is still what it is against."""
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "optimizer": "adamw"}
+    asked = make_scenario(fields | {"offload": "optimizer"})
+    ranking = rank(asked)
+    assert list(ranking.predictions) == ["zero"]
+    found = compare(asked, "zero,ssgd")
+    ssgd = predict(make_scenario(fields))
+    assert found.baseline.iteration_s == ssgd.iteration_s == found.rows[0].baseline.iteration_s
+    assert list(found.ranking.refused) == ["ssgd"]
+    assert any("the CPUs of a host take" in note for note in found.notes)
+
+
+def test_where_no_method_applies_one_sentence_says_why() -> None:
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "offload": "optimizer"}
+    with pytest.raises(RequestError, match=r"none applies; zero: .* set optimizer adamw"):
+        rank(make_scenario(fields | {"optimizer": "lamb"}))

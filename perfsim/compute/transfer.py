@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
@@ -135,7 +135,8 @@ class TransferredProfile(NamedTuple):
     """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
 
     ``era`` is the software that runs it; ``autocast`` says whether that casts the values of an fp32
-    model, None where it makes no difference.
+    model, None where it makes no difference. ``passes_kind`` is the kind of what both passes take,
+    where the host does something else of the iteration; "": that of the whole.
     """
 
     profile: Profile
@@ -144,6 +145,7 @@ class TransferredProfile(NamedTuple):
     notes: list[str]
     era: str = NEWEST
     autocast: bool | None = None
+    passes_kind: Kind | Literal[""] = ""
 
     @property
     def batch_reach(self) -> float:
@@ -233,10 +235,24 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
 
     The optimizer's time stays; forward, backward and the host share the rest. The software is still
     that of the profile, and casts as it does.
+
+    Raises
+    ------
+    RequestError
+        If the CPUs of a host alone need longer for the update.
     """
     quantity = Quantity(seconds, "s", "measured", "given with the scenario (single_gpu)")
     profile = transferred.profile
-    optimizer_s = min(profile.optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
+    optimizer_s = profile.optimizer_s
+    if not profile.host_sharing:
+        optimizer_s = min(optimizer_s, _MAX_OPTIMIZER_SHARE * seconds)
+    elif optimizer_s >= seconds:
+        why = (
+            "an update of all parameters by the CPUs of one host takes"
+            f" {format_seconds(optimizer_s)} alone (`offload` optimizer); give what an iteration"
+            " takes with it."
+        )
+        raise RequestError("single_gpu", why)
     return TransferredProfile(
         profile.stretched(seconds, optimizer_s),
         quantity,

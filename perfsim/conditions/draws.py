@@ -67,8 +67,9 @@ have seven digits."""
 
 
 def runs_on_gpu(task: Task, charge: TaskCost) -> bool:
-    """Tell whether a task is what the GPU of the rank itself runs."""
-    return charge.cause in _ON_GPU and not task.stream.startswith(OTHER_RANK)
+    """Tell whether a task is what the GPU of the rank itself runs, not its host alone."""
+    on_gpu = charge.cause in _ON_GPU and charge.device > 0.0
+    return on_gpu and not task.stream.startswith(OTHER_RANK)
 
 
 class Sample(NamedTuple):

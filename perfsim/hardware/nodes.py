@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfsim.compute.device import Device, load_device
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError, shown
+from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives
 from perfsim.network.node_type import (
@@ -40,17 +40,27 @@ def named_node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
 def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> Scenario:
     """Return the scenario with the network of the nodes that its GPU usually is in.
 
-    It is for scenarios that name neither network nor node. Those on one node, with more GPUs on a
-    node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
+    It is for scenarios on several nodes that name neither network nor node. Those with more GPUs on
+    a node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
     stay as they are.
+
+    Raises
+    ------
+    DataError
+        If there is no such node type as the GPU's file names.
     """
     if not device.usual_node or len(parse_types(scenario.gpu)) > 1:
         return scenario
+    if device.usual_node not in catalog.files("nodes"):
+        error = unknown("usual_node", device.usual_node, catalog.files("nodes"), "nodes")
+        path = catalog.files("devices")[device.name]
+        raise DataError(f"{error.field}: {error.why}", path=path)
     node = load_node_type(device.usual_node, catalog, "net")
-    most = max(scenario.placement or (scenario.gpus_per_node or node.gpus,))
-    if most > node.gpus or scenario.gpus <= most:
+    if max(scenario.placement or (scenario.gpus_per_node or 0,)) > node.gpus:
         return scenario
-    return scenario.model_copy(update={"net": node.name})
+    # Not among the fields that are set, so that whoever resolves the scenario again says it too.
+    fields = {**dict(scenario), "net": node.name}
+    return type(scenario).model_construct(scenario.model_fields_set, **fields)
 
 
 def check_node(scenario: Scenario, node: NodeType, device: Device) -> None:

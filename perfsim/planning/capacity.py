@@ -36,6 +36,8 @@ from perfsim.errors import (
     unknown,
     unspelled,
 )
+from perfsim.hardware.gpus import device_in_era
+from perfsim.hardware.nodes import with_usual_network
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
@@ -53,7 +55,7 @@ from perfsim.planning.parallelism import (
 from perfsim.prediction import PredictedIteration, Prediction, predict
 from perfsim.quantity import NumberLimit
 from perfsim.ranking import Ranking, few, median_errors
-from perfsim.resolve import ResolvedScenario, as_named, resolve, with_gpu
+from perfsim.resolve import ResolvedScenario, as_named, kernel_era, resolve, with_gpu
 from perfsim.scenario import Scenario, as_scenario, parse_types
 from perfsim.session import fresh
 from perfsim.time_to_accuracy import (
@@ -966,8 +968,13 @@ class _Tried:
         return None
 
     def _name(self, scenario: Scenario, method: str) -> str:
-        gpu = with_gpu(scenario, self.catalog)[0].gpu
-        return f"{method} on {scenario.gpus} {gpu} over {scenario.net}"
+        asked = with_gpu(scenario, self.catalog)[0]
+        assert asked.gpu is not None
+        if scenario.node is None and "net" not in scenario.model_fields_set:
+            gpu = next((name for name, _ in parse_types(asked.gpu)), asked.gpu)
+            device = device_in_era(gpu, kernel_era(asked), self.catalog, asked.model)
+            asked = with_usual_network(asked, device, self.catalog)
+        return f"{method} on {asked.gpus} {asked.gpu} over {asked.net}"
 
 
 def _choice(

@@ -18,12 +18,12 @@ from perfsim.libraries import AUTO
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.fusion_settings import for_method
-from perfsim.note import warning
+from perfsim.note import of_grade, warning
 from perfsim.planning.equal_bytes import EqualBytes, settings_of
 from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.gpu_counts import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
-from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, rank_methods
+from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, on_gpus, rank_methods
 from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
 from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
@@ -484,8 +484,10 @@ def comparison_notes(
             )
     notes += [*_workers(ranking, given), *_different_values(ranking), *ranking.kept_words()]
     first, *others = ranking.predictions.values()
+    if not others:
+        return notes + of_grade(first.notes, "assumption")
     common = set(first.notes).intersection(*(one.notes for one in others))
-    return notes + [note for note in first.notes if others and note in common]
+    return notes + [note for note in first.notes if note in common]
 
 
 def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -777,7 +779,7 @@ def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction
         return own
     changes: dict[str, Any] = {"fusion": None, "bucket": None, "fusion_options": {}}
     changes |= {"overlap": True, "algorithm": AUTO, "protocol": AUTO}
-    return predict(plain.model_copy(update=changes), catalog)
+    return predict(on_gpus(plain).model_copy(update=changes), catalog)
 
 
 def scaling_of(

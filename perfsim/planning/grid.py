@@ -178,8 +178,8 @@ def sweep_grid(
     Raises
     ------
     RequestError
-        If the sweep has no such method, or the option of one of several methods varies: rows of the
-        others would be the same.
+        If the sweep has no such method, the option varies under both of its names, or that of one
+        of several methods varies: rows of the others would be the same.
 
     Examples
     --------
@@ -197,7 +197,16 @@ def sweep_grid(
         _check_swept(name, methods, f"options.{name}")
     if owned and len(methods) == 1:
         base = {**base, "options": _of_method(options, *methods)}
-    return SweepGrid(base, tuple(_plain_axis(axis, methods) for axis in axes), own)
+    found: dict[str, Axis] = {}
+    for axis in axes:
+        plain = _plain_axis(axis, methods)
+        if plain.field in found:
+            name = axis.field.removeprefix("options.")
+            raise RequestError(
+                f"vary.{name}", f"{plain.field} varies already; give one of the two."
+            )
+        found[plain.field] = plain
+    return SweepGrid(base, tuple(found.values()), own)
 
 
 def _plain_axis(axis: Axis, methods: set[str]) -> Axis:

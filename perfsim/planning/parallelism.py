@@ -530,7 +530,7 @@ class _Search:
         self.tried.append(
             TriedDivision(
                 one.division,
-                setup.scenario,
+                self.space.scenario_of(one.division),
                 iteration_s,
                 float(use.total),
                 use.usable,

@@ -230,6 +230,29 @@ def test_a_job_on_a_cloud_is_found(
     assert written().keys() == {"model", "gpus", "net", "gpu", "gpus_per_node", "method"}
 
 
+@pytest.mark.parametrize(
+    ("gpus", "gpu", "network"),
+    [
+        ("16", "h100", '"dgx-h100"  # of nodes that h100 usually is in'),
+        ("8", "h100", '"dgx-h100"  # of nodes that h100 usually is in'),
+        ("8", "a100", '"dgx-a100"  # of nodes that a100 usually is in'),
+        ("16", "rtx3090", '"10gbe"  # default'),
+    ],
+)
+def test_the_network_that_is_written_is_the_one_that_none_means(
+    gpus: str, gpu: str, network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--model", "gpt2", "--gpus", gpus, "--gpu", gpu]
+    assert code(["init", *asked]) == 0
+    assert f"net = {network}\n" in Path("my-scenario.toml").read_text()
+    capsys.readouterr()
+    iterations = set()
+    for words in (asked, ["my-scenario.toml"]):
+        assert code(["predict", *words, "--json"]) == 0
+        iterations.add(json.loads(capsys.readouterr().out)["iteration_s"])
+    assert len(iterations) == 1
+
+
 def test_what_the_machine_leaves_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     ec2("p4d.other")
     assert code(["init", "--model", "resnet50", "--gpus", "8"]) == 0

@@ -25,6 +25,7 @@ from perfsim.models import build_model
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.session import Session
 from support.what_ships import SHIPPED
 
 MODEL = "llama3-8b"
@@ -219,6 +220,67 @@ def test_the_words_stand_in_one_order_and_are_the_methods_option() -> None:
     assert by_option.iteration_s == answer(**ON_HOST).iteration_s
 
 
+@pytest.mark.parametrize(
+    ("fields", "other"),
+    [
+        (ON_HOST, ON_HOST | {"gpus_per_node": 4}),
+        (ON_HOST, {"method": "ssgd", "options": {}}),
+        ({"options": {"stage": 1}}, {"options": {"stage": 1, "offload_optimizer": True}}),
+        (OUT, {}),
+    ],
+)
+@pytest.mark.parametrize("single_gpu", [None, "5s"])
+def test_a_divided_model_is_not_taken_for_one_with_something_else_on_the_host(
+    fields: dict[str, Any], other: dict[str, Any], single_gpu: str | None
+) -> None:
+    """The GPUs of a host say how long its CPUs take, and a total that is given hides the update."""
+    usual = {"tp": 2, "options": {"stage": 1}, "gpus": 16, "single_gpu": single_gpu}
+    session = Session()
+    for asking in (fields, other, fields):
+        alike, alone = (
+            predict(asked(**usual | asking), one).to_dict() for one in (session, Session())
+        )
+        assert alike == alone
+
+
+def test_a_slow_gpu_does_not_slow_the_cpus() -> None:
+    alike, slow, by_chance = (
+        answer(**ON_HOST, **how) for how in ({}, {"straggler": "1:1.5"}, {"jitter": 0.05})
+    )
+    passes_s = alike.breakdown_s["forward"] + alike.breakdown_s["backward"]
+    assert slow.iteration_s - alike.iteration_s == pytest.approx(0.5 * passes_s, rel=0.05)
+    for found in (slow, by_chance):
+        assert found.breakdown_s["update"] == pytest.approx(alike.breakdown_s["update"], rel=1e-3)
+
+
+def test_a_given_iteration_keeps_the_time_of_the_hosts_update() -> None:
+    found = answer(single_gpu="3s", **ON_HOST)
+    stated_s = answer(**ON_HOST).breakdown_s["update"]
+    assert found.breakdown_s["update"] == pytest.approx(stated_s)
+
+
+def test_passes_that_were_measured_take_no_less_beside_an_update_on_the_host() -> None:
+    """The other GPUs of a node slow them either way, and S-SGD beside it is what S-SGD is."""
+    fields = {"model": "gpt2", "gpus": 8, "gpu": "h100", "optimizer": "adamw"}
+    usual = fields | {"method": "zero", "autocast": True}
+    before, after = (
+        predict(make_scenario(usual | more), SHIPPED) for more in ({}, {"offload": "optimizer"})
+    )
+    for part in ("forward", "backward"):
+        assert after.breakdown_s[part] == pytest.approx(before.breakdown_s[part])
+    ssgd = predict(make_scenario(fields), SHIPPED)
+    assert before.baseline.iteration_s == after.baseline.iteration_s == ssgd.iteration_s
+    width = [one.iteration_s_interval[1] / one.iteration_s for one in (before, after)]
+    assert width[1] > width[0]
+
+
+def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
+    usual = {"tp": 2, "single_gpu": "5s"}
+    found = answer(**usual, options={"stage": 1}, **ON_HOST)
+    ssgd = answer(**usual, method="ssgd", options={})
+    assert found.baseline.iteration_s == ssgd.iteration_s
+
+
 # What is refused
 
 
@@ -231,6 +293,21 @@ def test_the_words_stand_in_one_order_and_are_the_methods_option() -> None:
         ({"offload": "checkpoints", "pp": 2, "options": {}}, "leave pp out"),
         ({"offload": "optimizer", "method": "fsdp", "options": {}}, "set method zero"),
         ({"offload": "optimizer", "optimizer": "lamb"}, "known of Adam alone"),
+        ({"offload": "optimizer", "single_gpu": "500ms"}, "by the CPUs of one host takes 2.3"),
+        (
+            {"offload": "optimizer", "options": {"offload_optimizer": "no"}},
+            "options.offload_optimizer: says otherwise than offload optimizer",
+        ),
+        (
+            {
+                "node": None,
+                "gpu": "h100:8,a100:8",
+                "gpus": 16,
+                "recompute": "none",
+                "options": {"offload_optimizer": True},
+            },
+            "options.offload_optimizer is not known of GPUs of several types",
+        ),
         ({"offload": "optimizer", "node": None, "gpu": "b300"}, "names PCIe 6"),
         ({"offload": "checkpoints", "node": "gb200-nvl72"}, "names no generation of PCIe"),
     ],

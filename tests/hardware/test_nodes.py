@@ -9,7 +9,7 @@ import pytest
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.errors import DataError, RequestError
 from perfsim.hardware.nodes import node_facts
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
@@ -279,6 +279,10 @@ def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
         ({"gpus": 16, "net": "1gbe"}, "1gbe"),
         ({"gpus": 16, "gpu": "v100"}, "10gbe"),
         ({"gpus": 16, "gpu": "rtx4090"}, "10gbe"),
+        ({"gpus": 4, "gpu": "a100"}, "10gbe"),
+        ({"gpus": 8, "gpu": "a100"}, "dgx-a100"),
+        ({"gpus": 16, "gpu": "a100"}, "dgx-a100"),
+        ({"gpus": 8, "gpu": "a100", "gpus_per_node": 8}, "10gbe"),
     ],
 )
 def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
@@ -286,7 +290,27 @@ def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
 ) -> None:
     made = setup(**{"gpu": "h100"} | fields)
     assert made.network.name == network
-    assert ("usually is in" in str(made.notes)) == (network == "dgx-h100")
+    assert ("usually is in" in str(made.notes)) == network.startswith("dgx")
+
+
+def test_a_usual_node_that_nobody_knows_names_the_gpus_file(tmp_path: Path) -> None:
+    text = SHIPPED.files("devices")["h100"].read_text()
+    (tmp_path / "devices").mkdir()
+    path = tmp_path / "devices" / "h100.toml"
+    path.write_text(text.replace('usual_node = "dgx-h100"', 'usual_node = "dgx-h10"'))
+    asked = make_scenario({"model": "resnet50", "gpus": 16, "gpu": "h100"})
+    with pytest.raises(DataError, match=r"h100.toml.*no 'dgx-h10'; did you mean 'dgx-h100'"):
+        resolve(asked, Catalog(tmp_path))
+
+
+@pytest.mark.parametrize("gpus", [5, 6, 8, 12, 16])
+def test_no_nodes_are_joined_by_ethernet_where_the_gpu_has_usual_ones(gpus: int) -> None:
+    """A node of these holds more GPUs than one of no type that is known."""
+    for name in SHIPPED.files("devices"):
+        if not load_device(name, SHIPPED).usual_node:
+            continue
+        made = setup(gpu=name, gpus=gpus)
+        assert made.cluster.nodes == 1 or made.network.node_type, name
 
 
 def test_usual_nodes_have_the_gpu_or_its_sibling() -> None:

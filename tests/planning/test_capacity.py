@@ -376,6 +376,14 @@ def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ssgd on 128 v100 over 10gbe, ssgd on 16 v100 over 10gbe and 4 more:" in text
 
 
+def test_what_is_left_out_names_the_network_that_would_be_taken() -> None:
+    fields = {"model": "gpt2", "gpus": 16, "gpu": "h100", "optimizer": "adamw"}
+    fields |= {"offload": "optimizer"}
+    both = [make_scenario(fields | {"method": method}) for method in ("zero", "fsdp")]
+    found = plan(both, Target(1e6, 1), catalog=SHIPPED)
+    assert list(found.left_out) == ["fsdp on 16 h100 over dgx-h100"]
+
+
 def test_methods_too_close_to_the_fastest_are_named() -> None:
     """As compare has it: DGC saves some per cent, and its epochs are known to a fifth."""
     asked = [*scenarios(64, method="dgc"), *scenarios(64)]

@@ -199,6 +199,11 @@ def test_an_option_may_be_one_methods() -> None:
         ({"options": {"dgc.density": 1}}, {"method": "topk,ssgd"}, "options.dgc.density: dgc is"),
         ({}, {"topk.density": "1%,2%"}, "vary.topk.density: topk is not among the .*: ssgd"),
         ({}, {"method": "topk,dgc", "topk.density": "1%,2%"}, "vary.topk.density: rows of other"),
+        (
+            {"method": "topk"},
+            {"options.density": "1%,2%", "topk.density": "3%"},
+            "vary.topk.density: options.density varies already",
+        ),
     ],
 )
 def test_an_option_of_a_method_that_is_not_swept_alone_is_refused(

@@ -388,6 +388,17 @@ def test_the_best_has_a_timeline_and_a_figure() -> None:
 TARGET = Target(samples=1_000_000, epochs=1.0)
 
 
+def test_the_gpu_and_the_network_that_were_assumed_are_said() -> None:
+    """Also by a prediction of the best."""
+    scenario = make_scenario({"model": "gpt2", "gpus": 16, "gpu": "h100"})
+    tuning = tune_parallelism(scenario, SHIPPED, global_batch=64)
+    for notes in (tuning.notes, with_best(scenario, tuning, SHIPPED).notes):
+        assert any("`net` dgx-h100, nodes that h100 usually is in" in note for note in notes)
+    unnamed = make_scenario({"model": "gpt2", "gpus": 8})
+    notes = tune_parallelism(unnamed, SHIPPED, global_batch=16).notes
+    assert any(note.startswith("`gpu` v100") for note in notes)
+
+
 def test_a_plan_searches_what_fits_nowhere_whole() -> None:
     clusters = [asked("llama3-70b", gpus, seq=8192) for gpus in (8, 64)]
     found = plan(clusters, TARGET, Prices("", (), SHIPPED.folders[0]), SHIPPED, global_batch=128)
