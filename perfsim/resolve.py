@@ -86,7 +86,7 @@ from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, WIDE, Adapters, ada
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
-from perfsim.note import Note, assumption, warning
+from perfsim.note import Note, assumption, briefs, warning
 from perfsim.quantity import Grade, weakest
 from perfsim.scenario import (
     DEFAULT_GPU,
@@ -975,7 +975,9 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         network, intra_network, cluster, notes = platform(scenario, device, catalog)
         name = network.name
         why = f"nodes that {device.name} usually is in" if network.node_type else "the default"
-        assumed = [*assumed, assumption(f"`net` {name}, {why}; name yours.", f"`net` {name}")]
+        brief = f"`net` {name}"
+        if brief not in briefs(notes, "assumption"):
+            assumed = [*assumed, assumption(f"{brief}, {why}; name yours.", brief)]
     profile, placed, noted = _placed(scenario, method, device, types, cluster, catalog)
     ssgd, usual = None, load_method("ssgd", {})
     if _computes_otherwise(scenario, method, placed, usual):

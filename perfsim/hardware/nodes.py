@@ -5,8 +5,9 @@ from __future__ import annotations
 from perfsim.compute.device import Device, load_device
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError, shown, unknown
+from perfsim.libraries import library as find_library
 from perfsim.network.node_law import NodeFacts
-from perfsim.network.node_network import DerivedCollectives
+from perfsim.network.node_network import DerivedCollectives, node_network
 from perfsim.network.node_type import (
     STAND_IN_GENERATION,
     NodeType,
@@ -41,8 +42,8 @@ def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> 
     """Return the scenario with the network of the nodes that its GPU usually is in.
 
     It is for scenarios on several nodes that name neither network nor node. Those with more GPUs on
-    a node than these nodes have, of several types of GPU or of a GPU whose file names no usual node
-    stay as they are.
+    a node than these nodes have, with a library of links of its own (MPI), of several types of GPU
+    or of a GPU whose file names no usual node stay as they are.
 
     Raises
     ------
@@ -58,6 +59,9 @@ def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> 
     node = load_node_type(device.usual_node, catalog, "net")
     if max(scenario.placement or (scenario.gpus_per_node or 0,)) > node.gpus:
         return scenario
+    own = node_network(node).library
+    if scenario.library not in (None, own) and find_library(scenario.library or own).own_links:
+        return scenario  # which says nothing of this library
     # Not among the fields that are set, so that whoever resolves the scenario again says it too.
     fields = {**dict(scenario), "net": node.name}
     return type(scenario).model_construct(scenario.model_fields_set, **fields)

@@ -13,6 +13,7 @@ from perfsim.errors import DataError, RequestError
 from perfsim.hardware.nodes import node_facts
 from perfsim.network.node_law import node_law
 from perfsim.network.node_type import load_node_type
+from perfsim.note import briefs
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
@@ -278,6 +279,8 @@ def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
         ({"gpus": 32, "gpus_per_node": 16}, "10gbe"),
         ({"gpus": 16, "net": "1gbe"}, "1gbe"),
         ({"gpus": 16, "gpu": "v100"}, "10gbe"),
+        ({"gpus": 16, "library": "gloo"}, "dgx-h100"),
+        ({"gpus": 16, "library": "mpi"}, "10gbe-mpi"),
         ({"gpus": 16, "gpu": "rtx4090"}, "10gbe"),
         ({"gpus": 4, "gpu": "a100"}, "10gbe"),
         ({"gpus": 8, "gpu": "a100"}, "dgx-a100"),
@@ -291,6 +294,8 @@ def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
     made = setup(**{"gpu": "h100"} | fields)
     assert made.network.name == network
     assert ("usually is in" in str(made.notes)) == network.startswith("dgx")
+    said = briefs(made.notes, "assumption")
+    assert len(said) == len(set(said))
 
 
 def test_a_usual_node_that_nobody_knows_names_the_gpus_file(tmp_path: Path) -> None:
