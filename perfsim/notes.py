@@ -70,7 +70,8 @@ def notes_of(
                 " (`perfsim compare` has what is known)",
             )
         )
-    caution = setup.method.caution(optimizer_of(setup)) if cluster.gpus > 1 else ""
+    inside = cluster.intra.transport if cluster.intra else ""
+    caution = setup.method.caution(optimizer_of(setup), inside) if cluster.gpus > 1 else ""
     notes += [warning(caution)] if caution else []
     notes += [
         warning(

@@ -671,10 +671,15 @@ class Method(BaseModel):
         """Return why the method cannot run on these ranks or this model, or ""."""
         return ""
 
-    def caution(self, optimizer: str) -> str:
-        """Return what makes a prediction of this method with an optimizer doubtful, or "".
+    def caution(self, optimizer: str, inside: str) -> str:
+        """Return what makes a prediction of this method doubtful, or "".
 
         It is a sentence, which a prediction has among its notes.
+
+        Parameters
+        ----------
+        optimizer : whose update is priced
+        inside : transport of the link inside nodes, such as pcie4 or nvlink3; "" without one
         """
         return ""
 

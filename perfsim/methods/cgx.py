@@ -141,6 +141,15 @@ class Cgx(DdpBuckets):
         """Return why ranks that go across by themselves need nodes of one size, or ""."""
         return "" if self.broadcast else uneven_nodes(world)
 
+    def caution(self, optimizer: str, inside: str) -> str:
+        """Return that copies through the host do not take NVLink, if that joins the GPUs."""
+        if self.inner != "shm" or not inside.startswith("nvlink"):
+            return ""
+        return (
+            "cgx with `inner` shm copies messages through the host over PCIe, and is priced here at"
+            f" the rate of {inside}: longer than that, or set `inner` nccl."
+        )
+
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the bytes of the buffers of one level, and of the random states."""
         return _buffer_bytes(ranks) + RANDOM_STATE_BYTES * FUSION_BYTES / 4

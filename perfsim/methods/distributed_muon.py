@@ -46,7 +46,7 @@ class DistributedMuon(DdpBuckets, DenseBuckets):
     needs: ClassVar[str] = "`optimizer` muon"
     owns_whole_tensors: ClassVar[bool] = True
 
-    def caution(self, optimizer: str) -> str:
+    def caution(self, optimizer: str, inside: str) -> str:
         """Return that the update is not Muon's, if so."""
         if optimizer == "muon":
             return ""

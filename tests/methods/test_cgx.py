@@ -17,6 +17,8 @@ from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.cgx import chunks_of
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
@@ -231,3 +233,14 @@ def test_a_message_counts_levels_and_bounds() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(RequestError, match=why):
         load_method("cgx", options)
+
+
+def test_copies_through_the_host_beside_nvlink_are_a_warning() -> None:
+    def warned(gpu: str, **options: object) -> bool:
+        asked = {"model": "resnet50", "gpus": 8, "gpus_per_node": 8, "gpu": gpu, "method": "cgx"}
+        notes = predict(make_scenario(asked | {"options": options})).notes
+        return any("copies messages through the host" in note for note in notes)
+
+    assert warned("h100")
+    assert not warned("h100", inner="nccl")
+    assert not warned("rtx3090")

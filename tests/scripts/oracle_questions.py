@@ -382,6 +382,7 @@ def predictions(names: Names) -> Iterator[tuple[str, str]]:
         yield "networks", f"{setting}{name}"
     for name, setting in product(names("gpus"), DRIVEN):
         yield "gpus", f"{setting} gpu={name}"
+        yield "gpus", f"model=resnet50 gpus=8 gpu={name}"  # one node of some, two of others
     for name, rest in product(names("models"), TRAINED):
         yield "models", f"model={name} gpus=16{rest}"
     for setting, condition in product(CONDITIONED, CONDITIONS):

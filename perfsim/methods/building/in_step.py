@@ -16,7 +16,7 @@ class InStep(Method):
 
     optimizers: ClassVar[tuple[str, ...]] = ()
 
-    def caution(self, optimizer: str) -> str:
+    def caution(self, optimizer: str, inside: str) -> str:
         """Return that the update is not that of the method's step, if so."""
         if not self.optimizers or optimizer in self.optimizers:
             return ""
