@@ -83,8 +83,8 @@ class MethodAccuracy(NamedTuple):
         """Return the line in words."""
         ships = "all" if self.shipped == self.rows else self.shipped or "none"
         return (
-            f"{self.rows} row{'s' * (self.rows != 1)} ({ships} of them shipped), median {self.median_error:.0%},"
-            f" p90 {self.p90_error:.0%} ({self.sources})"
+            f"{self.rows} row{'s' * (self.rows != 1)} ({ships} of them shipped), median"
+            f" {self.median_error:.0%}, p90 {self.p90_error:.0%} ({self.sources})"
         )
 
 
