@@ -390,24 +390,26 @@ TARGET = Target(samples=1_000_000, epochs=1.0)
 
 def test_the_gpu_and_the_network_that_were_assumed_are_said() -> None:
     """Also by a prediction of the best."""
-    scenario = make_scenario({"model": "gpt2", "gpus": 16, "gpu": "h100"})
+    narrow = {"model": "gpt2", "tp": 1, "recompute": "none"}
+    scenario = make_scenario(narrow | {"gpus": 16, "gpu": "h100"})
     tuning = tune_parallelism(scenario, SHIPPED, global_batch=64)
     for notes in (tuning.notes, with_best(scenario, tuning, SHIPPED).notes):
         assert any("`net` dgx-h100, nodes that h100 usually is in" in note for note in notes)
-    unnamed = make_scenario({"model": "gpt2", "gpus": 8})
+    unnamed = make_scenario(narrow | {"gpus": 8})
     notes = tune_parallelism(unnamed, SHIPPED, global_batch=16).notes
     assert any(note.startswith("`gpu` v100") for note in notes)
 
 
 def test_a_plan_searches_what_fits_nowhere_whole() -> None:
-    clusters = [asked("llama3-70b", gpus, seq=8192) for gpus in (8, 64)]
+    fixed = {"seq": 8192, "recompute": "full"}
+    clusters = [asked("llama3-70b", gpus, **fixed) for gpus in (8, 64)]
     found = plan(clusters, TARGET, Prices("", (), SHIPPED.folders[0]), SHIPPED, global_batch=128)
     assert [one.scenario.gpus for one in found.choices] == [64]
     assert "parallelism on 8 h100 over dgx-h100" in found.left_out
     assert any("fits nowhere with the model whole" in note for note in found.notes)
     for one in found.choices:
         best = fastest_division(
-            asked("llama3-70b", one.scenario.gpus, seq=8192), SHIPPED, global_batch=128
+            asked("llama3-70b", one.scenario.gpus, **fixed), SHIPPED, global_batch=128
         )
         assert one.prediction.iteration_s == pytest.approx(best.iteration_s, rel=1e-9)
         assert one.row(TARGET)["parallelism"]["tp"] == best.division.tp
