@@ -46,7 +46,9 @@ MADE: dict[str, Callable[[], Any]] = {
     "sweep, objects": lambda: perfsim.sweep(BASE, {"gpus": "8,16"}, objects=True),
     "tune": lambda: perfsim.tune(DGC),
     "tune, interval": lambda: perfsim.tune(SITES, "interval"),
-    "tune, parallelism": lambda: tune_parallelism(NODES, global_batch=32),
+    "tune, parallelism": lambda: tune_parallelism(
+        NODES.model_copy(update={"tp": 4}), global_batch=32
+    ),
     "plan": lambda: perfsim.plan(
         [DGC, DGC.model_copy(update={"gpus": 8})],
         perfsim.Target(samples=1_000_000, epochs=1, deadline_s=36_000),

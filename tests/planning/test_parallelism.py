@@ -168,7 +168,7 @@ def test_experts_are_also_tried_whole_beside_tensor_parallelism() -> None:
     with pytest.raises(RequestError, match="etp: the model has no experts"):
         division_space(asked("llama3-8b", 16, **fields, etp=1), SHIPPED, global_batch=16)
     # Experts that are divided say of themselves how the rest is.
-    said = {"model": "mixtral-8x7b", "gpus": 16, "node": "p5", "net": "p5", "seq": 1024}
+    said = {"model": "mixtral-8x7b", "gpus": 16, "node": "p5", "seq": 1024, "recompute": "full"}
     found = tune_parallelism(said | {"etp": 4}, SHIPPED).parallelism
     alike = tune_parallelism(said | {"etp": 4, "tp": 4}, SHIPPED).parallelism
     assert found is not None and alike is not None
@@ -342,7 +342,7 @@ def test_the_command_of_the_best_predicts_it(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_screen_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
-    left, out, err = run(f"{COMMAND} --batch 4 --method fsdp", capsys)
+    left, out, err = run(f"{COMMAND} --batch 4 --method fsdp --recompute full", capsys)
     assert (left, err) == (0, "")
     lines = out.splitlines()
     assert [line for line in lines if len(line) > 80] == []
