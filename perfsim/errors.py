@@ -33,6 +33,7 @@ __all__ = [
     "spelled",
     "spelling",
     "unknown",
+    "unknown_in_file",
     "unknown_option",
     "unspelled",
 ]
@@ -365,6 +366,14 @@ def unknown(
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
     why, match = _refusal(f"no {_quoted(name)}", compared or name, choices, where)
     return UnknownNameError(field, why, value=name, nearest=match)
+
+
+def unknown_in_file(
+    path: Path, field: str, name: str, choices: Iterable[str], listing: str = ""
+) -> DataError:
+    """Build the error for a name in a file that does not exist (see `unknown`)."""
+    error = unknown(field, name, choices, listing)
+    return DataError(f"{error.field}: {error.why}", path=path)
 
 
 def unknown_option(

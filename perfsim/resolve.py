@@ -66,7 +66,7 @@ from perfsim.errors import (
 )
 from perfsim.hardware.gpus import device_in_era
 from perfsim.hardware.networks import measured_on, named_network
-from perfsim.hardware.nodes import named_node_type, with_usual_network
+from perfsim.hardware.nodes import named_node_type, names_network, with_usual_network
 from perfsim.hardware.notes import unused_network
 from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
@@ -117,6 +117,7 @@ __all__ = [
     "computation",
     "computations",
     "find_profile",
+    "first_device",
     "in_16_bits",
     "model_names",
     "resolve",
@@ -965,12 +966,9 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     named_net = scenario.net if "net" in scenario.model_fields_set else ""
     scenario, assumed = with_gpu(scenario, catalog)
-    assert scenario.gpu is not None
-    types = parse_types(scenario.gpu)
-    gpu = types[0][0] if types else scenario.gpu
-    device = device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
+    types, device = parse_types(scenario.gpu), first_device(scenario, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    if not named_net and scenario.node is None and cluster.nodes > 1:
+    if not names_network(scenario) and cluster.nodes > 1:
         scenario = with_usual_network(scenario, device, catalog)
         network, intra_network, cluster, notes = platform(scenario, device, catalog)
         name = network.name
@@ -1030,7 +1028,7 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     if autocasts(scenario, method) != like.autocast:
         return None
-    if getattr(method, _ON_HOST, False) != getattr(like.method, _ON_HOST, False):
+    if method.updates_on_host != like.method.updates_on_host:
         return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
@@ -1056,7 +1054,7 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
     )
-    if on_host and not getattr(method, _ON_HOST):
+    if on_host and not method.updates_on_host:
         why = "says otherwise than `offload` optimizer; leave one of the two out."
         raise RequestError(f"options.{_ON_HOST}", why, value=options[_ON_HOST])
     policy_name = scenario.fusion or method.default_fusion()
@@ -1172,7 +1170,7 @@ def _placed(
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
-    if scenario.offload != NOTHING or getattr(method, _ON_HOST, False):
+    if scenario.offload != NOTHING or method.updates_on_host:
         if parts:
             why = "is not known of GPUs of several types; leave it out."
             raise RequestError(f"options.{_ON_HOST}", why)
@@ -1214,18 +1212,13 @@ def _on_host(
     RequestError
         If nothing is known of how it would run.
     """
-    profile, notes, words = transferred.profile, list[str](), offloaded(scenario.offload)
-    quantity = transferred.quantity
-    if CHECKPOINTS in words:
+    profile, notes, quantity = transferred.profile, list[str](), transferred.quantity
+    if CHECKPOINTS in offloaded(scenario.offload):
         _check_checkpoints(scenario, profile)
-        to_host = checkpoints_to_host(
-            scenario.offload,
-            device,
-            profile,
-            transferred.era,
-            autocast=bool(transferred.autocast),
-        )
-        assert to_host is not None
+    to_host = checkpoints_to_host(
+        scenario.offload, device, profile, transferred.era, autocast=bool(transferred.autocast)
+    )
+    if to_host is not None:
         if not _is_divided(scenario):
             profile = to_host.of_profile(
                 profile, build_model(profile.model, defined_tokens(profile))
@@ -1236,7 +1229,7 @@ def _on_host(
             f" back on a stream of its own, at {format_rate(link.out)} and"
             f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
         )
-    if getattr(method, _ON_HOST, False):
+    if method.updates_on_host:
         profile, note = _updated_on_host(scenario, device, cluster, profile)
         notes.append(note)
     if profile is transferred.profile:  # S-SGD beside an update on the host
@@ -1310,6 +1303,13 @@ def _computes_otherwise(
 def _adds_micro_batches(scenario: Scenario, method: Method) -> bool:
     """Tell whether a rank adds up the gradients of micro-batches before it sends them."""
     return scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
+
+
+def first_device(scenario: Scenario, catalog: Catalog) -> Device:
+    """Return the GPU that a scenario names (see `with_gpu`), the first of several types."""
+    assert scenario.gpu is not None
+    gpu = next((name for name, _ in parse_types(scenario.gpu)), scenario.gpu)
+    return device_in_era(gpu, kernel_era(scenario), catalog, scenario.model)
 
 
 def kernel_era(scenario: Scenario) -> str:

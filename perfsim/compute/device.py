@@ -50,6 +50,7 @@ from perfsim.errors import (
     plain_name,
     shown,
     unknown,
+    unknown_in_file,
 )
 from perfsim.quantity import (
     COUNT_LIMIT,
@@ -906,8 +907,7 @@ def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
     others += [("measured_as", device.measured_as)] if device.measured_as else []
     for key, other in others:
         if other not in files:
-            error = unknown(key, other, files, "gpus")
-            raise DataError(f"{error.field}: {error.why}", path=files[name])
+            raise unknown_in_file(files[name], key, other, files, "gpus")
     references = [
         _with_points(other, catalog, software, _NO_KERNELS) for other in device.reference_names
     ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfsim.compute.device import Device, device_named
 from perfsim.compute.software import NEWEST
 from perfsim.data.catalog import Catalog
-from perfsim.errors import DataError, RequestError, unknown
+from perfsim.errors import RequestError, unknown_in_file
 from perfsim.hardware.gpus import device_in_era
 from perfsim.hardware.nodes import derived_collectives, node_facts
 from perfsim.network.network_file import Network
@@ -54,8 +54,12 @@ def with_data_sheet(network: Network, catalog: Catalog) -> Network:
     return network._replace(known=replace(network.known, facts=facts))
 
 
-def under_library(network: Network, library: str | None, catalog: Catalog) -> Network:
-    """Return a network as another library drives it, where a file says: 100gbe-mpi for 100gbe."""
+def network_between(scenario: Scenario, catalog: Catalog) -> Network:
+    """Return the network between nodes that a scenario names, as its library drives it.
+
+    Where a file says how another library does, that is 100gbe-mpi for 100gbe.
+    """
+    network, library = named_network(scenario.net, "net", catalog), scenario.library
     name = f"{network.name}-{library}"
     if library in (None, network.library) or name not in catalog.files("networks"):
         return network
@@ -82,7 +86,7 @@ def networks_of_nodes(
         inside, _ = intra_network_of(scenario, own, catalog)
     if scenario.net in (scenario.node, node.name):
         return own, inside, None if inside else derived_collectives(node, device, catalog)
-    network = under_library(named_network(scenario.net, "net", catalog), scenario.library, catalog)
+    network = network_between(scenario, catalog)
     size = network.gpus_per_node
     if network.node_type is not None or size not in (None, node.gpus):
         why = "is a node type itself" if network.node_type else f"has nodes of {size} GPUs"
@@ -172,9 +176,8 @@ def intra_network_of_gpus(
             found[own] = f": {library} copies through the host"
             continue
         if device.intra_net and device.intra_net not in networks:
-            error = unknown("intra_net", device.intra_net, networks, "networks")
             path = catalog.files("devices")[device.name]
-            raise DataError(f"{error.field}: {error.why}", path=path)
+            raise unknown_in_file(path, "intra_net", device.intra_net, networks, "networks")
         why = f": {device.link}" if device.link else ""
         why += f"; {device.intra_net_why}" if device.intra_net_why else ""
         if not device.intra_net:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfsim.compute.device import Device, load_device
 from perfsim.data.catalog import Catalog
-from perfsim.errors import DataError, RequestError, shown, unknown
+from perfsim.errors import RequestError, shown, unknown_in_file
 from perfsim.libraries import library as find_library
 from perfsim.network.node_law import NodeFacts
 from perfsim.network.node_network import DerivedCollectives, node_network
@@ -21,6 +21,7 @@ __all__ = [
     "check_node",
     "derived_collectives",
     "named_node_type",
+    "names_network",
     "node_facts",
     "with_usual_network",
 ]
@@ -33,30 +34,40 @@ def named_node_type(scenario: Scenario, catalog: Catalog) -> NodeType | None:
         if scenario.net in of[0] or scenario.net not in of[1]:
             return None
     name, field = (scenario.node, "node") if scenario.node else (scenario.net, "net")
-    node = catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
+    node = _node_type(name, field, catalog)
     rate = None if scenario.nic is None else parse_rate(scenario.nic, "nic")
     return node.with_nics(scenario.nics_per_node, rate)
+
+
+def _node_type(name: str, field: str, catalog: Catalog) -> NodeType:
+    """Return the node type of a name or a file."""
+    return catalog.once(("node", field, name), lambda: load_node_type(name, catalog, field))
+
+
+def names_network(scenario: Scenario) -> bool:
+    """Tell whether a scenario names a network between nodes, or a node type, which has one."""
+    return "net" in scenario.model_fields_set or scenario.node is not None
 
 
 def with_usual_network(scenario: Scenario, device: Device, catalog: Catalog) -> Scenario:
     """Return the scenario with the network of the nodes that its GPU usually is in.
 
-    It is for scenarios on several nodes that name neither network nor node. Those with more GPUs on
-    a node than these nodes have, with a library of links of its own (MPI), of several types of GPU
-    or of a GPU whose file names no usual node stay as they are.
+    It is for scenarios on several nodes. Those that name a network or a node type, with more GPUs
+    on a node than these nodes have, with a library of links of its own (MPI), of several types of
+    GPU or of a GPU whose file names no usual node stay as they are.
 
     Raises
     ------
     DataError
         If there is no such node type as the GPU's file names.
     """
-    if not device.usual_node or len(parse_types(scenario.gpu)) > 1:
+    if names_network(scenario) or not device.usual_node or len(parse_types(scenario.gpu)) > 1:
         return scenario
-    if device.usual_node not in catalog.files("nodes"):
-        error = unknown("usual_node", device.usual_node, catalog.files("nodes"), "nodes")
+    nodes = catalog.files("nodes")
+    if device.usual_node not in nodes:
         path = catalog.files("devices")[device.name]
-        raise DataError(f"{error.field}: {error.why}", path=path)
-    node = load_node_type(device.usual_node, catalog, "net")
+        raise unknown_in_file(path, "usual_node", device.usual_node, nodes, "nodes")
+    node = _node_type(device.usual_node, "net", catalog)
     if max(scenario.placement or (scenario.gpus_per_node or 0,)) > node.gpus:
         return scenario
     own = node_network(node).library

@@ -9,9 +9,8 @@ from perfsim.data.catalog import Catalog
 from perfsim.hardware.networks import (
     inside_as_measured,
     intra_network_of,
-    named_network,
+    network_between,
     networks_of_nodes,
-    under_library,
     with_data_sheet,
 )
 from perfsim.hardware.nodes import check_node, derived_collectives, named_node_type
@@ -59,10 +58,7 @@ def _make(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     notes: list[str] = []
     node, derived = named_node_type(scenario, catalog), None
     if node is None:
-        network = under_library(
-            named_network(scenario.net, "net", catalog), scenario.library, catalog
-        )
-        network = with_data_sheet(network, catalog)
+        network = with_data_sheet(network_between(scenario, catalog), catalog)
         if scenario.nics_per_node is not None:
             network = network._replace(nics_per_node=scenario.nics_per_node)
         intra_network, intra_notes = intra_network_of(scenario, network, catalog)

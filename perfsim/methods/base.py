@@ -667,6 +667,11 @@ class Method(BaseModel):
         """Whether sites take the place of nodes where a wide area network joins several."""
         return False
 
+    @property
+    def updates_on_host(self) -> bool:
+        """Whether the CPUs of the host update the parameters."""
+        return False
+
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""
         return ""

@@ -10,8 +10,8 @@ from perfsim.compute.kernel import Kernel, KernelLoop, Kernels, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, OnlyWith, Send
+from perfsim.methods.building.compressed_collectives import inside_collective
 from perfsim.methods.building.ddp_buffers import DdpBuckets
-from perfsim.methods.building.quantise import STREAM
 from perfsim.methods.building.two_level import uneven_nodes
 
 FUSION_BYTES = 64 * 2**20
@@ -352,7 +352,7 @@ def _reduced(
 
 def _run(kernels: Kernels, undo: bool = False) -> list[JobStage]:
     """Return a stage of kernels on the stream of the messages; none without kernels."""
-    return [Compute(kernels, "decompress" if undo else "compress", STREAM)] if kernels else []
+    return [inside_collective(kernels, undo)] if kernels else []
 
 
 def _aligned(size_bytes: float) -> float:

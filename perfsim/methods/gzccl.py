@@ -67,7 +67,7 @@ class Gzccl(DdpBuckets):
         n = bucket.elements if self.exchange == "doubling" else -(-bucket.elements // ranks)
         sent = codec.packed_bytes(n)
         compress = inside_collective(codec.encode(n))
-        add = inside_collective([*codec.decode(n), elementwise(n, 3)], undo=True)
+        add = inside_collective((*codec.decode(n), elementwise(n, 3)), undo=True)
         if self.exchange == "doubling":
             near = floor_log2(world.gpus_per_node)
             far = floor_log2(ranks) - near

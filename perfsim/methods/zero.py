@@ -135,6 +135,11 @@ class Zero(Method):
     max_reuse_distance: Annotated[MaxReuseDistance, OnlyWith(stage=3)] = GatherLimits().reuse
 
     @property
+    def updates_on_host(self) -> bool:
+        """Whether the optimizer's state is on the host."""
+        return self.offload_optimizer
+
+    @property
     def overlaps(self) -> bool:
         """Whether gradients are reduced while the backward pass goes on."""
         return self.stage == 3 if self.overlap_comm is None else self.overlap_comm

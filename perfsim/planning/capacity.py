@@ -36,8 +36,7 @@ from perfsim.errors import (
     unknown,
     unspelled,
 )
-from perfsim.hardware.gpus import device_in_era
-from perfsim.hardware.nodes import with_usual_network
+from perfsim.hardware.nodes import names_network, with_usual_network
 from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.memory import MemoryUse
 from perfsim.methods import method_name
@@ -55,7 +54,7 @@ from perfsim.planning.parallelism import (
 from perfsim.prediction import PredictedIteration, Prediction, predict
 from perfsim.quantity import NumberLimit
 from perfsim.ranking import Ranking, few, median_errors
-from perfsim.resolve import ResolvedScenario, as_named, kernel_era, resolve, with_gpu
+from perfsim.resolve import ResolvedScenario, as_named, first_device, resolve, with_gpu
 from perfsim.scenario import Scenario, as_scenario, parse_types
 from perfsim.session import fresh
 from perfsim.time_to_accuracy import (
@@ -969,11 +968,8 @@ class _Tried:
 
     def _name(self, scenario: Scenario, method: str) -> str:
         asked = with_gpu(scenario, self.catalog)[0]
-        assert asked.gpu is not None
-        if scenario.node is None and "net" not in scenario.model_fields_set:
-            gpu = next((name for name, _ in parse_types(asked.gpu)), asked.gpu)
-            device = device_in_era(gpu, kernel_era(asked), self.catalog, asked.model)
-            asked = with_usual_network(asked, device, self.catalog)
+        if not names_network(asked):
+            asked = with_usual_network(asked, first_device(asked, self.catalog), self.catalog)
         return f"{method} on {asked.gpus} {asked.gpu} over {asked.net}"
 
 

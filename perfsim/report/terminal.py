@@ -40,6 +40,7 @@ __all__ = [
     "interval_words",
     "json_text",
     "labelled",
+    "network_words",
     "number_lines",
     "outer_state_words",
     "page_columns",
@@ -248,20 +249,24 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     """Say how many GPUs there are on which nodes, and their networks."""
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
-    links = f"{scenario.net} between nodes, {scenario.intra_net} inside"
-    if scenario.nodes == 1:
-        links = f"{scenario.intra_net} inside"
-    elif scenario.net == scenario.intra_net:
-        links = f"{scenario.net} between nodes and inside"
     gpus = gpu_words(scenario.gpus, scenario.gpu)
     if scenario.gpus == 1:
         return gpus
-    words = f"{gpus} ({nodes} GPUs), {links}"
+    words = f"{gpus} ({nodes} GPUs), {network_words(scenario)}"
     site, wan = scenario.further.get("site"), str(scenario.further.get("wan"))
     if not site:
         return words
     links = "links of their own" if ";" in wan else wan
     return f"{words}; {len(site)} site{'s' * (len(site) > 1)} over {links}"
+
+
+def network_words(scenario: ResolvedScenario) -> str:
+    """Say which networks join the nodes, if there are several, and the GPUs of one."""
+    if scenario.nodes == 1:
+        return f"{scenario.intra_net} inside"
+    if scenario.net == scenario.intra_net:
+        return f"{scenario.net} between nodes and inside"
+    return f"{scenario.net} between nodes, {scenario.intra_net} inside"
 
 
 def bucket_size_words(size_bytes: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise, moved
+from perfsim.compute.kernel import FLOAT, Kernel, Kernels, elementwise, moved
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.policies import DDP_BUCKET_BYTES
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
@@ -148,9 +148,9 @@ def _streamed(elements: int, moved_bytes: float) -> tuple[Kernel, ...]:
     return (moved(elements, moved_bytes),)
 
 
-def inside_collective(kernels: Sequence[Kernel], undo: bool = False) -> JobStage:
+def inside_collective(kernels: Kernels, undo: bool = False) -> JobStage:
     """Return a stage of kernels inside a collective, on the communication stream."""
-    return Compute(tuple(kernels), "decompress" if undo else "compress", STREAM)
+    return Compute(kernels, "decompress" if undo else "compress", STREAM)
 
 
 def largest_message(gradients: Sequence[Gradient], bucket_bytes: float | None = None) -> int:
@@ -240,12 +240,12 @@ def compressed_ring(elements: int, world: MethodContext, codec: Codec) -> list[J
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     copy = moved(chunk, 2.0 * codec.packed_bytes(chunk))
     hop = _sent("send_recv", chunk, 1, codec)
-    again = inside_collective([copy, *codec.merged_again(chunk, 2)])
+    again = inside_collective((copy, *codec.merged_again(chunk, 2)))
     return [
-        inside_collective([*codec.encode(chunk, ranks), copy]),
+        inside_collective((*codec.encode(chunk, ranks), copy)),
         *hop,
         *([again, *hop] * (ranks - 2)),
-        inside_collective([copy, *codec.merged(chunk, 2), *codec.encode(chunk)]),
+        inside_collective((copy, *codec.merged(chunk, 2), *codec.encode(chunk))),
         *_sent("all_gather", chunk, ranks, codec),
         inside_collective(codec.decode(chunk, ranks), undo=True),
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.report.drawing import Drawing
 from perfsim.report.html.figure import CellText, Figure
 from perfsim.report.html.render import render
+from perfsim.report.terminal import network_words
 from perfsim.scenario import gpu_words
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ def question_of(scenario: ResolvedScenario) -> str:
     """Say in a sentence what was asked."""
     given = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
     return (
-        f"{gpu_words(scenario.gpus, scenario.gpu)} on {scenario.nodes} nodes, {scenario.net}"
-        f" between nodes, {scenario.intra_net} inside; batch {scenario.batch} a GPU,"
-        f" {scenario.precision}; {scenario.method}{f' ({given})' if given else ''}, fusion"
+        f"{gpu_words(scenario.gpus, scenario.gpu)} on {scenario.nodes}"
+        f" node{'s' * (scenario.nodes != 1)}, {network_words(scenario)}; batch {scenario.batch} a"
+        f" GPU, {scenario.precision}; {scenario.method}{f' ({given})' if given else ''}, fusion"
         f" {scenario.fusion}, {'overlap' if scenario.overlap else 'no overlap'}."
     )
 
