@@ -47,7 +47,8 @@ GRADES = {
   the others are carried from another GPU or batch. transformer: large products and attention in one
   kernel that was measured on that architecture, in half precision. tuned: software whose input and
   host keep up with the GPU, or such kernels with an attention that was not measured there, or is
-  several kernels. carried: anything else.
+  several kernels, or with experts or adapters, whose small kernels were measured on no GPU.
+  carried: anything else.
 - network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
   cluster's own training; a node type's data sheet and what nodes of other types reach of theirs;
   the links' formulas.

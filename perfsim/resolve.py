@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.attention import ATTENTION, usual_kernel
+from perfsim.compute.attention import known_attention, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import (
@@ -839,7 +839,7 @@ class Setup:
         each = self._by_type
         if self._passes_known and not any(one.passes_kind for one in each):
             return "measured"
-        if all(_is_transformer(one, self.device) for one in each):
+        if not self.scenario.lora and all(_is_transformer(one, self.device) for one in each):
             return "transformer"
         alike = all(execution_of(one.era).tuned or _kernels_alone_in_half(one) for one in each)
         return "tuned" if alike else "carried"
@@ -920,16 +920,18 @@ class Setup:
 
 
 def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
-    """Tell whether computation is a transformer's whose attention kernel is known on that GPU.
+    """Tell whether computation is a dense transformer's whose attention is known on that GPU.
 
     It is none where how much padding the software skips is not known.
     """
     profile, execution = transferred.profile, execution_of(transferred.era)
     if not is_defined(profile.model) or not takes_tokens(profile.model):
         return False
+    if has_experts(profile.model):
+        return False
     half = profile.precision in HALF_PRECISIONS
     kernel = execution.attention or usual_kernel(device.architecture)
-    known = (kernel, device.architecture) in ATTENTION
+    known = known_attention(kernel, device) is not None
     return half and execution.flash and not execution.unpadded and known
 
 

@@ -6,9 +6,19 @@ out, errors of 7 % grow to 20 % and more: profiles/measurements/kernels.csv).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["ATTENTION", "AttentionRate", "attended_share", "attention_rate", "usual_kernel"]
+if TYPE_CHECKING:
+    from perfsim.compute.device import Device
+
+__all__ = [
+    "ATTENTION",
+    "AttentionRate",
+    "attended_share",
+    "attention_rate",
+    "known_attention",
+    "usual_kernel",
+]
 
 BACKWARD_WORK = 2.5
 """Backward over forward work of fused attention: five products, one of them computed again, for two
@@ -35,7 +45,7 @@ class AttentionRate(NamedTuple):
 
     ``forward`` and ``backward`` hold for long sequences. The edge of a mask costs as much as
     ``tokens`` / 2 more keys for each query, no mask half of that. Heads narrower than 128 are
-    slower forward by (128 / width) to the power ``narrow``.
+    slower forward by (128 / width) to the power ``narrow``, backward ``narrow_backward``.
     """
 
     forward: float
@@ -43,6 +53,7 @@ class AttentionRate(NamedTuple):
     tokens: float
     narrow: float
     source: str
+    narrow_backward: float = 0.0
 
     @property
     def both(self) -> float:
@@ -89,6 +100,9 @@ _UNMASKED = 0.25
 _SERVING = "fitted to causal forward attention, ai-dynamo/aiconfigurator@095f58a (Apache-2.0)"
 _CUDNN = "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training (MIT), bf16"
 _BACKWARD = "backward derived: cuDNN's share of forward"
+_DAO = "fitted to bars of Dao-AILab/flash-attention@0251105a assets (BSD-3), both passes"
+_SAGE = "fitted to forward bars of thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)"
+_AS_FORWARD = "backward derived: 0.96 of forward, as on the A100 and the H100"
 _TRITON = (
     "fitted to whole iterations of mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking"
     " (Apache-2.0), PyTorch 2.0, FlashAttention in Triton; backward derived: cuDNN's share of"
@@ -103,21 +117,38 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("cudnn", "Blackwell"): AttentionRate(1.05, 0.82, 730, 0.61, f"{_CUDNN}, GB200 and GB300"),
     ("triton", "Ampere"): AttentionRate(0.41, 0.355, 1075, 0.4, _TRITON),
     ("triton", "Hopper"): AttentionRate(0.255, 0.222, 1075, 0.38, _TRITON),
-    ("flash2", "Ampere"): AttentionRate(
-        0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere"
+    ("flash2", "Ampere"): AttentionRate(0.765, 0.745, 450, 0.17, f"{_DAO} and {_SAGE}, A100", 0.17),
+    ("flash2", "a6000"): AttentionRate(0.72, 0.69, 20, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),
+    ("flash2", "rtx3090"): AttentionRate(0.85, 0.815, 60, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),
+    ("flash2", "Ada Lovelace"): AttentionRate(
+        1.01, 0.97, 115, 0.17, f"{_SAGE}, RTX 4090 and L20; {_AS_FORWARD}", 0.17
     ),
-    ("flash2", "Hopper"): AttentionRate(
-        0.46,
-        0.40,
-        1200,
-        0.38,
-        "published: 35 % of the H100's peak (Shah et al., arXiv 2407.08608); tokens and backward"
-        " derived",
+    ("flash2", "Hopper"): AttentionRate(0.46, 0.43, 460, 0.17, f"{_DAO} and {_SAGE}, H100", 0.17),
+    ("flash2", "h20"): AttentionRate(0.646, 0.62, 250, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),
+    ("flash2", "Blackwell"): AttentionRate(
+        0.242,
+        0.213,
+        100,
+        0.0,
+        "fitted to meta-pytorch/tritonbench pull request 171, B200; backward derived: its share of"
+        " forward in heads of 64, Dao-AILab/flash-attention issue 1589",
+    ),
+    ("flash2", "RTX Blackwell"): AttentionRate(
+        0.893, 0.857, 257, 0.17, f"{_SAGE}, RTX 5090; {_AS_FORWARD}", 0.17
+    ),
+    ("cudnn", "RTX Blackwell"): AttentionRate(
+        0.893, 0.857, 257, 0.17, "derived: FlashAttention 2's there; not measured", 0.17
     ),
 }
-"""(kernel, architecture) -> what it reaches; over 1 where it beats the products measured there."""
+"""(kernel, architecture or GPU) -> what it reaches; over 1 where it beats the products there.
 
-_OTHER = AttentionRate(0.58, 0.50, 550, 0.4, "derived: as on Ampere; not measured here")
+FlashAttention 2 uses no instruction that is newer than Ampere's: on boards whose tensor cores are
+slow for their other units (RTX 4090, L20, RTX 5090) it keeps them busy, on the H100 and the B200 it
+reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh."""
+
+_OTHER = AttentionRate(
+    0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere; not measured here"
+)
 
 
 def usual_kernel(architecture: str) -> str:
@@ -131,6 +162,12 @@ def usual_kernel(architecture: str) -> str:
     return "cudnn" if ("cudnn", architecture) in ATTENTION else "flash2"
 
 
-def attention_rate(kernel: str, architecture: str) -> AttentionRate:
-    """Return what a kernel reaches on an architecture: the Ampere kernel's where not measured."""
-    return ATTENTION.get((kernel, architecture), _OTHER)
+def known_attention(kernel: str, device: Device) -> AttentionRate | None:
+    """Return what a kernel reaches on a GPU, or on its architecture; None where not measured."""
+    own = ATTENTION.get((kernel, device.name))
+    return own or ATTENTION.get((kernel, device.architecture))
+
+
+def attention_rate(kernel: str, device: Device) -> AttentionRate:
+    """Return what a kernel reaches on a GPU: a serving kernel's on Ampere where not measured."""
+    return known_attention(kernel, device) or _OTHER

@@ -327,9 +327,7 @@ def kernel_rates(
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
     whole = "fp32" if half and "fp32" in device.rates else plain
-    attention = attention_rate(
-        execution.attention or usual_kernel(device.architecture), device.architecture
-    )
+    attention = attention_rate(execution.attention or usual_kernel(device.architecture), device)
     if half:
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)

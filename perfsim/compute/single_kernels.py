@@ -22,6 +22,7 @@ from perfsim.compute.attention import (
     BACKWARD_WORK,
     attended_share,
     attention_rate,
+    known_attention,
     usual_kernel,
 )
 from perfsim.compute.device import ANY_GPU, Device, load_device
@@ -261,20 +262,21 @@ class KernelTimes(NamedTuple):
             return self._unfused(flops, values, scores, precision, backward)
         if name not in {fused for fused, _ in ATTENTION}:
             raise unknown("kernel", name, [*dict.fromkeys(one for one, _ in ATTENTION), "unfused"])
-        rate = attention_rate(name, architecture)
+        rate = attention_rate(name, self.device)
         share = min(1.0, reached / tokens)
         flops *= attended_share(causal, share) * (BACKWARD_WORK if backward else 1.0)
+        narrower = max(1.0, 128 / head_dim)
         if backward:
-            slower = max(1.0, head_dim / 128) ** _WIDE
+            slower = max(1.0, head_dim / 128) ** _WIDE * narrower**rate.narrow_backward
         else:
-            slower = max(1.0, 128 / head_dim) ** rate.narrow
+            slower = narrower**rate.narrow
         compute_s = flops * slower / (large * (rate.backward if backward else rate.forward))
         compute_s *= rate.short(tokens, causal, share)
         tiles = batch * heads * -(-tokens // 128)
         compute_s *= 1.0 + _WAVE * self.device.multiprocessors / tiles
         moved = width * values * (2.0 if backward else 1.0)
         memory_s = moved / self.device.memory_bandwidth.value
-        known: Known = "table" if (name, architecture) in ATTENTION else "rate"
+        known: Known = "table" if known_attention(name, self.device) else "rate"
         seconds = max(compute_s, memory_s) + _ATTENTION_GAP_S
         return KernelTime(seconds, ATTENTION_SPREADS[known], known)
 

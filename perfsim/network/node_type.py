@@ -200,7 +200,7 @@ def _inside_class(inside: InsideLink) -> str:
     return {"nvlink1": "nvlink2"}.get(inside.link, inside.link)
 
 
-_WORDS = {"ada lovelace": "ada"}
+_WORDS = {"ada lovelace": "ada", "rtx blackwell": "blackwell"}
 
 STAND_IN_GENERATION = "ampere"
 """What a GPU counts as whose architecture the law has no numbers of.

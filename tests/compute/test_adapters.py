@@ -270,7 +270,7 @@ def test_published_pairs_with_and_without_values_in_fp32(
     )
     ratio = wide.iteration_s / narrow.iteration_s
     assert ratio == pytest.approx(fp32_s / narrow_s, rel=0.04)
-    assert wide.iteration_s == pytest.approx(fp32_s / 100, rel=0.12)
+    assert wide.iteration_s == pytest.approx(fp32_s / 100, rel=0.14)
     for found, measured in ((wide, fp32_gb), (narrow, narrow_gb)):
         tensors = sum(found.memory_bytes.values()) - found.memory_bytes["overhead"]
         assert tensors == pytest.approx(1e9 * measured, rel=0.08)

@@ -201,7 +201,7 @@ def test_software_written_or_compiled_for_it_is_never_slower(model: str) -> None
     # What was measured of torch1.8 is of older GPUs, where its kernels were closer to their count,
     # and of compiled steps one, of GPT-2, is on an H100.
     assert times["torch1.8"] > 0.99 * times["torch2"]
-    assert times["torch2"] > 0.98 * times["torch2-compiled"]
+    assert times["torch2"] > 0.97 * times["torch2-compiled"]
     assert times["torch2"] > times["megatron"]
 
 

@@ -254,6 +254,65 @@ def test_flash2_on_the_h100_reaches_the_published_third_of_its_peak() -> None:
     assert flops / seconds / 989.4e12 == pytest.approx(0.35, abs=0.01)
 
 
+_SAGE_BARS = {
+    "a100": (142, 170, 181, 186, 193, 193),
+    "rtx4090": (118, 138, 155, 160, 161, 161),
+    "l20": (98, 104, 108, 110, 112, 112),
+    "h100": (217, 281, 307, 330, 328, 329),
+    "h20": (68, 78, 84, 87, 89, 90),
+    "rtx5090": (147, 175, 192, 202, 207, 209),
+    "a6000": (85, 90, 94, 93, 91, 92),
+    "rtx3090": (56, 60, 62, 63, 62, 60),
+}
+"""Forward FlashAttention 2, causal, heads of 128, 1,024 to 32,768 tokens [TFLOP/s]: bars of
+thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)."""
+
+
+@pytest.mark.parametrize("gpu", _SAGE_BARS)
+def test_forward_flash2_is_as_published(gpu: str) -> None:
+    times = kernel_times(gpu, SHIPPED)
+    for power, published in enumerate(_SAGE_BARS[gpu]):
+        tokens = 1024 << power
+        seconds = times.attention(4, tokens, 32, 128, kernel="flash2").seconds
+        found = 2 * 4 * 32 * tokens**2 * 128 / seconds / 1e12
+        assert found == pytest.approx(published, rel=0.13)
+
+
+@pytest.mark.parametrize(
+    "gpu, head, bars",
+    [
+        ("a100", 128, (99, 133, 155, 173, 182, 189)),
+        ("h100", 128, (163, 221, 265, 294, 308, 328)),
+        ("a100", 64, (88, 119, 140, 156, 165, 171)),
+        ("h100", 64, (141, 192, 232, 257, 273, 284)),
+    ],
+)
+def test_both_passes_of_flash2_are_as_published(gpu: str, head: int, bars: tuple[int, ...]) -> None:
+    """Causal, 16,384 tokens in samples of 512 to 16,384, 2,048 values each [TFLOP/s].
+
+    Bars of Dao-AILab/flash-attention@0251105a assets (BSD-3).
+    """
+    times = kernel_times(gpu, SHIPPED)
+    for power, published in enumerate(bars):
+        tokens, heads = 512 << power, 2048 // head
+        both = [
+            times.attention(
+                16384 // tokens, tokens, heads, head, kernel="flash2", backward=backward
+            ).seconds
+            for backward in (False, True)
+        ]
+        found = 3.5 * 2 * 16384 * tokens * 2048 / sum(both) / 1e12
+        assert found == pytest.approx(published, rel=0.09)
+
+
+def test_flash2_on_the_b200_is_as_measured() -> None:
+    """8 samples of 16 heads of 128, not causal: meta-pytorch/tritonbench pull request 171."""
+    times = kernel_times("b200", SHIPPED)
+    for tokens, measured in ((1024, 315.1), (2048, 352.1), (4096, 353.9), (8192, 361.6)):
+        seconds = times.attention(8, tokens, 16, 128, causal=False, kernel="flash2").seconds
+        assert 4 * 8 * 16 * tokens**2 * 128 / seconds / 1e12 == pytest.approx(measured, rel=0.05)
+
+
 def test_streams_and_tables_by_hand() -> None:
     bandwidth = H100.device.memory_bandwidth.value
     assert H100.stream(3e9).seconds == pytest.approx(3e9 / bandwidth + 4.5e-6)

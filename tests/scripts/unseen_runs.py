@@ -1,9 +1,10 @@
 """Predict the runs that were never seen again, beside what was predicted before they were.
 
 ``python tests/scripts/unseen_runs.py`` prints a line a source of `unseen_runs.csv`: the runs; how
-far the frozen predictions (of the commit in ``code``) were off, in the median and in the mean; how
-many measured times lay inside the frozen 90 % interval; how far those of today are off by the same
-command, and by the command that states the software as perfsim can today (``stated``).
+far the frozen predictions (of the commit in ``code``) were off, in the median and in the mean, and
+how many measured times lay inside the frozen 90 % interval; the same of today's predictions by the
+same command; and how far they are off by the command that states the software as perfsim can today
+(``stated``).
 `unseen_runs.txt` has what it printed last. profiles/measurements/README.md says how the runs were
 found, and counts those whose sources' licences were not seen, which do not ship. ``--runs TEXT``
 prints a line a run instead, of those whose id has the text.
@@ -19,6 +20,7 @@ import re
 import shlex
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 from perfsim.cli.main import code
 from perfsim.data.tables import read_table
@@ -30,14 +32,24 @@ COLUMNS = (
 )
 
 
-def predicted_ms(command: str) -> float:
-    """Return the iteration that a command predicts [ms]."""
+class Run(NamedTuple):
+    """How far predictions of a run are off, and whether the measured time lies in the interval."""
+
+    frozen: tuple[float, bool]
+    today: tuple[float, bool]
+    stated: float | None
+
+
+def predicted_ms(command: str) -> tuple[float, float, float]:
+    """Return the iteration that a command predicts and both ends of its interval [ms]."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         left = code([*shlex.split(command)[1:], "--json"])
     if left:
         raise SystemExit(f"{command} ended with {left}")
-    return 1e3 * float(json.loads(printed.getvalue())["iteration_s"])
+    found = json.loads(printed.getvalue())
+    low_s, high_s = found["iteration_s_interval"]
+    return 1e3 * float(found["iteration_s"]), 1e3 * float(low_s), 1e3 * float(high_s)
 
 
 def errors_text(errors: list[float]) -> str:
@@ -57,30 +69,32 @@ def main() -> None:
         for row in rows:
             if asked in row["id"]:
                 measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
-                today = predicted_ms(row["command"]) / measured - 1
+                today = predicted_ms(row["command"])[0] / measured - 1
                 print(
                     f"{row['id']:60}{measured:12.1f} ms {frozen / measured - 1:+8.1%}{today:+8.1%}"
                 )
         return
-    of: dict[str, list[tuple[float, float, bool, float | None]]] = {}
+    of: dict[str, list[Run]] = {}
     for row in rows:
         measured, frozen = float(row["measured_ms"]), float(row["frozen_ms"])
         inside = float(row["frozen_low_ms"]) <= measured <= float(row["frozen_high_ms"])
-        today = predicted_ms(row["command"]) / measured - 1
-        stated = predicted_ms(row["stated"]) / measured - 1 if row["stated"] else None
+        today, low, high = predicted_ms(row["command"])
+        stated = predicted_ms(row["stated"])[0] / measured - 1 if row["stated"] else None
         found = re.match(r"https://github.com/([^/]+/[^/]+)", row["source"])
         source = found[1] if found else row["source"].split(" ")[0]
-        one = frozen / measured - 1, today, inside, stated
+        now = today / measured - 1, low <= measured <= high
+        one = Run((frozen / measured - 1, inside), now, stated)
         of.setdefault(source, []).append(one)
         of.setdefault("all", []).append(one)
-    print(f"{'source':42}{'runs':>5}  {'frozen':>17} {'inside':>7}  {'today':>17}  {'stated':>17}")
+    asked_both = f"{'frozen':>17} {'inside':>7}  {'today':>17} {'inside':>7}"
+    print(f"{'source':42}{'runs':>5}  {asked_both}  {'stated':>17}")
     for source, runs in sorted(of.items(), key=lambda item: item[0] == "all"):
-        frozen_text, today_text = (errors_text([run[at] for run in runs]) for at in (0, 1))
-        stated_text = errors_text([run[3] for run in runs if run[3] is not None])
-        inside_count = sum(run[2] for run in runs)
-        print(
-            f"{source:42}{len(runs):5}  {frozen_text} {inside_count:7}  {today_text}  {stated_text}"
+        both = "  ".join(
+            f"{errors_text([error for error, _ in asked])} {sum(inside for _, inside in asked):7}"
+            for asked in ([run.frozen for run in runs], [run.today for run in runs])
         )
+        stated_text = errors_text([run.stated for run in runs if run.stated is not None])
+        print(f"{source:42}{len(runs):5}  {both}  {stated_text}")
 
 
 if __name__ == "__main__":
