@@ -23,11 +23,14 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.memory import STASHED, checkpoint_bytes
-from perfsim.compute.profile import Layer, Profile
+from perfsim.compute.profile import Layer, Profile, defined_tokens, matches_definition
 from perfsim.errors import RequestError
+from perfsim.models import build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import ModelLayer
+from perfsim.note import assumption
 from perfsim.sums import sum_in_order
+from perfsim.units import format_bytes, format_rate, format_seconds
 
 __all__ = [
     "CHECKPOINTS",
@@ -37,12 +40,16 @@ __all__ = [
     "OPTIMIZER",
     "CheckpointsToHost",
     "HostLink",
+    "HostRanks",
     "UpdateOnHost",
+    "check_checkpoints",
+    "checkpoints_note",
     "checkpoints_to_host",
     "host_link",
     "longer_passes",
     "offloaded",
     "update_on_host",
+    "updated_on_host",
     "with_passes",
 ]
 
@@ -184,8 +191,9 @@ class CheckpointsToHost(NamedTuple):
     precision: str
     execution: Execution
 
-    def of_profile(self, profile: Profile, layers: Sequence[ModelLayer]) -> Profile:
-        """Return a profile with what its passes wait for copies; ``layers`` are its model's."""
+    def of_profile(self, profile: Profile) -> Profile:
+        """Return the profile of a defined model with what its passes wait for copies."""
+        layers = build_model(profile.model, defined_tokens(profile))
         owners, owner = [], -1
         for layer in layers:  # those without parameters count to the one before
             owner += bool(layer.tensors) or owner < 0
@@ -256,6 +264,37 @@ def checkpoints_to_host(
     return CheckpointsToHost(host_link(device), precision, execution_of(era))
 
 
+def check_checkpoints(words: str, profile: Profile, recompute: str, stages: int) -> None:
+    """Refuse to copy the inputs of blocks that are not computed again, or in stages.
+
+    ``words`` are what is in the memory of the host.
+
+    Raises
+    ------
+    RequestError
+        The message says what to set or to leave out.
+    """
+    if recompute != "full" or not matches_definition(profile):
+        why = (
+            "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
+            " leave it out."
+        )
+        raise RequestError("offload", why, value=words)
+    if stages > 1:
+        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+        raise RequestError("offload", why, value=words)
+
+
+def checkpoints_note(device: Device) -> str:
+    """Say where the inputs of blocks are, and how fast they go there and back."""
+    link = host_link(device)
+    return (
+        "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
+        f" back on a stream of its own, at {format_rate(link.out)} and"
+        f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+    )
+
+
 class UpdateOnHost(NamedTuple):
     """An update of all parameters of a model by the CPUs of hosts, by what it takes [s].
 
@@ -304,3 +343,64 @@ def update_on_host(
     left_s += (micro_batches - 1) * max(0.0, added_s - backward_s)
     back_s = parameters * _HALF_BYTES / link.back
     return UpdateOnHost(left_s + back_s, parameters * ranks / CPU_ADAM_RATE)
+
+
+class HostRanks(NamedTuple):
+    """All ranks, which share the parameters that CPUs update, and those on one host."""
+
+    ranks: int
+    on_host: int
+
+    @classmethod
+    def of(cls, gpus: int, gpus_per_node: int, device: Device) -> HostRanks:
+        """Return the ranks of a cluster, of whose nodes some have several hosts."""
+        return cls(gpus, min(gpus_per_node, device.host_gpus or gpus_per_node))
+
+
+def updated_on_host(
+    profile: Profile,
+    optimizer: str,
+    device: Device,
+    ranks: HostRanks,
+    backward_s: float,
+    micro_batches: int,
+) -> tuple[Profile, str]:
+    """Return a profile whose update runs on the host, and the note on it.
+
+    Parameters
+    ----------
+    backward_s : what a rank's backward pass of a micro-batch takes
+
+    Raises
+    ------
+    RequestError
+        If the optimizer is not Adam, or the link of the GPU to its host is not known.
+    """
+    if not optimizer.startswith("adam"):
+        why = "optimizer: the CPUs' rate is known of Adam alone; set `optimizer` adamw."
+        raise RequestError("offload", why)
+    link, own = host_link(device), profile.elements / ranks.ranks
+    alone = update_on_host(profile.elements, 1, link, backward_s, micro_batches)
+    each = update_on_host(own, ranks.on_host, link, backward_s, micro_batches)
+    passes_s = profile.iteration_s - profile.optimizer_s
+    made = replace(
+        profile,
+        optimizer_s=alone.seconds,
+        iteration_s=passes_s + alone.seconds,
+        host_sharing=each.seconds * ranks.ranks / alone.seconds,
+    )
+    note = assumption(
+        f"`offload` optimizer: the CPUs of a host take {format_seconds(each.adam_s)} for Adam, by"
+        f" {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second as DeepSpeed's CPU-Adam on two"
+        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; torchrun gives a rank one"
+        " thread unless OMP_NUM_THREADS says more, and then it may take far longer), copies"
+        f" {format_seconds(each.copies_s)} over PCIe {device.pcie}; the state takes"
+        f" {format_bytes(_STATE_ON_HOST * ranks.on_host * own)} of a host.",
+        f"the CPUs' Adam: {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second",
+    )
+    return made, note
+
+
+_STATE_ON_HOST = 16.0
+"""Bytes a parameter of the state on the host: parameters, their gradients and two moments, in
+fp32."""

@@ -156,6 +156,14 @@ class TransferredProfile(NamedTuple):
         batch = self.profile.batch
         return max(0.0, math.log(low / batch), math.log(batch / high))
 
+    def with_derived(self, profile: Profile) -> TransferredProfile:
+        """Return it with a profile in which other things than its passes take other times."""
+        if profile is self.profile:
+            return self
+        kind = self.quantity.kind
+        quantity = self.quantity._replace(value=profile.alone_s, kind=weakest([kind, "derived"]))
+        return self._replace(profile=profile, quantity=quantity, passes_kind=kind)
+
 
 def transfer(
     profile: Profile,

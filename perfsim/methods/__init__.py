@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perfsim.compute.host_offload import CHECKPOINTS, offloaded
 from perfsim.data.files import as_written
 from perfsim.errors import (
     RequestError,
@@ -26,6 +27,7 @@ __all__ = [
     "ALIASES",
     "AUTO_METHOD",
     "ELSEWHERE",
+    "host_options",
     "load_method",
     "method_class",
     "method_name",
@@ -141,6 +143,28 @@ def _plain(name: str) -> str:
 
 
 _FUSION = "`fusion_options.{0}`, as it is the fusion policy's."
+
+
+def host_options(name: str, offload: str) -> dict[str, Any]:
+    """Return the options with which a method's code keeps on the host what ``offload`` names.
+
+    Checkpoints are the model's, whatever the method.
+
+    Raises
+    ------
+    RequestError
+        If no code of the method is known that does.
+    """
+    known, options = method_class(name).on_host, {}
+    for word in offloaded(offload) - {CHECKPOINTS}:
+        if word not in known:
+            why = (
+                f"{word} is known of DeepSpeed alone: set `method` zero in place of"
+                f" {method_name(name)}, or leave it out."
+            )
+            raise RequestError("offload", why, value=offload)
+        options[known[word]] = True
+    return options
 
 
 def load_method(name: str, options: Mapping[str, Any]) -> Method:

@@ -540,6 +540,8 @@ class Method(BaseModel):
       launches the update
     - ``interval_option``: the option that says how many iterations pass from one exchange to the
       next; "" where gradients are exchanged in every iteration
+    - ``on_host``: what its code can keep in the memory of the host, by the words of `offload`, and
+      the option that says so
     - ``published_intervals``: values of that option that a paper or a code uses, and which does
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
@@ -574,6 +576,7 @@ class Method(BaseModel):
     owns_whole_tensors: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
     interval_option: ClassVar[str] = ""
+    on_host: ClassVar[Mapping[str, str]] = {}
     published_intervals: ClassVar[Mapping[int, str]] = {}
 
     @model_validator(mode="before")

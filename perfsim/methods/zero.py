@@ -1,12 +1,13 @@
 """ZeRO as DeepSpeed runs it: optimizer, gradients and parameters sharded, by stage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.host_offload import OPTIMIZER
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
@@ -103,6 +104,7 @@ class Zero(Method):
     fusion: ClassVar[str] = "zero"
     lossy: ClassVar[bool] = False
     gathers_frozen: ClassVar[bool] = True
+    on_host: ClassVar[Mapping[str, str]] = {OPTIMIZER: "offload_optimizer"}
 
     stage: int = Field(
         1, ge=1, le=3, description="1: optimizer state sharded; 2: gradients too; 3: parameters too"
