@@ -23,12 +23,13 @@ from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import (
     CHECKPOINTS,
     NOTHING,
-    OPTIMIZER,
+    PARAMETERS,
     HostRanks,
     check_checkpoints,
     checkpoints_note,
     checkpoints_to_host,
     offloaded,
+    parameters_note,
     updated_on_host,
 )
 from perfsim.compute.mixed_precision import (
@@ -76,7 +77,7 @@ from perfsim.hardware.notes import unused_network
 from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import host_options, load_method, method_class, method_name
-from perfsim.methods.base import Method
+from perfsim.methods.base import Method, MethodContext
 from perfsim.models import (
     MODELS,
     NAMED,
@@ -962,7 +963,7 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     if autocasts(scenario, method) != like.autocast:
         return None
-    if method.updates_on_host != like.method.updates_on_host:
+    if method.offloads or like.method.offloads:
         return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
@@ -1041,11 +1042,12 @@ def _placed(
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
-    if scenario.offload != NOTHING or method.updates_on_host:
+    if scenario.offload != NOTHING or method.offloads:
         if parts:
             why = "is not known of GPUs of several types; leave it out."
-            asked = scenario.offload != NOTHING
-            raise RequestError("offload" if asked else f"options.{method.on_host[OPTIMIZER]}", why)
+            options = [option for option in method.on_host.values() if getattr(method, option)]
+            asked = "offload" if scenario.offload != NOTHING else f"options.{options[0]}"
+            raise RequestError(asked, why)
         transferred, more = _on_host(scenario, method, device, cluster, transferred)
         noted = [*noted, *more]
     if scenario.single_gpu:
@@ -1088,17 +1090,40 @@ def _on_host(
         if to_host is not None and not _is_divided(scenario):
             profile = to_host.of_profile(profile)
         notes.append(checkpoints_note(device))
-    if method.updates_on_host:
+    how, moved = method.host_update, method.on_host.get(PARAMETERS)
+    if moved and getattr(method, moved):
+        _check_parameters_on_host(scenario, method, cluster)
+        notes.append(parameters_note(device, how.library if how else "DeepSpeed"))
+    if how is not None:
+        world = MethodContext(cluster.gpus, cluster.nodes, cluster.gpus_per_node)
         profile, note = updated_on_host(
             profile,
             scenario.optimizer or profile.optimizer,
+            how,
             device,
-            HostRanks.of(cluster.gpus, cluster.gpus_per_node, device),
+            HostRanks.of(cluster.gpus_per_node, method.update_share(world), device),
             profile.backward_s / (scenario.tp * scenario.cp * scenario.pp),
             scenario.accumulate,
         )
         notes.append(note)
     return transferred.with_derived(profile), notes
+
+
+def _check_parameters_on_host(scenario: Scenario, method: Method, cluster: Cluster) -> None:
+    """Refuse parameters on the host where no code is known that runs so."""
+    if cluster.gpus == 1 and not method.runs_alone:
+        why = (
+            f"parameters: {method_name(scenario.method)} shards nothing on one GPU; give more, or"
+            " set `method` zero with `options` stage=3, which copies them there too."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
+    torch = method.host_update is not None and method.host_update.library == "PyTorch"
+    if torch and scenario.accumulate > 1 and method.exchanges_each(scenario.exchange_each):
+        why = (
+            "parameters: PyTorch adds gradients of micro-batches on the CPUs, at a rate that is not"
+            " known here; set `exchange_each` false, or leave `accumulate` out."
+        )
+        raise RequestError("offload", why, value=scenario.offload)
 
 
 def _computes_otherwise(

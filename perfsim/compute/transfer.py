@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, TypedDict
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel import FLOAT, HALF
 from perfsim.compute.kernel_time import (
     UPDATE_PASSES,
     UPDATES,
@@ -235,6 +235,8 @@ def transfer(
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
     found = found._replace(autocast=training.autocast if casts else None)
     width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
+    if not training.master_weights:
+        found = found._replace(profile=replace(found.profile, kept_bytes=HALF))
     return found if width == FLOAT else found._replace(profile=found.profile.sent_in(width))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perfsim.compute.host_offload import CHECKPOINTS, offloaded
+from perfsim.compute.host_offload import CHECKPOINTS, OPTIMIZER, PARAMETERS, offloaded
 from perfsim.data.files import as_written
 from perfsim.errors import (
     RequestError,
@@ -156,15 +156,23 @@ def host_options(name: str, offload: str) -> dict[str, Any]:
         If no code of the method is known that does.
     """
     known, options = method_class(name).on_host, {}
-    for word in offloaded(offload) - {CHECKPOINTS}:
+    for word in sorted(offloaded(offload) - {CHECKPOINTS}):
         if word not in known:
-            why = (
-                f"{word} is known of DeepSpeed alone: set `method` zero in place of"
-                f" {method_name(name)}, or leave it out."
-            )
-            raise RequestError("offload", why, value=offload)
+            ours, why = method_name(name), f"is known of {_OFFLOADS[word]}, or leave it out."
+            if PARAMETERS in known:
+                why = f"goes with parameters in {ours}; leave {word} out."
+            raise RequestError("offload", f"{word} {why.format(ours)}", value=offload)
         options[known[word]] = True
     return options
+
+
+_OFFLOADS = {
+    OPTIMIZER: "DeepSpeed alone: set `method` zero in place of {0}",
+    PARAMETERS: (
+        "codes that shard them: set `method` fsdp, or zero with `options` stage=3, in place of {0}"
+    ),
+}
+"""What can be on the host besides checkpoints -> by which methods, in words."""
 
 
 def load_method(name: str, options: Mapping[str, Any]) -> Method:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from perfsim.compute.host_offload import HostUpdate
 from perfsim.compute.kernel import Kernel, Kernels
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.compute.software import NEWEST
@@ -671,9 +672,19 @@ class Method(BaseModel):
         return False
 
     @property
-    def updates_on_host(self) -> bool:
-        """Whether the CPUs of the host update the parameters."""
-        return False
+    def runs_alone(self) -> bool:
+        """Whether its kernels run on one GPU too, with these options."""
+        return self.works_alone
+
+    @property
+    def offloads(self) -> bool:
+        """Whether its code keeps something in the memory of the host."""
+        return any(getattr(self, option) for option in self.on_host.values())
+
+    @property
+    def host_update(self) -> HostUpdate | None:
+        """How the CPUs of hosts update the parameters; None where the GPUs do."""
+        return None
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""

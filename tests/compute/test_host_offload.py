@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_link import HostLink, host_link
 from perfsim.compute.host_offload import (
     CPU_ADAM_RATE,
-    HostLink,
-    host_link,
     longer_passes,
     update_on_host,
     with_passes,
