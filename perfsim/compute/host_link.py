@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from perfsim.compute.kernel import Kernel
 from perfsim.errors import RequestError
 
-if TYPE_CHECKING:
-    from perfsim.compute.device import Device
+__all__ = ["HostLink", "OnPcie", "copied_in", "copied_out", "host_link", "rate_of_copy"]
 
-__all__ = ["HostLink", "copied_in", "copied_out", "host_link", "rate_of_copy"]
+
+class OnPcie(Protocol):
+    """What may have a link to its host: a GPU, with the generation of its PCIe."""
+
+    @property
+    def name(self) -> str:
+        """The name that errors say."""
+
+    @property
+    def pcie(self) -> int | None:
+        """The generation; None where none is stated."""
 
 
 class HostLink(NamedTuple):
@@ -27,7 +36,7 @@ on an H100 (profiles/devices/h100.kernels.csv, copy_to_host and copy_to_gpu). Tw
 switch would share it: no node type says which do."""
 
 
-def host_link(device: Device) -> HostLink:
+def host_link(device: OnPcie) -> HostLink:
     """Return the link of a GPU to its host.
 
     Raises
@@ -66,14 +75,13 @@ def copied_in(size_bytes: float, copies: int = 1) -> Kernel:
     return Kernel(_IN, round(size_bytes), size_bytes, launches=copies)
 
 
-def rate_of_copy(kernel: Kernel, device: Device) -> float | None:
+def rate_of_copy(kernel: Kernel, device: OnPcie) -> float | None:
     """Return how fast such a copy goes [B/s]; None for a kernel that is none.
 
-    Examples
-    --------
-    >>> from perfsim.compute.kernel import elementwise
-    >>> rate_of_copy(elementwise(100, 2.0), None) is None
-    True
+    Raises
+    ------
+    RequestError
+        If it is one, and the link of the GPU is not known.
     """
     if kernel.name not in (_OUT, _IN):
         return None

@@ -2,7 +2,9 @@
 
 Checkpoints: the input of each block is copied to the host as the forward pass has used it, and back
 before the backward pass computes the block again, on a stream of its own. The optimizer: gradients
-are copied to the host, whose CPUs update the parameters, which are copied back.
+are copied to the host, whose CPUs update the parameters, which are copied back. Parameters: what a
+rank keeps of them is on the host, and copied to the GPU before each gather, which is a job of the
+method (`perfsim.methods.building.host_copies`).
 
 References
 ----------
@@ -361,7 +363,7 @@ def update_on_host(
     ranks : on one host
     backward_s : backward pass of a micro-batch
     how : which of the copies there are
-    rate : parameters that the CPUs update in a second
+    rate : parameters that the CPUs of a host update in a second [1/s]
 
     Examples
     --------
@@ -422,24 +424,35 @@ def updated_on_host(
         iteration_s=passes_s + alone.seconds,
         host_sharing=each.seconds / ranks.share / alone.seconds,
     )
-    copies = f"copies {format_seconds(each.copies_s)} over PCIe {device.pcie}; "
     held_bytes = _STATE_WIDTHS * (profile.kept_bytes if how.library == "PyTorch" else FLOAT)
+    if how.gradients and not how.parameters:  # the 16-bit ones stay there too
+        held_bytes += _HALF_BYTES
+    copies = f" copies {format_seconds(each.copies_s)} over PCIe {device.pcie};"
     note = assumption(
-        f"Update on the host: its CPUs take {format_seconds(each.adam_s)} for Adam, by"
-        f" {rate / 1e9:.1f} billion parameters a second {_BY[how.library]} on two"
-        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; torchrun gives a rank one"
-        " thread unless OMP_NUM_THREADS says more, and then it may take far longer),"
-        f" {copies if each.copies_s else ''}its state takes"
+        f"Update on the host: the CPUs of a host take {format_seconds(each.adam_s)} for Adam,"
+        f" {_rate_words(how.library, rate, optimizer)}; torchrun gives a rank one thread unless"
+        f" OMP_NUM_THREADS says more, and then it may take far longer;"
+        f"{copies if each.copies_s else ''} the state takes"
         f" {format_bytes(held_bytes * ranks.on_host * own)} of a host.",
         f"the CPUs' Adam: {rate / 1e9:.1f} billion parameters a second",
     )
     return made, note
 
 
-_BY = {
-    "DeepSpeed": "as DeepSpeed's CPU-Adam",
-    "PyTorch": "as PyTorch's, by how much longer DeepSpeed says that it takes than CPU-Adam",
-}
+def _rate_words(library: Literal["DeepSpeed", "PyTorch"], rate: float, optimizer: str) -> str:
+    """Say how fast the CPUs update, and who measured that [parameters/s]."""
+    how = (
+        f"{CPU_ADAM_RATE / 1e9:.1f} billion parameters a second on two CPUs of 24 cores, all at"
+        " work (ZeRO-Offload, table 4)"
+    )
+    if library == "DeepSpeed":
+        return f"as DeepSpeed's CPU-Adam: {how}"
+    fused = ", and one kernel was 5.1 times as fast" if optimizer.endswith("fused") else ""
+    return (
+        f"by {rate / 1e9:.1f} billion parameters a second in PyTorch: DeepSpeed's CPU-Adam does"
+        f" {how}, 5.1 to 6.5 times as many by its makers{fused}"
+    )
+
 
 _STATE_WIDTHS = 4.0
 """Values a parameter on the host: the parameter, its gradient and two moments; all in fp32, but in

@@ -259,8 +259,8 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
     elif optimizer_s >= seconds:
         why = (
             "an update of all parameters by the CPUs of one host takes"
-            f" {format_seconds(optimizer_s)} alone (`offload` optimizer); give what an iteration"
-            " takes with it."
+            f" {format_seconds(optimizer_s)} alone (`offload`); give what an iteration takes with"
+            " it."
         )
         raise RequestError("single_gpu", why)
     return TransferredProfile(

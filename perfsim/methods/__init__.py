@@ -159,7 +159,7 @@ def host_options(name: str, offload: str) -> dict[str, Any]:
     for word in sorted(offloaded(offload) - {CHECKPOINTS}):
         if word not in known:
             ours, why = method_name(name), f"is known of {_OFFLOADS[word]}, or leave it out."
-            if PARAMETERS in known:
+            if PARAMETERS in known and PARAMETERS in offloaded(offload):
                 why = f"goes with parameters in {ours}; leave {word} out."
             raise RequestError("offload", f"{word} {why.format(ours)}", value=offload)
         options[known[word]] = True

@@ -286,7 +286,7 @@ def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"offload": "parameters"}, "no 'parameters'.*checkpoints, none, optimizer"),
+        ({"offload": "weights"}, "no 'weights'.*checkpoints, none, optimizer, parameters"),
         ({"offload": "none+optimizer"}, "none stands beside another word"),
         ({"offload": "checkpoints", "recompute": "none"}, "set recompute full"),
         ({"offload": "checkpoints", "pp": 2, "options": {}}, "leave pp out"),
