@@ -1095,14 +1095,17 @@ def _on_host(
         _check_parameters_on_host(scenario, method, cluster)
         notes.append(parameters_note(device, how.library if how else "DeepSpeed"))
     if how is not None:
-        world = MethodContext(cluster.gpus, cluster.nodes, cluster.gpus_per_node)
+        apart = scenario.tp * scenario.pp
+        world = MethodContext(
+            cluster.gpus // apart, cluster.nodes, max(1, cluster.gpus_per_node // scenario.tp)
+        )
         profile, note = updated_on_host(
             profile,
             scenario.optimizer or profile.optimizer,
             how,
             device,
-            HostRanks.of(cluster.gpus_per_node, method.update_share(world), device),
-            profile.backward_s / (scenario.tp * scenario.cp * scenario.pp),
+            HostRanks.of(cluster.gpus_per_node, method.update_share(world) / apart, device),
+            profile.backward_s / (apart * scenario.cp),
             scenario.accumulate,
         )
         notes.append(note)

@@ -104,9 +104,10 @@ class Fsdp(Method):
     Bytes a rank: (2 w + 4) (S-1)/S a parameter of w gathered bytes and S ranks that share it; (w +
     4) (S-1)/S with ``shard`` "grad" and of units that stay gathered, as the only unit of a model
     does; for hybrid sharding 2 (1/S - 1/P) x 4 more.
-    Memory: 1/S of parameters, gradients and optimizer state; on top the whole gradients of the
-    largest unit, and the two largest neighbouring units gathered (all with ``shard`` "grad"), with
-    units by block; all gradients whole where the last micro-batch alone exchanges.
+    Memory: 1/S of parameters, gradients and optimizer state, or none of these (``cpu_offload``); on
+    top the whole gradients of the largest unit, and the two largest neighbouring units gathered
+    (all with ``shard`` "grad"), with units by block; all gradients whole where the last micro-batch
+    alone exchanges.
     Left out: padding to S; version 1's copies of gradients into the flat parameter and its casts;
     version 2's division of gradients sent in fp16; gradients added to those of other micro-batches;
     the host, which leads the GPU.

@@ -38,6 +38,12 @@ def answer(**fields: Any) -> Prediction:
     return predict(asked(**fields), SHIPPED)
 
 
+def told_s(found: Prediction) -> float:
+    """Return what the CPUs take by the note on them [s]."""
+    [note] = [one for one in found.notes if "the CPUs of a host take" in one]
+    return float(note.partition("take ")[2].partition(" s ")[0])
+
+
 # By hand
 
 
@@ -119,6 +125,25 @@ def test_each_host_updates_what_its_gpus_hold() -> None:
     assert two == pytest.approx(one / 2, rel=0.01)
     hybrid = answer(gpus=16, options={"shard": "hybrid"}, **OUT).breakdown_s["update"]
     assert hybrid == pytest.approx(one, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("fields", "copies"),
+    [({}, 1), ({"tp": 2}, 1), ({"options": {"shard": "hybrid"}}, 2), ({"cp": 2}, 1)],
+)
+def test_the_note_says_what_the_prediction_takes(fields: dict[str, Any], copies: int) -> None:
+    found = answer(gpus=16, **OUT, **fields)
+    took_s = told_s(found)
+    assert found.breakdown_s["update"] == pytest.approx(took_s, rel=0.01)
+    rate = cpu_adam_rate("PyTorch", "adamw")
+    assert took_s == pytest.approx(copies * 8.03e9 / 2 / rate, rel=0.01)
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_the_note_of_a_hybrid_of_a_divided_model(shards: int) -> None:
+    found = answer(gpus=16, tp=2, **OUT, options={"shard": "hybrid", "shards": shards})
+    took_s = told_s(found)
+    assert found.breakdown_s["update"] == pytest.approx(took_s, rel=0.01)
 
 
 def test_s_sgd_beside_it_keeps_all_on_the_gpu() -> None:
