@@ -11,12 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.kernel_time import UPDATES
-from perfsim.compute.node_load import INPUTS
+from perfsim.compute.host_offload import NOTHING, OFFLOADED
 from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.recompute import MODULES, RECOMPUTE
 from perfsim.compute.software import ERAS
-from perfsim.compute.transfer import REDUCE_BYTES
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import as_written
 from perfsim.errors import PerfsimError
@@ -24,7 +22,6 @@ from perfsim.methods import load_method, method_names
 from perfsim.methods.base import FIDELITY_OPTIONS
 from perfsim.methods.describe import describe_method
 from perfsim.models import all_models
-from perfsim.models.split import CONTEXT_EXCHANGES, DISPATCHERS, SCHEDULES
 from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, ScenarioField
 
 __all__ = [
@@ -223,13 +220,13 @@ def choices_of(name: str, catalog: Catalog) -> tuple[str, ...]:
     A network between nodes may also be typed as rate,latency, a model as its numbers.
     """
     field = SCENARIO_FIELDS[name]
-    found: Iterable[str] = _WORDS.get(name, ("true", "false") if field.switch else ())
-    if field.complete == "models":
+    found: Iterable[str] = ("true", "false") if field.switch else _WORDS.get(name, ())
+    if field.words is not None:
+        found = field.words()
+    elif field.complete == "models":
         found = all_models(catalog.files("models"))
     elif field.complete == "methods":
         found = method_names()
-    elif field.complete == "fusions":
-        found = fusion.policy_names()
     elif field.complete == "scenarios":
         found = catalog.scenarios()
     elif field.complete in _FILES:
@@ -243,15 +240,10 @@ _FILES = {"gpus": "devices", "networks": "networks", "nodes": "nodes"}
 _WORDS: Mapping[str, Collection[str]] = {
     "precision": PRECISIONS,
     "software": ERAS,
-    "input": INPUTS,
     "recompute": (*RECOMPUTE, *MODULES),
-    "optimizer": UPDATES,
-    "reduce_dtype": REDUCE_BYTES,
-    "schedule": SCHEDULES,
-    "dispatcher": DISPATCHERS,
-    "cp_comm": CONTEXT_EXCHANGES,
+    "offload": (NOTHING, *OFFLOADED),
 }
-"""The words of fields that take one of a few."""
+"""Words of fields that also take others, or several of them."""
 
 
 def option_controls(texts: ControlTexts, catalog: Catalog) -> list[OptionControl]:

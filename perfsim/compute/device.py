@@ -785,6 +785,11 @@ class Device:
             "power": f"{self.power_w:g} W" if self.power_w else "not stated",
             "link inside a node": self.link or "not stated",
             "network inside a node": self._inside_words(),
+            "network between nodes": (
+                f"{self.usual_node}, its usual node's, where you name none"
+                if self.usual_node
+                else "the default, where you name none"
+            ),
             "memory": format_bytes(self.memory_bytes),
             "memory that training may take": self._usable_words(),
             "memory bandwidth": _in_words(self.memory_bandwidth, format_rate),

@@ -315,6 +315,7 @@ def test_list_and_show_tell_what_is_derived() -> None:
     shown = describe_thing("gpu", "b200", SHIPPED).to_dict()
     assert shown["architecture"] == "Blackwell"
     assert shown["network inside a node"] == "dgx-b200"
+    assert shown["network between nodes"].startswith("dgx-b200, its usual node's")
     assert shown["derived"] == rows["b200"]["derived"]
     assert rows["v100"]["power_w"] == 300 and rows["b300"]["power_w"] is None
     assert rows["b200"]["memory_bytes"] == shown["memory_bytes"] == GPUS["b200"].memory_bytes
