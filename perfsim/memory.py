@@ -142,7 +142,7 @@ def outer_state(setup: Setup) -> OuterState | None:
 
     Of a divided model it is that of a rank of the stage that needs the most memory.
     """
-    alone = setup.cluster.gpus == 1 and not setup.method.works_alone
+    alone = setup.cluster.gpus == 1 and not setup.method.runs_alone
     if not setup.method.interval_option or alone:
         return None
     groups = 1
@@ -187,7 +187,7 @@ def memory_use(
     precision, era = _regime(setup), kernel_era(scenario)
     state = _state(setup, world, kept, precision, defined=defined)
     overhead = overhead_bytes(era, setup.cluster.gpus)
-    works = setup.cluster.gpus > 1 or setup.method.works_alone
+    works = setup.cluster.gpus > 1 or setup.method.runs_alone
     method = 0.0
     if works and not setup.method.shards_parameters:
         method = setup.method.memory_in(world)

@@ -57,7 +57,7 @@ def notes_of(
     notes += _noticed_notes(setup)
     notes += _divided_muon(setup) if optimizer == "muon" else []
     notes += setup.notes
-    if cluster.gpus == 1 and setup.method.works_alone:
+    if cluster.gpus == 1 and setup.method.runs_alone:
         notes.append("One GPU: nothing is sent; the method's own kernels run.")
     elif cluster.gpus == 1:
         notes.append("One GPU: nothing is sent, and the method's kernels do not run.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from perfsim.compute.host_offload import NOTHING, OPTIMIZER, offloaded
+from perfsim.compute.host_offload import CHECKPOINTS, NOTHING, offloaded
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
@@ -423,9 +423,9 @@ def rank(
 
 
 def on_gpus(scenario: Scenario) -> Scenario:
-    """Return a scenario for S-SGD beside others: its code updates parameters on no host."""
-    kept = offloaded(scenario.offload) - {OPTIMIZER}
-    return scenario.model_copy(update={"offload": "+".join(sorted(kept)) or NOTHING})
+    """Return a scenario for S-SGD beside others: its code keeps no state on a host."""
+    kept = CHECKPOINTS if CHECKPOINTS in offloaded(scenario.offload) else NOTHING
+    return scenario.model_copy(update={"offload": kept})
 
 
 def rank_methods(

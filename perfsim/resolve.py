@@ -22,28 +22,34 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import (
     CHECKPOINTS,
-    CPU_ADAM_RATE,
     NOTHING,
-    OPTIMIZER,
+    PARAMETERS,
+    HostRanks,
+    check_checkpoints,
+    checkpoints_note,
     checkpoints_to_host,
-    host_link,
     offloaded,
-    update_on_host,
+    parameters_note,
+    updated_on_host,
+)
+from perfsim.compute.mixed_precision import (
+    check_half_weights,
+    check_value_types,
+    notes_on_autocast,
+    notes_on_residuals,
 )
 from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
-    AUTOCAST_PRECISIONS,
     HALF_PRECISIONS,
     POSITIONS_SUFFIX,
     Profile,
-    defined_tokens,
     matches_definition,
     model_named,
     own_profile,
     read_profile,
     with_positions,
 )
-from perfsim.compute.recompute import RECOMPUTE, check_modules
+from perfsim.compute.recompute import check_recompute
 from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
@@ -70,8 +76,8 @@ from perfsim.hardware.nodes import named_node_type, names_network, with_usual_ne
 from perfsim.hardware.notes import unused_network
 from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
-from perfsim.methods import load_method, method_class, method_name
-from perfsim.methods.base import Method
+from perfsim.methods import host_options, load_method, method_class, method_name
+from perfsim.methods.base import Method, MethodContext
 from perfsim.models import (
     MODELS,
     NAMED,
@@ -82,12 +88,12 @@ from perfsim.models import (
     own_tokens,
     takes_tokens,
 )
-from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, WIDE, Adapters, adapted_name
+from perfsim.models.adapters import AS_COMPUTED, WIDE, Adapters, adapted_name, check_adapters
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
-from perfsim.note import Note, assumption, briefs, warning
-from perfsim.quantity import Grade, weakest
+from perfsim.note import assumption, briefs, warning
+from perfsim.quantity import Grade
 from perfsim.scenario import (
     DEFAULT_GPU,
     Scenario,
@@ -96,21 +102,13 @@ from perfsim.scenario import (
     parse_types,
     values_read_by,
 )
-from perfsim.units import (
-    format_bytes,
-    format_rate,
-    format_seconds,
-    parse_bytes,
-    parse_iteration,
-    parse_seconds,
-)
+from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.compute.gpu_types import GpuGroup
     from perfsim.model_parallel import ModelSplit
 
 __all__ = [
-    "IN_16_BITS",
     "ResolvedScenario",
     "Setup",
     "as_named",
@@ -118,7 +116,6 @@ __all__ = [
     "computations",
     "find_profile",
     "first_device",
-    "in_16_bits",
     "model_names",
     "resolve",
     "resolve_like",
@@ -385,9 +382,12 @@ def _computed(
 ) -> Computation:
     notes: list[str] = []
     profile = _profile(scenario, device, notes, catalog, autocast=autocast)
-    _check_recompute(scenario, profile)
+    check_recompute(profile, scenario.recompute)
     _check_optimizer(scenario, profile)
-    _check_autocast(scenario, profile, autocast=autocast)
+    precision = scenario.precision or profile.precision
+    check_half_weights(precision, scenario.lora_base, master_weights=scenario.master_weights)
+    era = kernel_era(scenario)
+    check_value_types(precision, era, scenario.autocast, scenario.residual_dtype, casts=autocast)
     transferred = transfer(
         profile,
         device,
@@ -420,26 +420,6 @@ def _named_after(transferred: TransferredProfile, path: str) -> TransferredProfi
     )
 
 
-def _check_recompute(scenario: Scenario, profile: Profile) -> None:
-    """Refuse to recompute a network without blocks of attention, or parts that are not known."""
-    model = profile.model
-    if scenario.recompute == "none":
-        return
-    if not matches_definition(profile):
-        if scenario.recompute in RECOMPUTE:
-            return
-        why = (
-            f"perfsim has no layers of {model}, so that none of their parts is known; allowed:"
-            f" {', '.join(RECOMPUTE)}."
-        )
-        raise RequestError("recompute", why, value=scenario.recompute)
-    if not has_attention(model):
-        why = "only transformers have blocks to compute again; leave `recompute` out."
-        raise RequestError("recompute", why, value=scenario.recompute)
-    if scenario.recompute not in RECOMPUTE:
-        check_modules(scenario.recompute, build_model(model), model)
-
-
 def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
     """Refuse an update that multiplies matrices where these are not known."""
     if scenario.optimizer == "muon" and not matches_definition(profile):
@@ -448,40 +428,6 @@ def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
             " name another."
         )
         raise RequestError("optimizer", why, value=scenario.optimizer)
-
-
-def _check_wide(scenario: Scenario, precision: str, *, autocast: bool) -> None:
-    """Refuse values between layers in fp32 where no code that is known here has them."""
-    era = scenario.software or NEWEST
-    if not execution_of(era).autocasts:
-        why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
-    elif precision not in AUTOCAST_PRECISIONS:
-        why = f"needs autocast, which {precision} has not; set `precision` bf16."
-    elif not autocast:
-        why = (
-            "needs autocast, which is off here: code that shards or divides a model hands values to"
-            " its layers in 16 bits, so that trl leaves PEFT's preparation out; leave it out."
-        )
-    else:
-        return
-    raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
-
-
-def _check_autocast(scenario: Scenario, profile: Profile, *, autocast: bool) -> None:
-    """Refuse to say how mixed precision is reached where there is none."""
-    precision = scenario.precision or profile.precision
-    if scenario.lora_base != AS_COMPUTED and precision not in HALF_PRECISIONS:
-        why = f"is made 16 bits wide, not {precision}; set `precision` bf16, or leave it out."
-        raise RequestError("lora_base", why, value=scenario.lora_base)
-    if not scenario.master_weights and precision not in HALF_PRECISIONS:
-        why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
-        raise RequestError("master_weights", why, value=False)
-    if scenario.residual_dtype == WIDE:
-        _check_wide(scenario, precision, autocast=autocast)
-    if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
-        return
-    why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
-    raise RequestError("autocast", why, value=scenario.autocast)
 
 
 def _profile(
@@ -494,21 +440,10 @@ def _profile(
 ) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
-    if scenario.residual_dtype == WIDE and scenario.lora_base == AS_COMPUTED:
-        why = (
-            "is for adapters beside a packed model; give `lora_base` nf4, or leave it out:"
-            " `autocast` says whether values of an fp32 model are cast."
-        )
-        raise RequestError("residual_dtype", why, value=scenario.residual_dtype)
+    check_adapters(scenario.lora, scenario.lora_layers, scenario.lora_base, scenario.residual_dtype)
     if scenario.lora is not None:
-        _check_adapters(scenario, own)
+        _check_adapted(scenario, own)
         return _stated_profile(scenario, device, notes, autocast)
-    if scenario.lora_layers != ALL_LAYERS:
-        why = "says which layers have adapters; give their rank as `lora`, or leave it out."
-        raise RequestError("lora_layers", why, value=scenario.lora_layers)
-    if scenario.lora_base != AS_COMPUTED:
-        why = "says what a frozen model is packed in; give the rank of adapters as `lora`, or leave"
-        raise RequestError("lora_base", f"{why} it out.", value=scenario.lora_base)
     if own is None and is_defined(model) and model not in _profiles_of(catalog):
         return _stated_profile(scenario, device, notes, autocast)
     if device.name not in catalog.files("devices"):
@@ -541,7 +476,7 @@ def _own_sequence(profile: Profile) -> int | None:
     return profile.sequence if is_defined(model) and takes_tokens(model) else None
 
 
-def _check_adapters(scenario: Scenario, own: Profile | None) -> None:
+def _check_adapted(scenario: Scenario, own: Profile | None) -> None:
     """Refuse adapters beside a model whose layers perfsim does not know."""
     if own is not None or not is_defined(scenario.model):
         why = (
@@ -986,7 +921,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(scenario, profile, device, network, catalog)
     own += unused_network(named_net, scenario, cluster, intra_network)
-    own += _autocast_notes(scenario, transferred, ssgd) + _residual_notes(scenario, transferred)
+    own += _notes_on_values(scenario, transferred, ssgd)
     beside, others = _beside(scenario, catalog)
     return Setup(
         scenario,
@@ -1030,7 +965,7 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     method, policy_name, policy = _method_and_policy(scenario, catalog)
     if autocasts(scenario, method) != like.autocast:
         return None
-    if method.updates_on_host != like.method.updates_on_host:
+    if method.offloads or like.method.offloads:
         return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
@@ -1049,43 +984,22 @@ def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, st
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
     options = _usual_options(scenario, catalog) | scenario.options
-    on_host = OPTIMIZER in offloaded(scenario.offload)
-    if on_host:
-        options = _with_optimizer_on_host(scenario) | options
+    on_host = host_options(named, scenario.offload)
+    options = on_host | options
     method = catalog.once(
         ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
         lambda: load_method(named, options),
     )
-    if on_host and not method.updates_on_host:
-        why = "says otherwise than `offload` optimizer; leave one of the two out."
-        raise RequestError(f"options.{_ON_HOST}", why, value=options[_ON_HOST])
+    for option in on_host:
+        if not getattr(method, option):
+            why = f"says otherwise than `offload` {scenario.offload}; leave one of the two out."
+            raise RequestError(f"options.{option}", why, value=options[option])
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
     if not scenario.master_weights:
         _check_state_in_16_bits(scenario, method)
     return method, policy_name, policy
-
-
-def _with_optimizer_on_host(scenario: Scenario) -> dict[str, Any]:
-    """Return the option of a method that keeps the optimizer on the host.
-
-    Raises
-    ------
-    RequestError
-        If no code of it is known that does.
-    """
-    if _ON_HOST not in method_class(scenario.method).model_fields:
-        why = (
-            f"optimizer is known of DeepSpeed alone: set `method` zero in place of"
-            f" {method_name(scenario.method)}, or leave it out."
-        )
-        raise RequestError("offload", why, value=scenario.offload)
-    return {_ON_HOST: True}
-
-
-_ON_HOST = "offload_optimizer"
-"""The option of a method whose code updates parameters on the host."""
 
 
 def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
@@ -1099,61 +1013,19 @@ def _check_state_in_16_bits(scenario: Scenario, method: Method) -> None:
         raise RequestError("master_weights", why, value=False)
 
 
-def _autocast_notes(
+def _notes_on_values(
     scenario: Scenario, transferred: TransferredProfile, ssgd: ModelOnGpus | None
 ) -> list[str]:
-    """Say how mixed precision is reached, where that makes a difference and was not asked for.
-
-    A time that is given holds for either way.
-    """
-    if transferred.autocast is None or scenario.autocast is not None or scenario.single_gpu:
+    """Say how wide values are, where nobody asked; a time that is given holds for any width."""
+    if scenario.single_gpu:
         return []
-    if transferred.autocast:
-        why = "mixed precision casts the values of an fp32 model at each operation"
-        return [assumption(f"`autocast`: {why}, as with DDP.", "`autocast`")]
-    if ssgd is None or not ssgd.transferred.autocast:
-        return []
-    return [in_16_bits([method_name(scenario.method)], "S-SGD beside it")]
-
-
-def _residual_notes(scenario: Scenario, transferred: TransferredProfile) -> list[str]:
-    """Say how wide the values between packed layers are, where autocast runs beside them."""
-    if scenario.lora_base == AS_COMPUTED or not transferred.autocast or scenario.single_gpu:
-        return []
-    if scenario.residual_dtype == WIDE:
-        return [
-            "Values between layers are fp32, as PEFT's prepare_model_for_kbit_training makes them:"
-            " element-wise kernels move twice the bytes, and packed layers cast what they read and"
-            " write (PEFT 0.21.2, bitsandbytes 0.50.2)."
-        ]
-    return [
-        assumption(
-            "`residual_dtype` auto: kernels between packed layers move 16 bits a value; trl and"
-            " others call PEFT's prepare_model_for_kbit_training, which makes them fp32"
-            " (`residual_dtype` fp32, some 20 % longer).",
-            "`residual_dtype` auto",
-        )
-    ]
-
-
-IN_16_BITS = "in 16 bits throughout"
-"""Stands in the note of a method whose model computes in 16 bits where S-SGD's does not."""
-
-
-def in_16_bits(methods: Sequence[str], others: str) -> Note:
-    """Return the note that some methods compute in 16 bits where ``others`` do not.
-
-    Examples
-    --------
-    >>> in_16_bits(["fsdp", "zero"], "others").partition(" by")[0]
-    'fsdp, zero: computed in 16 bits throughout, others'
-    """
-    names, alike = ", ".join(methods), "set `autocast` either way to compare alike"
-    return warning(
-        f"{names}: computed {IN_16_BITS}, {others} by autocast over an fp32 model, as their codes"
-        f" do; {alike}.",
-        f"{names}: computed in 16 bits, {others} by autocast; {alike}",
-    )
+    notes, casts = list[str](), transferred.autocast
+    if scenario.autocast is None:
+        ssgd_casts = ssgd.transferred.autocast if ssgd else None
+        notes += notes_on_autocast(casts, ssgd_casts, method_name(scenario.method))
+    if casts and scenario.lora_base != AS_COMPUTED:
+        notes += notes_on_residuals(scenario.residual_dtype)
+    return notes
 
 
 def _placed(
@@ -1172,10 +1044,12 @@ def _placed(
         parts, noted = computations(types, scenario, cluster, catalog, autocast=autocast)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, transferred = slowest.device, slowest.transferred
-    if scenario.offload != NOTHING or method.updates_on_host:
+    if scenario.offload != NOTHING or method.offloads:
         if parts:
             why = "is not known of GPUs of several types; leave it out."
-            raise RequestError(f"options.{_ON_HOST}", why)
+            options = [option for option in method.on_host.values() if getattr(method, option)]
+            asked = "offload" if scenario.offload != NOTHING else f"options.{options[0]}"
+            raise RequestError(asked, why)
         transferred, more = _on_host(scenario, method, device, cluster, transferred)
         noted = [*noted, *more]
     if scenario.single_gpu:
@@ -1208,87 +1082,53 @@ def _on_host(
     """Return a model with what is offloaded to the host, and the notes on it.
 
     A rank of a divided model copies its own checkpoints (`perfsim.model_parallel`).
-
-    Raises
-    ------
-    RequestError
-        If nothing is known of how it would run.
     """
-    profile, notes, quantity = transferred.profile, list[str](), transferred.quantity
+    profile, notes = transferred.profile, list[str]()
     if CHECKPOINTS in offloaded(scenario.offload):
-        _check_checkpoints(scenario, profile)
-    to_host = checkpoints_to_host(
-        scenario.offload, device, profile, transferred.era, autocast=bool(transferred.autocast)
-    )
-    if to_host is not None:
-        if not _is_divided(scenario):
-            profile = to_host.of_profile(
-                profile, build_model(profile.model, defined_tokens(profile))
-            )
-        link = to_host.link
-        notes.append(
-            "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
-            f" back on a stream of its own, at {format_rate(link.out)} and"
-            f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+        check_checkpoints(scenario.offload, profile, scenario.recompute, scenario.pp)
+        to_host = checkpoints_to_host(
+            scenario.offload, device, profile, transferred.era, autocast=bool(transferred.autocast)
         )
-    if method.updates_on_host:
-        profile, note = _updated_on_host(scenario, device, cluster, profile)
+        if to_host is not None and not _is_divided(scenario):
+            profile = to_host.of_profile(profile)
+        notes.append(checkpoints_note(device))
+    how, moved = method.host_update, method.on_host.get(PARAMETERS)
+    if moved and getattr(method, moved):
+        _check_parameters_on_host(scenario, method, cluster)
+        notes.append(parameters_note(device, how.library if how else "DeepSpeed"))
+    if how is not None:
+        apart = scenario.tp * scenario.pp
+        world = MethodContext(
+            cluster.gpus // apart, cluster.nodes, max(1, cluster.gpus_per_node // scenario.tp)
+        )
+        profile, note = updated_on_host(
+            profile,
+            scenario.optimizer or profile.optimizer,
+            how,
+            device,
+            HostRanks.of(cluster.gpus_per_node, method.update_share(world) / apart, device),
+            profile.backward_s / (apart * scenario.cp),
+            scenario.accumulate,
+        )
         notes.append(note)
-    if profile is transferred.profile:  # S-SGD beside an update on the host
-        return transferred, notes
-    kind = quantity.kind
-    quantity = quantity._replace(value=profile.alone_s, kind=weakest([kind, "derived"]))
-    return transferred._replace(profile=profile, quantity=quantity, passes_kind=kind), notes
+    return transferred.with_derived(profile), notes
 
 
-def _check_checkpoints(scenario: Scenario, profile: Profile) -> None:
-    """Refuse to copy the inputs of blocks that are not computed again, or in stages."""
-    if scenario.recompute != "full" or not matches_definition(profile):
+def _check_parameters_on_host(scenario: Scenario, method: Method, cluster: Cluster) -> None:
+    """Refuse parameters on the host where no code is known that runs so."""
+    if cluster.gpus == 1 and not method.runs_alone:
         why = (
-            "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
-            " leave it out."
+            f"parameters: {method_name(scenario.method)} shards nothing on one GPU; give more, or"
+            " set `method` zero with `options` stage=3, which copies them there too."
         )
         raise RequestError("offload", why, value=scenario.offload)
-    if scenario.pp > 1:
-        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+    torch = method.host_update is not None and method.host_update.library == "PyTorch"
+    if torch and scenario.accumulate > 1 and method.exchanges_each(scenario.exchange_each):
+        why = (
+            "parameters: PyTorch adds gradients of micro-batches on the CPUs, at a rate that is not"
+            " known here; set `exchange_each` false, or leave `accumulate` out."
+        )
         raise RequestError("offload", why, value=scenario.offload)
-
-
-def _updated_on_host(
-    scenario: Scenario, device: Device, cluster: Cluster, profile: Profile
-) -> tuple[Profile, str]:
-    """Return a profile whose update runs on the host, and the note on it."""
-    if not (scenario.optimizer or profile.optimizer).startswith("adam"):
-        why = "optimizer: the CPUs' rate is known of Adam alone; set `optimizer` adamw."
-        raise RequestError("offload", why, value=scenario.offload)
-    link, gpus = host_link(device), cluster.gpus
-    ranks = min(cluster.gpus_per_node, device.host_gpus or cluster.gpus_per_node)
-    backward_s = profile.backward_s / (scenario.tp * scenario.cp * scenario.pp)
-    count = scenario.accumulate
-    alone = update_on_host(profile.elements, 1, link, backward_s, count)
-    each = update_on_host(profile.elements / gpus, ranks, link, backward_s, count)
-    passes_s = profile.iteration_s - profile.optimizer_s
-    made = replace(
-        profile,
-        optimizer_s=alone.seconds,
-        iteration_s=passes_s + alone.seconds,
-        host_sharing=each.seconds * gpus / alone.seconds,
-    )
-    note = assumption(
-        f"`offload` optimizer: the CPUs of a host take {format_seconds(each.adam_s)} for Adam, by"
-        f" {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second as DeepSpeed's CPU-Adam on two"
-        " CPUs of 24 cores with all cores at work (ZeRO-Offload, table 4; torchrun gives a rank one"
-        " thread unless OMP_NUM_THREADS says more, and then it may take far longer), copies"
-        f" {format_seconds(each.copies_s)} over PCIe {device.pcie}; the state takes"
-        f" {format_bytes(_STATE_ON_HOST * ranks * profile.elements / gpus)} of a host.",
-        f"the CPUs' Adam: {CPU_ADAM_RATE / 1e9:.1f} billion parameters a second",
-    )
-    return made, note
-
-
-_STATE_ON_HOST = 16.0
-"""Bytes a parameter of the state on the host: parameters, their gradients and two moments, in
-fp32."""
 
 
 def _computes_otherwise(

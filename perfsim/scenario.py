@@ -583,11 +583,13 @@ class ScenarioFields:
         _dividing(
             "What is in the memory of the host, over PCIe: checkpoints (the inputs of blocks that"
             " `recompute` full computes again); optimizer (its state and the update, as DeepSpeed's"
-            " ZeRO-Offload, with `method` zero); checkpoints+optimizer; none.",
+            " ZeRO-Offload, with `method` zero); parameters (their shards: with `method` fsdp all"
+            " state and the update as well, as CPUOffload does; with zero of stage 3, as"
+            " offload_param); several, such as checkpoints+optimizer; none.",
             metavar="WORDS",
             nonempty=True,
             check=_check_offload,
-            vary="none,checkpoints,checkpoints+optimizer",
+            vary="none,checkpoints,parameters,checkpoints+optimizer",
         ),
     ] = "none"
     optimizer: Annotated[

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Annotated, NamedTuple, TypedDict
 
+from perfsim.compute.host_link import rate_of_copy
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.software import NEWEST, eras_of, is_newest, nearest_era, software_era
@@ -733,6 +734,8 @@ class Device:
         (54, 'measured')
         """
         latency_s = kernel.launches * self.launch_s.value
+        if (rate := rate_of_copy(kernel, self)) is not None:
+            return self._over_pcie(kernel, rate, latency_s)
         source = self._measured_on(kernel)
         if source is None:
             return self._of_parts(kernel) if kernel.parts else self._built(kernel, latency_s)
@@ -750,6 +753,8 @@ class Device:
             return self.cost(kernel).seconds
         if kernel.parts:
             return sum_in_order([self.seconds(part) for part in kernel.parts])
+        if rate_of_copy(kernel, self) is not None:
+            return self.cost(kernel).seconds
         return self._stream_s(kernel) + kernel.launches * self.launch_s.value
 
     def measured_here(self, kernel: Kernel) -> bool:
@@ -829,6 +834,16 @@ class Device:
         known = [part_s * spread for part_s, spread in parts if spread is not None]
         spread = sum_in_order(known) / seconds if known and seconds > 0 else None
         return Cost(seconds, latency_s, spread=spread, terms=terms)
+
+    def _over_pcie(self, kernel: Kernel, rate: float, latency_s: float) -> Cost:
+        """Return the cost of a copy between the GPU and pinned memory of its host."""
+        why = f"copies of 1 GB over PCIe {self.pcie} (perfsim/compute/host_link.py)"
+        terms = (
+            Term(kernel.name.replace("_", " "), Quantity(rate, "B/s", "measured", why)),
+            Term("kernel launch", self.launch_s),
+        )
+        seconds = kernel.moved_bytes / rate + latency_s
+        return Cost(seconds, latency_s, terms=terms, grade="modelled")
 
     def _of_parts(self, kernel: Kernel) -> Cost:
         """Return what the operations of a method's code cost, one after another."""

@@ -2,7 +2,9 @@
 
 Checkpoints: the input of each block is copied to the host as the forward pass has used it, and back
 before the backward pass computes the block again, on a stream of its own. The optimizer: gradients
-are copied to the host, whose CPUs update the parameters, which are copied back.
+are copied to the host, whose CPUs update the parameters, which are copied back. Parameters: what a
+rank keeps of them is on the host, and copied to the GPU before each gather, which is a job of the
+method (`perfsim.methods.building.host_copies`).
 
 References
 ----------
@@ -17,17 +19,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
+from perfsim.compute.host_link import HostLink, host_link
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.memory import STASHED, checkpoint_bytes
-from perfsim.compute.profile import Layer, Profile
+from perfsim.compute.profile import Layer, Profile, defined_tokens, matches_definition
 from perfsim.errors import RequestError
+from perfsim.models import build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import ModelLayer
+from perfsim.note import assumption
 from perfsim.sums import sum_in_order
+from perfsim.units import format_bytes, format_rate, format_seconds
 
 __all__ = [
     "CHECKPOINTS",
@@ -35,19 +41,25 @@ __all__ = [
     "NOTHING",
     "OFFLOADED",
     "OPTIMIZER",
+    "PARAMETERS",
     "CheckpointsToHost",
-    "HostLink",
+    "HostRanks",
+    "HostUpdate",
     "UpdateOnHost",
+    "check_checkpoints",
+    "checkpoints_note",
     "checkpoints_to_host",
-    "host_link",
+    "cpu_adam_rate",
     "longer_passes",
     "offloaded",
+    "parameters_note",
     "update_on_host",
+    "updated_on_host",
     "with_passes",
 ]
 
-NOTHING, CHECKPOINTS, OPTIMIZER = "none", "checkpoints", "optimizer"
-OFFLOADED = (CHECKPOINTS, OPTIMIZER)
+NOTHING, CHECKPOINTS, OPTIMIZER, PARAMETERS = "none", "checkpoints", "optimizer", "parameters"
+OFFLOADED = (CHECKPOINTS, OPTIMIZER, PARAMETERS)
 """Words for what may be in the memory of the host, in the order in which they are written."""
 
 CPU_ADAM_RATE = 10e9 / 2.57
@@ -59,18 +71,57 @@ B200 need 2.0 s more with it than without for 8.03 billion parameters, by their 
 tokens (stas00/ml-engineering@744d01e1 insights/when-to-upgrade-gpus), where this gives 2.1 s."""
 
 
-class HostLink(NamedTuple):
-    """What a GPU reaches from its memory to pinned memory of its host, and back [B/s]."""
+_TORCH_TIMES_AS_LONG = (5.1 * 6.5) ** 0.5
+"""How many times as long PyTorch's Adam takes on the CPUs: between 5.1 and 6.5 times for 1 to 10
+billion parameters (deepspeedai/DeepSpeed@edaa7221 docs/_pages/training.md, "CPU-Adam")."""
 
-    out: float
-    back: float
+_TORCH_FUSED_SPEEDUP = 6.0174 / 1.1788
+"""How much faster the same is in one kernel (``fused``): 10 parameters of a million values on 56
+cores, non-fused and fused [s] (pytorch/pytorch pull 123074). Of larger models nothing is known."""
+
+_ADAMS = frozenset({"adam", "adamw", "adam-fused", "adamw-fused", "adamw-by-operation"})
+"""Names of Adam, as one asks for it and as profiles call it, with fp32 state."""
 
 
-_LINKS = {3: HostLink(13.1e9, 12.4e9), 4: HostLink(25.7e9, 25.8e9), 5: HostLink(54.2e9, 54.3e9)}
-"""By generation of PCIe, 16 lanes: copies of 1 GB in pinned memory by bandwidthTest, on a cluster
-with PCIe 3 and on an A100 (jdh4/della-gpu-A100 README.md, TIGER and DELLA); of 1.07 GB by PyTorch
-on an H100 (profiles/devices/h100.kernels.csv, copy_to_host and copy_to_gpu). Two GPUs behind one
-switch would share it: no node type says which do."""
+class HostUpdate(NamedTuple):
+    """How a method's code updates parameters on the CPUs of hosts.
+
+    Parameters
+    ----------
+    library : whose Adam runs there
+    gradients : whether the update waits for copies of gradients that are no job of the method
+    parameters : whether updated parameters are copied to the GPU before the next forward pass
+    """
+
+    library: Literal["DeepSpeed", "PyTorch"]
+    gradients: bool = False
+    parameters: bool = False
+
+
+ZERO_OFFLOAD = HostUpdate("DeepSpeed", gradients=True, parameters=True)
+"""ZeRO-Offload's: parameters are on the GPU."""
+
+
+def cpu_adam_rate(library: Literal["DeepSpeed", "PyTorch"], optimizer: str) -> float:
+    """Return the parameters that the CPUs of a host update in a second, all cores at work.
+
+    Raises
+    ------
+    RequestError
+        If the optimizer is not Adam with its state in fp32.
+
+    Examples
+    --------
+    >>> [round(cpu_adam_rate(one, "adamw") / 1e9, 2) for one in ("DeepSpeed", "PyTorch")]
+    [3.89, 0.68]
+    """
+    if optimizer not in _ADAMS:
+        why = "the CPUs' rate is known of Adam alone; set `optimizer` adamw."
+        raise RequestError("offload", why)
+    if library == "DeepSpeed":
+        return CPU_ADAM_RATE
+    fused = _TORCH_FUSED_SPEEDUP if optimizer.endswith("fused") else 1.0
+    return CPU_ADAM_RATE / _TORCH_TIMES_AS_LONG * fused
 
 
 def offloaded(words: str) -> frozenset[str]:
@@ -82,25 +133,6 @@ def offloaded(words: str) -> frozenset[str]:
     (['checkpoints', 'optimizer'], frozenset())
     """
     return frozenset(words.split("+")) - {NOTHING}
-
-
-def host_link(device: Device) -> HostLink:
-    """Return the link of a GPU to its host.
-
-    Raises
-    ------
-    RequestError
-        If its file names no generation of PCIe whose rate is known.
-    """
-    if device.pcie not in _LINKS:
-        known = ", ".join(map(str, _LINKS))
-        said = f"PCIe {device.pcie}" if device.pcie else "no generation of PCIe"
-        why = (
-            f"copies to the host go over PCIe; the file of {device.name} names {said}, and copies"
-            f" were measured over generations {known}. Leave it out."
-        )
-        raise RequestError("offload", why)
-    return _LINKS[device.pcie]
 
 
 def longer_passes(
@@ -184,8 +216,9 @@ class CheckpointsToHost(NamedTuple):
     precision: str
     execution: Execution
 
-    def of_profile(self, profile: Profile, layers: Sequence[ModelLayer]) -> Profile:
-        """Return a profile with what its passes wait for copies; ``layers`` are its model's."""
+    def of_profile(self, profile: Profile) -> Profile:
+        """Return the profile of a defined model with what its passes wait for copies."""
+        layers = build_model(profile.model, defined_tokens(profile))
         owners, owner = [], -1
         for layer in layers:  # those without parameters count to the one before
             owner += bool(layer.tensors) or owner < 0
@@ -256,6 +289,37 @@ def checkpoints_to_host(
     return CheckpointsToHost(host_link(device), precision, execution_of(era))
 
 
+def check_checkpoints(words: str, profile: Profile, recompute: str, stages: int) -> None:
+    """Refuse to copy the inputs of blocks that are not computed again, or in stages.
+
+    ``words`` are what is in the memory of the host.
+
+    Raises
+    ------
+    RequestError
+        The message says what to set or to leave out.
+    """
+    if recompute != "full" or not matches_definition(profile):
+        why = (
+            "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
+            " leave it out."
+        )
+        raise RequestError("offload", why, value=words)
+    if stages > 1:
+        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+        raise RequestError("offload", why, value=words)
+
+
+def checkpoints_note(device: Device) -> str:
+    """Say where the inputs of blocks are, and how fast they go there and back."""
+    link = host_link(device)
+    return (
+        "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
+        f" back on a stream of its own, at {format_rate(link.out)} and"
+        f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+    )
+
+
 class UpdateOnHost(NamedTuple):
     """An update of all parameters of a model by the CPUs of hosts, by what it takes [s].
 
@@ -277,7 +341,14 @@ value."""
 
 
 def update_on_host(
-    parameters: float, ranks: int, link: HostLink, backward_s: float, micro_batches: int = 1
+    parameters: float,
+    ranks: int,
+    link: HostLink,
+    backward_s: float,
+    micro_batches: int = 1,
+    *,
+    how: HostUpdate = ZERO_OFFLOAD,
+    rate: float = CPU_ADAM_RATE,
 ) -> UpdateOnHost:
     """Return what an update on the host takes, of as many parameters as a rank has.
 
@@ -291,6 +362,8 @@ def update_on_host(
     parameters : that one rank updates
     ranks : on one host
     backward_s : backward pass of a micro-batch
+    how : which of the copies there are
+    rate : parameters that the CPUs of a host update in a second [1/s]
 
     Examples
     --------
@@ -303,4 +376,98 @@ def update_on_host(
     left_s = max(0.0, sent_s + (micro_batches > 1) * added_s - backward_s)
     left_s += (micro_batches - 1) * max(0.0, added_s - backward_s)
     back_s = parameters * _HALF_BYTES / link.back
-    return UpdateOnHost(left_s + back_s, parameters * ranks / CPU_ADAM_RATE)
+    copies_s = left_s * how.gradients + back_s * how.parameters
+    return UpdateOnHost(copies_s, parameters * ranks / rate)
+
+
+class HostRanks(NamedTuple):
+    """The ranks on one host, and the share of the parameters that each updates."""
+
+    on_host: int
+    share: float
+
+    @classmethod
+    def of(cls, gpus_per_node: int, share: float, device: Device) -> HostRanks:
+        """Return the ranks of a host; some nodes have several of them."""
+        return cls(min(gpus_per_node, device.host_gpus or gpus_per_node), share)
+
+
+def updated_on_host(
+    profile: Profile,
+    optimizer: str,
+    how: HostUpdate,
+    device: Device,
+    ranks: HostRanks,
+    backward_s: float,
+    micro_batches: int,
+) -> tuple[Profile, str]:
+    """Return a profile whose update runs on the host, and the note on it.
+
+    Parameters
+    ----------
+    backward_s : what a rank's backward pass of a micro-batch takes
+
+    Raises
+    ------
+    RequestError
+        If the optimizer is not Adam, or the link of the GPU to its host is not known.
+    """
+    rate = cpu_adam_rate(how.library, optimizer)
+    link, own = host_link(device), profile.elements * ranks.share
+    told = backward_s, micro_batches
+    alone = update_on_host(profile.elements, 1, link, *told, how=how, rate=rate)
+    each = update_on_host(own, ranks.on_host, link, *told, how=how, rate=rate)
+    passes_s = profile.iteration_s - profile.optimizer_s
+    made = replace(
+        profile,
+        optimizer_s=alone.seconds,
+        iteration_s=passes_s + alone.seconds,
+        host_sharing=each.seconds / ranks.share / alone.seconds,
+    )
+    held_bytes = _STATE_WIDTHS * (profile.kept_bytes if how.library == "PyTorch" else FLOAT)
+    if how.gradients and not how.parameters:  # the 16-bit ones stay there too
+        held_bytes += _HALF_BYTES
+    copies = f" copies {format_seconds(each.copies_s)} over PCIe {device.pcie};"
+    note = assumption(
+        f"Update on the host: the CPUs of a host take {format_seconds(each.adam_s)} for Adam,"
+        f" {_rate_words(how.library, rate, optimizer)}; torchrun gives a rank one thread unless"
+        f" OMP_NUM_THREADS says more, and then it may take far longer;"
+        f"{copies if each.copies_s else ''} the state takes"
+        f" {format_bytes(held_bytes * ranks.on_host * own)} of a host.",
+        f"the CPUs' Adam: {rate / 1e9:.1f} billion parameters a second",
+    )
+    return made, note
+
+
+def _rate_words(library: Literal["DeepSpeed", "PyTorch"], rate: float, optimizer: str) -> str:
+    """Say how fast the CPUs update, and who measured that [parameters/s]."""
+    how = (
+        f"{CPU_ADAM_RATE / 1e9:.1f} billion parameters a second on two CPUs of 24 cores, all at"
+        " work (ZeRO-Offload, table 4)"
+    )
+    if library == "DeepSpeed":
+        return f"as DeepSpeed's CPU-Adam: {how}"
+    fused = ", and one kernel was 5.1 times as fast" if optimizer.endswith("fused") else ""
+    return (
+        f"by {rate / 1e9:.1f} billion parameters a second in PyTorch: DeepSpeed's CPU-Adam does"
+        f" {how}, 5.1 to 6.5 times as many by its makers{fused}"
+    )
+
+
+_STATE_WIDTHS = 4.0
+"""Values a parameter on the host: the parameter, its gradient and two moments; all in fp32, but in
+PyTorch as wide as the parameter is kept."""
+
+
+def parameters_note(device: Device, library: Literal["DeepSpeed", "PyTorch"]) -> str:
+    """Say where parameters are, and how fast they come to the GPU."""
+    link = host_link(device)
+    how = {
+        "PyTorch": "as in CPUOffloadPolicy of PyTorch's FSDP, and gradients go back",
+        "DeepSpeed": "as by DeepSpeed's offload_param",
+    }
+    return (
+        "`offload` parameters: a rank's shard comes from pinned memory of the host before each"
+        f" gather, at {format_rate(link.back)} (PCIe {device.pcie}, measured, each GPU on a link of"
+        f" its own), {how[library]}."
+    )

@@ -180,7 +180,7 @@ class Profile:
     ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
     alone, as shares of both passes; the later of both is 1. ``host_sharing`` is how many times as
     long an update by the host's CPUs takes a rank beside the others of its host; 0: the GPU
-    updates.
+    updates. ``kept_bytes`` is the width in which the optimizer keeps a parameter that is trained.
     """
 
     model: str
@@ -199,6 +199,7 @@ class Profile:
     device_share: float = 1.0
     frozen: tuple[FrozenParameter, ...] = ()
     host_sharing: float = 0.0
+    kept_bytes: float = 4.0
 
     @cached_property
     def forward_s(self) -> float:

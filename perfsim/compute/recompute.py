@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfsim.compute.execution import Execution
+from perfsim.compute.profile import Profile, matches_definition
 from perfsim.errors import RequestError, any_of, own_name, unknown
+from perfsim.models import build_model, has_attention
 from perfsim.models.layers import MODULES, ModelLayer, Module, is_expert
 
 __all__ = [
     "MODULES",
     "RECOMPUTE",
     "check_modules",
+    "check_recompute",
     "checked_recompute",
     "is_again",
     "modules_again",
@@ -86,6 +89,32 @@ def checked_recompute(value: str, field: str) -> str:
         if one not in MODULES:
             raise unknown(field, one, _WORDS)
     return WITH.join(one for one in MODULES if one in asked)
+
+
+def check_recompute(profile: Profile, recompute: str) -> None:
+    """Refuse to recompute a network without blocks of attention, or parts that are not known.
+
+    Raises
+    ------
+    RequestError
+        The message says which parts there are.
+    """
+    model = profile.model
+    if recompute == "none":
+        return
+    if not matches_definition(profile):
+        if recompute in RECOMPUTE:
+            return
+        why = (
+            f"perfsim has no layers of {model}, so that none of their parts is known; allowed:"
+            f" {', '.join(RECOMPUTE)}."
+        )
+        raise RequestError("recompute", why, value=recompute)
+    if not has_attention(model):
+        why = "only transformers have blocks to compute again; leave `recompute` out."
+        raise RequestError("recompute", why, value=recompute)
+    if recompute not in RECOMPUTE:
+        check_modules(recompute, build_model(model), model)
 
 
 def check_modules(recompute: str, layers: Iterable[ModelLayer], model: str) -> None:

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, TypedDict
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
-from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel import FLOAT, HALF
 from perfsim.compute.kernel_time import (
     UPDATE_PASSES,
     UPDATES,
@@ -156,6 +156,14 @@ class TransferredProfile(NamedTuple):
         batch = self.profile.batch
         return max(0.0, math.log(low / batch), math.log(batch / high))
 
+    def with_derived(self, profile: Profile) -> TransferredProfile:
+        """Return it with a profile in which other things than its passes take other times."""
+        if profile is self.profile:
+            return self
+        kind = self.quantity.kind
+        quantity = self.quantity._replace(value=profile.alone_s, kind=weakest([kind, "derived"]))
+        return self._replace(profile=profile, quantity=quantity, passes_kind=kind)
+
 
 def transfer(
     profile: Profile,
@@ -227,6 +235,8 @@ def transfer(
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
     found = found._replace(autocast=training.autocast if casts else None)
     width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
+    if not training.master_weights:
+        found = found._replace(profile=replace(found.profile, kept_bytes=HALF))
     return found if width == FLOAT else found._replace(profile=found.profile.sent_in(width))
 
 
@@ -249,8 +259,8 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
     elif optimizer_s >= seconds:
         why = (
             "an update of all parameters by the CPUs of one host takes"
-            f" {format_seconds(optimizer_s)} alone (`offload` optimizer); give what an iteration"
-            " takes with it."
+            f" {format_seconds(optimizer_s)} alone (`offload`); give what an iteration takes with"
+            " it."
         )
         raise RequestError("single_gpu", why)
     return TransferredProfile(

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perfsim.compute.host_offload import CHECKPOINTS, OPTIMIZER, PARAMETERS, offloaded
 from perfsim.data.files import as_written
 from perfsim.errors import (
     RequestError,
@@ -26,6 +27,7 @@ __all__ = [
     "ALIASES",
     "AUTO_METHOD",
     "ELSEWHERE",
+    "host_options",
     "load_method",
     "method_class",
     "method_name",
@@ -141,6 +143,36 @@ def _plain(name: str) -> str:
 
 
 _FUSION = "`fusion_options.{0}`, as it is the fusion policy's."
+
+
+def host_options(name: str, offload: str) -> dict[str, Any]:
+    """Return the options with which a method's code keeps on the host what ``offload`` names.
+
+    Checkpoints are the model's, whatever the method.
+
+    Raises
+    ------
+    RequestError
+        If no code of the method is known that does.
+    """
+    known, options = method_class(name).on_host, {}
+    for word in sorted(offloaded(offload) - {CHECKPOINTS}):
+        if word not in known:
+            ours, why = method_name(name), f"is known of {_OFFLOADS[word]}, or leave it out."
+            if PARAMETERS in known and PARAMETERS in offloaded(offload):
+                why = f"goes with parameters in {ours}; leave {word} out."
+            raise RequestError("offload", f"{word} {why.format(ours)}", value=offload)
+        options[known[word]] = True
+    return options
+
+
+_OFFLOADS = {
+    OPTIMIZER: "DeepSpeed alone: set `method` zero in place of {0}",
+    PARAMETERS: (
+        "codes that shard them: set `method` fsdp, or zero with `options` stage=3, in place of {0}"
+    ),
+}
+"""What can be on the host besides checkpoints -> by which methods, in words."""
 
 
 def load_method(name: str, options: Mapping[str, Any]) -> Method:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from perfsim.compute.host_offload import HostUpdate
 from perfsim.compute.kernel import Kernel, Kernels
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.compute.software import NEWEST
@@ -540,6 +541,8 @@ class Method(BaseModel):
       launches the update
     - ``interval_option``: the option that says how many iterations pass from one exchange to the
       next; "" where gradients are exchanged in every iteration
+    - ``on_host``: what its code can keep in the memory of the host, by the words of `offload`, and
+      the option that says so
     - ``published_intervals``: values of that option that a paper or a code uses, and which does
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
@@ -574,6 +577,7 @@ class Method(BaseModel):
     owns_whole_tensors: ClassVar[bool] = False
     runs_in: ClassVar[CodeBase] = DDP
     interval_option: ClassVar[str] = ""
+    on_host: ClassVar[Mapping[str, str]] = {}
     published_intervals: ClassVar[Mapping[int, str]] = {}
 
     @model_validator(mode="before")
@@ -668,9 +672,19 @@ class Method(BaseModel):
         return False
 
     @property
-    def updates_on_host(self) -> bool:
-        """Whether the CPUs of the host update the parameters."""
-        return False
+    def runs_alone(self) -> bool:
+        """Whether its kernels run on one GPU too, with these options."""
+        return self.works_alone
+
+    @property
+    def offloads(self) -> bool:
+        """Whether its code keeps something in the memory of the host."""
+        return any(getattr(self, option) for option in self.on_host.values())
+
+    @property
+    def host_update(self) -> HostUpdate | None:
+        """How the CPUs of hosts update the parameters; None where the GPUs do."""
+        return None
 
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""

@@ -1,18 +1,21 @@
 """FSDP: parameters sharded too; each unit is gathered before its forward and backward passes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.host_offload import PARAMETERS, HostUpdate
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.software import is_newest
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import block_units
 from perfsim.methods.base import (
     ONE_GROUP,
+    Compute,
     Group,
     Job,
     Method,
@@ -22,6 +25,7 @@ from perfsim.methods.base import (
     PassPoint,
 )
 from perfsim.methods.building.averaging import fp32_bytes
+from perfsim.methods.building.host_copies import behind_copies, gradients_out, shard_in
 from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
     GatherType,
@@ -32,11 +36,15 @@ from perfsim.methods.building.sharded_parameters import (
     copied_sums,
     forward_gathers,
     gathered_width,
+    in_forward_order,
     made_bytes,
     scattered,
     with_root,
 )
 from perfsim.sums import sum_in_order
+
+_OUT = "copy out"
+"""The stream of copies of gradients to the host, which follow the sums of the same unit."""
 
 
 class Fsdp(Method):
@@ -74,6 +82,13 @@ class Fsdp(Method):
     gathered in the first micro-batch and reduced in the last, as torch.distributed.pipelining does;
     its parameters and gradients stay whole in between.
 
+    ``cpu_offload`` (CPUOffloadPolicy of version 2, CPUOffload of version 1) keeps a rank's shard of
+    parameters, gradients and optimizer state in pinned memory of the host. Before each gather the
+    shard is copied to the GPU as wide as it is kept, and cast there, on the stream of copies in;
+    each parameter by itself, in version 1 a unit at once. A rank's share of summed gradients is
+    copied to the host on the stream of the reduce-scatter, which that of the next unit follows.
+    The host waits for all copies, and PyTorch's Adam updates on its CPUs.
+
     With adapters (`lora`) units of all parameters are gathered, frozen ones among them, and the
     gradients of the adapters alone are summed; version 2 only.
 
@@ -89,9 +104,10 @@ class Fsdp(Method):
     Bytes a rank: (2 w + 4) (S-1)/S a parameter of w gathered bytes and S ranks that share it; (w +
     4) (S-1)/S with ``shard`` "grad" and of units that stay gathered, as the only unit of a model
     does; for hybrid sharding 2 (1/S - 1/P) x 4 more.
-    Memory: 1/S of parameters, gradients and optimizer state; on top the whole gradients of the
-    largest unit, and the two largest neighbouring units gathered (all with ``shard`` "grad"), with
-    units by block; all gradients whole where the last micro-batch alone exchanges.
+    Memory: 1/S of parameters, gradients and optimizer state, or none of these (``cpu_offload``); on
+    top the whole gradients of the largest unit, and the two largest neighbouring units gathered
+    (all with ``shard`` "grad"), with units by block; all gradients whole where the last micro-batch
+    alone exchanges.
     Left out: padding to S; version 1's copies of gradients into the flat parameter and its casts;
     version 2's division of gradients sent in fp16; gradients added to those of other micro-batches;
     the host, which leads the GPU.
@@ -116,6 +132,7 @@ class Fsdp(Method):
     lossy: ClassVar[bool] = False
     shards_parameters: ClassVar[bool] = True
     gathers_frozen: ClassVar[bool] = True
+    on_host: ClassVar[Mapping[str, str]] = {PARAMETERS: "cpu_offload"}
 
     shard: Literal["full", "grad", "hybrid"] = Field(
         "full",
@@ -140,6 +157,16 @@ class Fsdp(Method):
     gather: GatherType = Field(
         "auto", description="type of gathered parameters; auto: bf16 in half precision, else fp32"
     )
+    cpu_offload: bool = Field(
+        False,
+        description="keep parameters, gradients and the optimizer's state on the host, whose CPUs"
+        " update the parameters (`offload` parameters)",
+    )
+
+    @property
+    def host_update(self) -> HostUpdate | None:
+        """PyTorch's Adam on the CPUs where parameters are on the host."""
+        return HostUpdate("PyTorch") if self.cpu_offload else None
 
     def refusal(self, world: MethodContext) -> str:
         """Return why so many ranks cannot share a copy, or ""."""
@@ -158,6 +185,11 @@ class Fsdp(Method):
             return "of version 1 gathers a unit again among all that share it; leave regather out"
         if self.regather and (self.regather < 2 or ranks % self.regather):
             return f"needs two or more ranks to regather that divide {ranks}, not {self.regather}"
+        if self.cpu_offload and world.stages > 1:
+            return (
+                "with cpu_offload is not known in a pipeline, whose stages keep gathered parameters"
+                " and whole gradients; leave one of the two out"
+            )
         return ""
 
     def _copies(self, world: MethodContext) -> bool:
@@ -181,13 +213,29 @@ class Fsdp(Method):
         if world.given_profile().frozen:
             units = block_units(world.given_profile().all_parameters())
         jobs = copied_forward_gathers(units, starts, shards, group, width)
+        if self.cpu_offload:
+            ordered, _ = in_forward_order(units, starts)
+            jobs = behind_copies(jobs, self._shards_in(ordered, world))
         if world.stages > 1:
             # The stages of a pipeline gather once an iteration.
             jobs = [replace(job, repeats="first") for job in jobs]
         elif self.shard != "grad":
             sharers, among = (self.regather, self.regather) if self.regather else (shards, group)
-            jobs += copied_backward_gathers(units, starts, sharers, among, width)
-        return jobs + copied_sums(buckets, shards, world.ranks // shards, group, made_bytes(width))
+            again = copied_backward_gathers(units, starts, sharers, among, width)
+            if self.cpu_offload and not self.regather:
+                again = behind_copies(again, self._shards_in(units[1:], world))
+            jobs += again
+        copies, made, profile = world.ranks // shards, made_bytes(width), world.given_profile()
+        to_host = partial(gradients_out, shards=shards, profile=profile, stream=_OUT, flat=False)
+        out = to_host if self.cpu_offload else None
+        return jobs + copied_sums(buckets, shards, copies, group, made, out)
+
+    def _shards_in(
+        self, units: Sequence[Bucket], world: MethodContext, *, flat: bool = False
+    ) -> list[Compute]:
+        """Return the copy of a rank's shard of each unit from the host."""
+        shards, profile = self.ranks_a_copy(world), world.given_profile()
+        return [shard_in(unit, shards, profile, flat=flat) for unit in units]
 
     def _flat_jobs(
         self,
@@ -200,19 +248,34 @@ class Fsdp(Method):
     ) -> list[Job]:
         """Return the jobs of FSDP1, which keeps each unit in a flat parameter."""
         units, root = with_root(buckets)
+        out = partial(
+            gradients_out,
+            shards=shards,
+            profile=world.given_profile(),
+            stream="post_backward",
+            flat=True,
+        )
         sums = [
             Job(
                 f"sum {number}",
-                scattered(unit, shards, world.ranks),
+                (
+                    *scattered(unit, shards, world.ranks),
+                    *([out(unit)] if self.cpu_offload else []),
+                ),
                 PassPoint("backward", unit.ready_s),
             )
             for number, unit in enumerate(units)
         ]
         kept = self.shard == "grad"
         jobs = forward_gathers(units, starts, group, width, "first" if kept else "every")
+        if self.cpu_offload:
+            ordered, _ = in_forward_order(units, starts)
+            jobs = behind_copies(jobs, self._shards_in(ordered, world, flat=True))
         if kept:
             return jobs + sums
         again = backward_gathers(units, starts, self.prefetch, group, width)
+        if self.cpu_offload:
+            again = behind_copies(again, self._shards_in(units, world, flat=True))
         asked = [[] if unit is root else [job] for unit, job in zip(units, again, strict=True)]
         # In the order of issue: the number of gathers before a unit's gradients.
         before = 1 if self.prefetch == "none" else 2
@@ -239,9 +302,13 @@ class Fsdp(Method):
         return True if asked is None else asked
 
     def kept_share(self, world: MethodContext) -> dict[str, float]:
-        """Return 1/S of everything."""
-        share = 1.0 / self.ranks_a_copy(world)
+        """Return 1/S of everything, of which nothing is on the GPU where it is offloaded."""
+        share = 0.0 if self.cpu_offload else 1.0 / self.ranks_a_copy(world)
         return {"parameters": share, "gradients": share, "optimizer": share}
+
+    def update_share(self, world: MethodContext) -> float:
+        """Return 1/S, wherever the optimizer's state is."""
+        return 1.0 / self.ranks_a_copy(world)
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return what stays gathered, and gradients kept whole until the last micro-batch."""

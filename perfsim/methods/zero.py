@@ -1,12 +1,14 @@
 """ZeRO as DeepSpeed runs it: optimizer, gradients and parameters sharded, by stage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.host_link import copied_out
+from perfsim.compute.host_offload import OPTIMIZER, PARAMETERS, HostUpdate
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
@@ -84,7 +86,11 @@ class Zero(Method):
     ``offload_optimizer`` is ZeRO-Offload (`perfsim.compute.host_offload`): a rank's part of the
     gradients goes to the host beside the backward pass, its CPUs run Adam, and the new parameters
     go back. The optimizer's state and the sum of gradients (stages 2 and 3) are on the host.
-    Left out: the norm and the check for overflow; offloaded parameters, NVMe; a bucket's parts that
+    ``offload_param`` (stage 3) keeps a rank's 16-bit parameters there too. Before each gather they
+    are copied to the GPU, tensor by tensor, on one stream; never sharded tensors stay on the GPU.
+    What the GPU has updated goes back after the update. On one GPU they are copied alike.
+    Left out: the norm and the check for overflow; NVMe; the host, which waits for each copy of
+    parameters and casts new ones to 16 bits on its CPUs; a bucket's parts that
     straddle owners; hooks of modules without parameters; waits of the host for gathers under way.
     """
 
@@ -103,6 +109,10 @@ class Zero(Method):
     fusion: ClassVar[str] = "zero"
     lossy: ClassVar[bool] = False
     gathers_frozen: ClassVar[bool] = True
+    on_host: ClassVar[Mapping[str, str]] = {
+        OPTIMIZER: "offload_optimizer",
+        PARAMETERS: "offload_param",
+    }
 
     stage: int = Field(
         1, ge=1, le=3, description="1: optimizer state sharded; 2: gradients too; 3: parameters too"
@@ -131,13 +141,25 @@ class Zero(Method):
         description="keep the optimizer's state on the host, whose CPUs update the parameters"
         " (ZeRO-Offload; `offload` optimizer)",
     )
+    offload_param: Annotated[bool, OnlyWith(stage=3)] = Field(
+        False,
+        description="keep the shards of parameters on the host, and copy them to the GPU before"
+        " each gather (`offload` parameters)",
+    )
     max_live: Annotated[MaxLive, OnlyWith(stage=3)] = GatherLimits().live
     max_reuse_distance: Annotated[MaxReuseDistance, OnlyWith(stage=3)] = GatherLimits().reuse
 
     @property
-    def updates_on_host(self) -> bool:
-        """Whether the optimizer's state is on the host."""
-        return self.offload_optimizer
+    def runs_alone(self) -> bool:
+        """Whether parameters come from the host, on one GPU too."""
+        return self.offload_param
+
+    @property
+    def host_update(self) -> HostUpdate | None:
+        """DeepSpeed's CPU-Adam where the optimizer's state is on the host."""
+        if not self.offload_optimizer:
+            return None
+        return HostUpdate("DeepSpeed", gradients=True, parameters=not self.offload_param)
 
     @property
     def overlaps(self) -> bool:
@@ -170,8 +192,11 @@ class Zero(Method):
         width = gathered_width(self.gather, world)
         jobs = super().jobs(buckets, world, iteration)
         if self.stage == 3:
+            gathers = leaf_gathers(world, self.limits(), width, from_host=self.offload_param)
             kept = self.kept_gathers(world, width)
-            return [*leaf_gathers(world, self.limits(), width), *jobs, *kept]
+            if self.offload_param and not self.offload_optimizer:
+                kept.append(_goes_back(width * sum(bucket.elements for bucket in buckets), world))
+            return [*gathers, *jobs, *kept]
         # A bucket's kernels wait for the reduction before them.
         jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
         size_bytes = width * sum(bucket.elements for bucket in buckets)
@@ -249,7 +274,7 @@ class Zero(Method):
         """Return 1/P for what the stage shards."""
         share = 1.0 / world.ranks
         return {
-            "parameters": share if self.stage == 3 else 1.0,
+            "parameters": 0.0 if self.offload_param else share if self.stage == 3 else 1.0,
             "gradients": 1.0 if self.stage == 1 else 0.0 if self.offload_optimizer else share,
             "optimizer": 0.0 if self.offload_optimizer else share,
         }
@@ -261,6 +286,12 @@ class Zero(Method):
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""
         return MethodState(gradient_bytes=2.0)
+
+
+def _goes_back(size_bytes: float, world: MethodContext) -> Job:
+    """Return the copy of a rank's updated parameters to the host, before the next forward pass."""
+    copy = Compute((copied_out(size_bytes / world.ranks),), "decompress", "copy out", "update")
+    return Job("to host", (copy,), PassPoint("backward"), PassPoint("next"))
 
 
 def _gathers_all(size_bytes: float) -> Job:

@@ -40,6 +40,7 @@ __all__ = [
     "Adapters",
     "adapted_name",
     "base_model",
+    "check_adapters",
     "with_adapters",
 ]
 
@@ -74,6 +75,35 @@ class Adapters(NamedTuple):
     layers: str = ALL_LAYERS
     packed: bool = False
     wide: bool = False
+
+
+def check_adapters(rank: int | None, layers: str, base: str, residual_dtype: str) -> None:
+    """Refuse what is asked of adapters, or of a packed model beside them, without these.
+
+    Parameters
+    ----------
+    rank : of the adapters; None without any
+    layers, base, residual_dtype : words as in `ADAPTED_LAYERS`, `LORA_BASES`, `RESIDUAL_DTYPES`
+
+    Raises
+    ------
+    RequestError
+        The message says what to give besides.
+    """
+    if residual_dtype == WIDE and base == AS_COMPUTED:
+        why = (
+            "is for adapters beside a packed model; give `lora_base` nf4, or leave it out:"
+            " `autocast` says whether values of an fp32 model are cast."
+        )
+        raise RequestError("residual_dtype", why, value=residual_dtype)
+    if rank is not None:
+        return
+    if layers != ALL_LAYERS:
+        why = "says which layers have adapters; give their rank as `lora`, or leave it out."
+        raise RequestError("lora_layers", why, value=layers)
+    if base != AS_COMPUTED:
+        why = "says what a frozen model is packed in; give the rank of adapters as `lora`, or leave"
+        raise RequestError("lora_base", f"{why} it out.", value=base)
 
 
 def adapted_name(model: str, adapters: Adapters) -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from perfsim.compute.mixed_precision import IN_16_BITS, in_16_bits
 from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record
@@ -24,7 +25,7 @@ from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.gpu_counts import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, few, on_gpus, rank_methods
-from perfsim.resolve import IN_16_BITS, in_16_bits, resolve
+from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, as_scenario, table_columns
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import fresh, job_cache

@@ -304,7 +304,7 @@ def schedule(
         stage=stage,
         durations_only=timing_only and conditions is None and stage is WHOLE_MODEL,
     )
-    works = cluster.gpus > 1 or method.works_alone
+    works = cluster.gpus > 1 or method.runs_alone
     world = builder.context
     refusal = (_frozen_refusal(method, world) or method.refusal(world)) if works else ""
     if refusal:
@@ -418,7 +418,7 @@ class _Builder:
 
         On one GPU there are jobs only of a method that works alone.
         """
-        idle = self.costs.cluster.gpus == 1 and not self.method.works_alone
+        idle = self.costs.cluster.gpus == 1 and not self.method.runs_alone
         if idle or iteration == LOCAL_ITERATION:
             return []
         if self.cache is None or self.experts:

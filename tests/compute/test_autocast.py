@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import kernel_rates, model_time
+from perfsim.compute.mixed_precision import IN_16_BITS
 from perfsim.compute.software import ERAS
 from perfsim.compute.transfer import Training, transfer
 from perfsim.compute.work import LayerWork, Work, model_work
@@ -22,7 +23,7 @@ from perfsim.models.specification import canonical_model
 from perfsim.note import Note
 from perfsim.planning.compare import compare
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import IN_16_BITS, Setup, find_profile, resolve
+from perfsim.resolve import Setup, find_profile, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from support.what_ships import SHIPPED

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from perfsim.compute.device import load_device
 from perfsim.compute.execution import execution_of
+from perfsim.compute.host_link import HostLink, host_link
 from perfsim.compute.host_offload import (
     CPU_ADAM_RATE,
-    HostLink,
-    host_link,
     longer_passes,
     update_on_host,
     with_passes,
@@ -287,7 +286,7 @@ def test_ssgd_beside_a_divided_model_updates_on_the_gpu() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"offload": "parameters"}, "no 'parameters'.*checkpoints, none, optimizer"),
+        ({"offload": "weights"}, "no 'weights'.*checkpoints, none, optimizer, parameters"),
         ({"offload": "none+optimizer"}, "none stands beside another word"),
         ({"offload": "checkpoints", "recompute": "none"}, "set recompute full"),
         ({"offload": "checkpoints", "pp": 2, "options": {}}, "leave pp out"),

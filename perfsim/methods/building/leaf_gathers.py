@@ -23,6 +23,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from perfsim.methods.base import Job, JobRepeats, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.building.host_copies import copy_in
 from perfsim.methods.building.layerwise import LayerStarts
 
 __all__ = [
@@ -156,8 +157,12 @@ def persistent_elements(modules: Sequence[Sequence[int]], limits: GatherLimits) 
     return sum(size for sizes in modules for size in sizes if size <= limits.persistence)
 
 
-def leaf_gathers(world: MethodContext, limits: GatherLimits, value_bytes: float) -> list[Job]:
+def leaf_gathers(
+    world: MethodContext, limits: GatherLimits, value_bytes: float, *, from_host: bool = False
+) -> list[Job]:
     """Return the gathers of both passes: each begins at its hook, its first module waits for it.
+
+    ``from_host`` says whether a rank's part of each tensor comes from the host first.
 
     Raises
     ------
@@ -166,7 +171,10 @@ def leaf_gathers(world: MethodContext, limits: GatherLimits, value_bytes: float)
     """
 
     def gather(fetch: LeafFetch) -> list[JobStage]:
-        return [Send("all_gather", value_bytes * fetch.elements)]
+        send = Send("all_gather", value_bytes * fetch.elements)
+        if not from_host:
+            return [send]
+        return [copy_in(value_bytes * fetch.elements / world.ranks, fetch.tensors), send]
 
     return fetch_jobs(world, leaf_fetches(leaf_modules(world), limits), gather)
 

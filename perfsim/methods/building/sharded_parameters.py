@@ -14,11 +14,11 @@ _runtime_utils.py; at 07b3040a, torch/distributed/algorithms/_comm_hooks/default
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from perfsim.compute.kernel import FLOAT, elementwise
-from perfsim.compute.profile import HALF_PRECISIONS
+from perfsim.compute.profile import HALF_PRECISIONS, Profile
 from perfsim.fusion.buckets import Bucket
 from perfsim.fusion.policies import blocks_of
 from perfsim.methods.base import (
@@ -34,6 +34,7 @@ from perfsim.methods.base import (
 from perfsim.methods.building.layerwise import LayerStarts
 
 __all__ = [
+    "FROZEN_BYTES",
     "HALF_BYTES",
     "GatherType",
     "Prefetch",
@@ -46,6 +47,7 @@ __all__ = [
     "gathered_width",
     "in_forward_order",
     "in_half",
+    "in_half_precision",
     "made_bytes",
     "scattered",
     "sent_width",
@@ -62,13 +64,21 @@ GatherType = Literal["auto", "fp32", "bf16", "fp8"]
 """Type of gathered parameters; auto: bf16 in half precision, else fp32."""
 _WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of a gathered parameter, by its type."""
+FROZEN_BYTES = 2.0
+"""Bytes of a frozen parameter in half precision; of one in 4 bits, of the 16-bit values that it
+takes."""
 HALF_BYTES = 2.0
 """Bytes of a gradient as the backward pass makes it in half precision; FP8's are as wide."""
 
 
 def in_half(world: MethodContext) -> bool:
     """Tell whether the model computes in 16 bits or fewer."""
-    return world.profile is not None and world.profile.precision in HALF_PRECISIONS
+    return world.profile is not None and in_half_precision(world.profile)
+
+
+def in_half_precision(profile: Profile) -> bool:
+    """Tell whether a profile is of a model that computes in 16 bits or fewer."""
+    return profile.precision in HALF_PRECISIONS
 
 
 def sent_width(value_bytes: float, world: MethodContext) -> float:
@@ -316,7 +326,12 @@ def _copied_gather(
 
 
 def copied_sums(
-    units: Sequence[Bucket], shards: int, copies: int, group: Group, gradient_bytes: float
+    units: Sequence[Bucket],
+    shards: int,
+    copies: int,
+    group: Group,
+    gradient_bytes: float,
+    to_host: Callable[[Bucket], Compute] | None = None,
 ) -> list[Job]:
     """Return FSDP2's reductions of each unit's gradients, in the order of the backward pass.
 
@@ -324,17 +339,30 @@ def copied_sums(
     before, then copies the gradients, of ``gradient_bytes`` each, into the message. With several
     copies of the model the shares are all-reduced after that, on a stream of their own. NCCL
     averages: nothing is divided.
+
+    ``to_host`` is the copy of a rank's share to the host, on the stream of its last sum: that of
+    the next unit waits for it. What computation waits for is the reduce-scatter alone.
     """
     jobs: list[Job] = []
     for number, unit in enumerate(units):
         begins = PassPoint("backward", unit.ready_s)
         copy = streamed(unit.elements, gradient_bytes + unit.gradients[0].value_bytes)
-        stages = (copy._replace(blocks=True), Send("reduce_scatter", unit.size_bytes, group=group))
+        copy = copy._replace(blocks=True)
+        send = Send("reduce_scatter", unit.size_bytes, group=group)
         before = (f"sum {number - 1}",) if number else ()
-        jobs.append(Job(f"sum {number}", stages, begins, needs=before))
+        out = (f"out {number - 1}",) if number and to_host else ()
+        last = f"sum {number}"
+        if to_host is None or copies > 1:
+            jobs.append(Job(last, (copy, send), begins, needs=before))
+        else:
+            jobs.append(Job(f"pack {number}", (copy,), begins, needs=before))
+            jobs.append(Job(last, (send,), begins, needs=(f"pack {number}", *out)))
         if copies > 1:
             send = _across(unit, shards, copies)
-            jobs.append(Job(f"copies {number}", (send,), begins, needs=(f"sum {number}",)))
+            jobs.append(Job(f"copies {number}", (send,), begins, needs=(last, *out)))
+            last = f"copies {number}"
+        if to_host is not None:
+            jobs.append(Job(f"out {number}", (to_host(unit),), begins, needs=(last,)))
     return jobs
 
 

@@ -1,0 +1,89 @@
+"""The link between a GPU and pinned memory of its host: PCIe, and copies over it as kernels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from perfsim.compute.kernel import Kernel
+from perfsim.errors import RequestError
+
+__all__ = ["HostLink", "OnPcie", "copied_in", "copied_out", "host_link", "rate_of_copy"]
+
+
+class OnPcie(Protocol):
+    """What may have a link to its host: a GPU, with the generation of its PCIe."""
+
+    @property
+    def name(self) -> str:
+        """The name that errors say."""
+
+    @property
+    def pcie(self) -> int | None:
+        """The generation; None where none is stated."""
+
+
+class HostLink(NamedTuple):
+    """What a GPU reaches from its memory to pinned memory of its host, and back [B/s]."""
+
+    out: float
+    back: float
+
+
+_LINKS = {3: HostLink(13.1e9, 12.4e9), 4: HostLink(25.7e9, 25.8e9), 5: HostLink(54.2e9, 54.3e9)}
+"""By generation of PCIe, 16 lanes: copies of 1 GB in pinned memory by bandwidthTest, on a cluster
+with PCIe 3 and on an A100 (jdh4/della-gpu-A100 README.md, TIGER and DELLA); of 1.07 GB by PyTorch
+on an H100 (profiles/devices/h100.kernels.csv, copy_to_host and copy_to_gpu). Two GPUs behind one
+switch would share it: no node type says which do."""
+
+
+def host_link(device: OnPcie) -> HostLink:
+    """Return the link of a GPU to its host.
+
+    Raises
+    ------
+    RequestError
+        If its file names no generation of PCIe whose rate is known.
+    """
+    if device.pcie not in _LINKS:
+        known = ", ".join(map(str, _LINKS))
+        said = f"PCIe {device.pcie}" if device.pcie else "no generation of PCIe"
+        why = (
+            f"copies to the host go over PCIe; the file of {device.name} names {said}, and copies"
+            f" were measured over generations {known}. Leave it out."
+        )
+        raise RequestError("offload", why)
+    return _LINKS[device.pcie]
+
+
+_OUT, _IN = "offload_out", "offload_in"
+"""Names of copies that are priced by the link alone: no device has points of them."""
+
+
+def copied_out(size_bytes: float, copies: int = 1) -> Kernel:
+    """Return the copy of so many bytes from a GPU to pinned memory, in so many calls."""
+    return Kernel(_OUT, round(size_bytes), size_bytes, launches=copies)
+
+
+def copied_in(size_bytes: float, copies: int = 1) -> Kernel:
+    """Return the copy of so many bytes from pinned memory to a GPU, in so many calls.
+
+    Examples
+    --------
+    >>> copied_in(54.3e6).name, copied_in(54.3e6).moved_bytes
+    ('offload_in', 54300000.0)
+    """
+    return Kernel(_IN, round(size_bytes), size_bytes, launches=copies)
+
+
+def rate_of_copy(kernel: Kernel, device: OnPcie) -> float | None:
+    """Return how fast such a copy goes [B/s]; None for a kernel that is none.
+
+    Raises
+    ------
+    RequestError
+        If it is one, and the link of the GPU is not known.
+    """
+    if kernel.name not in (_OUT, _IN):
+        return None
+    link = host_link(device)
+    return link.out if kernel.name == _OUT else link.back
