@@ -6,8 +6,9 @@ how many measured times lay inside the frozen 90 % interval; the same of today's
 same command; and how far they are off by the command that states the software as perfsim can today
 (``stated``).
 `unseen_runs.txt` has what it printed last. profiles/measurements/README.md says how the runs were
-found, and counts those whose sources' licences were not seen, which do not ship. ``--runs TEXT``
-prints a line a run instead, of those whose id has the text.
+found, and counts those whose sources' licences were not seen, which do not ship. `unseen_models`
+has the config.json of models that no name of perfsim's has. ``--runs TEXT`` prints a line a run
+instead, of those whose id has the text.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Run(NamedTuple):
 def predicted_ms(command: str) -> tuple[float, float, float]:
     """Return the iteration that a command predicts and both ends of its interval [ms]."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), contextlib.chdir(RUNS.parent):
         left = code([*shlex.split(command)[1:], "--json"])
     if left:
         raise SystemExit(f"{command} ended with {left}")
