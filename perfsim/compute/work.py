@@ -152,6 +152,18 @@ _OPERATIONS = {
 passes (derived: a GPT block of four products, two normalisations and attention has 39, forward and
 backward with dropout, counted on PyTorch's meta tensors; a residual block's as its code reads; an
 RMSNorm in eager Python takes 6 operations forward)."""
+_ACTIVATION_OPERATIONS = 2.0
+"""Operations of an activation and its gradient, in networks without attention, that no batch
+normalisation has with its own."""
+_BIAS_OPERATIONS_OF_DENSE = 1.0
+"""Operations of a dense layer's bias in networks without attention: the sum that is its
+gradient."""
+_LOSS_OPERATIONS = 5.0
+"""Operations of the loss of networks without attention: logarithms of shares, the mean of some,
+what the backward pass begins with, and both gradients.
+
+These three are PyTorch's calls, counted by tests/scripts/launches_against_pytorch.py. The counts of
+transformers have the first two, and the third is few of theirs."""
 
 
 @cache
@@ -235,6 +247,7 @@ def _kinds_of_work(
     """
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
+    attends = any(layer.kind == "attention" for layer in layers)
     wide, attended, last = False, False, layers[-1]
     kinds: list[LayerWork] = []
     places: list[int] = []
@@ -252,7 +265,14 @@ def _kinds_of_work(
         if known is None:
             known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
-            kinds.append(_with_loss(work, layer) if layer is last else work)
+            if layer is last:
+                work = _with_loss(work, layer)
+            if not attends:
+                more = _launched_without_attention(layer, normed) + _LOSS_OPERATIONS * (
+                    layer is last
+                )
+                work = work._replace(operations=work.operations + more * era.op_share)
+            kinds.append(work)
         place, exact = known
         places.append(place)
         attended = layer.kind == "attention"
@@ -343,6 +363,15 @@ def _launched_besides(layer: ModelLayer) -> float:
         more = _OPERATIONS["rmsnorm"] - _OPERATIONS["layernorm"]
         return more + NORMS_IN_FP32[layer.kind].launches
     return _CASTS if layer.kind == "linear" else 0.0
+
+
+def _launched_without_attention(layer: ModelLayer, normed: bool) -> float:
+    """Return the operations beside a layer that the counts of transformers have elsewhere."""
+    activated = (layer.kind == "conv" and not normed) or (
+        layer.activated and layer.activation not in ACTIVATIONS
+    )
+    biased = layer.kind == "linear" and len(layer.tensors) > 1 and not layer.frozen
+    return _ACTIVATION_OPERATIONS * activated + _BIAS_OPERATIONS_OF_DENSE * biased
 
 
 def _launched_with_adapter(layer: ModelLayer) -> float:

@@ -1,21 +1,26 @@
 """Local SGD: models averaged every few iterations, tensor by tensor."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL_ITERATION,
     Compute,
+    HeldState,
     Job,
     JobStage,
     MethodContext,
+    OnlyWith,
     PassPoint,
     Round,
     Send,
+    Shared,
 )
 from perfsim.methods.building.averaging import (
     INNER_ITERATION,
@@ -25,6 +30,9 @@ from perfsim.methods.building.averaging import (
 )
 from perfsim.methods.building.ddp_buffers import DdpBuckets
 from perfsim.methods.building.ddp_hooks import ddp_buckets, hook_jobs
+
+_FLEET_RINGS = 2
+"""Rings of NCCL that PaddlePaddle's fleet uses in turn (localsgd_optimizer.py, ``nrings``)."""
 
 
 class Localsgd(DdpBuckets):
@@ -36,6 +44,13 @@ class Localsgd(DdpBuckets):
     next forward pass waits for all. `fusion` whole does so with one buffer. The interval is that of
     Accelerate's example.
 
+    ``variant`` "fleet" is PaddlePaddle's fleet, which averages by tensors too, but by differences:
+    each tensor is subtracted from a snapshot of the last average (3 passes) and all-reduced, with
+    two communicators in turn, so that two may run at once: their latencies overlap, their bytes
+    share the links. Once all have come the host launches three kernels a tensor: divide by P,
+    subtract from the snapshot, copy into it (7 passes). Before ``begin_step`` it averages so in
+    every iteration: its synchronous phase is interval 1, not DDP.
+
     Each rank is a worker: within Accelerate's LocalSGD no gradient is reduced, not even inside a
     node. ``local_gradients`` makes a worker of each node (of each site where a wide area network
     joins several), as PyTorch's post_localSGD_hook does with its subgroups: in every iteration the
@@ -45,9 +60,11 @@ class Localsgd(DdpBuckets):
 
     Bytes a rank: 2 (P-1)/P x 4 / interval a parameter; with ``local_gradients`` as many in each
     iteration among the ranks of a node.
-    Memory: DDP's buckets (see `ssgd`), which its no_sync leaves unused where nothing is reduced.
-    Left out: the barrier before averaging; averaging of batch-norm statistics; with
-    ``local_gradients`` DDP's broadcast of buffers (`postlocalsgd` has it).
+    Memory: DDP's buckets (see `ssgd`), which its no_sync leaves unused where nothing is reduced;
+    of fleet none of these, but a snapshot of the parameters.
+    Left out: the barrier before averaging; fleet's waits of the host for each difference; averaging
+    of batch-norm statistics; with ``local_gradients`` DDP's broadcast of buffers (`postlocalsgd`
+    has it).
     """
 
     summary: ClassVar[str] = "models averaged every few iterations, tensor by tensor (local SGD)"
@@ -55,7 +72,9 @@ class Localsgd(DdpBuckets):
         "Stich 2019, Local SGD Converges Fast and Communicates Little, ICLR, arXiv 1805.09767;"
         " code huggingface/accelerate@04e6abd8 src/accelerate/local_sgd.py, @01a1ffcd"
         " utils/operations.py (reduce), @11ad1b38 examples/by_feature/local_sgd.py;"
-        " local_gradients: pytorch/pytorch@025be6a5 ddp_comm_hooks/post_localSGD_hook.py"
+        " local_gradients: pytorch/pytorch@025be6a5 ddp_comm_hooks/post_localSGD_hook.py;"
+        " fleet: PaddlePaddle/Paddle@02a032c5 fleet/meta_optimizers/localsgd_optimizer.py,"
+        " @007c5703 operators/collective/c_allreduce_op.h"
     )
     family: ClassVar[str] = "fewer exchanges"
     levels: ClassVar[str] = (
@@ -68,7 +87,10 @@ class Localsgd(DdpBuckets):
     published_intervals: ClassVar[Mapping[int, str]] = {8: "Accelerate's example"}
 
     interval: int = Field(8, ge=1, le=10**6, description="iterations between two averagings")
-    local_gradients: bool = Field(
+    variant: Literal["accelerate", "fleet"] = Field(
+        "accelerate", description="the code that averages: Accelerate or PaddlePaddle's fleet"
+    )
+    local_gradients: Annotated[bool, OnlyWith(variant="accelerate")] = Field(
         False,
         description="gradients are reduced inside the node (inside the site where a wide area"
         " network joins several) in every iteration",
@@ -89,7 +111,11 @@ class Localsgd(DdpBuckets):
         inside: list[Job] = []
         if self.local_gradients and world.gpus_per_node > 1:
             inside = hook_jobs(ddp_buckets(buckets), "node")
-        return inside + (self._averaging(buckets) if iteration != INNER_ITERATION else [])
+        if iteration == INNER_ITERATION:
+            return inside
+        return inside + (
+            _by_fleet(buckets) if self.variant == "fleet" else self._averaging(buckets)
+        )
 
     def _averaging(self, buckets: Sequence[Bucket]) -> list[Job]:
         """Return the averaging after the update, tensor by tensor."""
@@ -106,3 +132,36 @@ class Localsgd(DdpBuckets):
     def rounds(self) -> list[Round]:
         """Return the local iterations and the one that averages."""
         return periodic(self.interval, self.between)
+
+    def runs_in_ddp(self, world: MethodContext) -> bool:
+        """Tell whether DDP's buckets are there: not in fleet."""
+        return self.variant == "accelerate"
+
+    def outer_state(self, world: MethodContext) -> list[HeldState]:
+        """Return fleet's snapshot of the parameters."""
+        held = self.memory_in(world)
+        return [HeldState("old parameters", held, ranks=world.gpus_per_node)] if held else []
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the bytes of fleet's snapshot: one fp32 value a parameter."""
+        return fp32_bytes(gradients) if self.variant == "fleet" else 0.0
+
+
+def _by_fleet(buckets: Sequence[Bucket]) -> list[Job]:
+    """Return fleet's averaging after the update: by differences, over its rings in turn."""
+    elements = sum(bucket.elements for bucket in buckets)
+    tensors = sum(len(bucket.gradients) for bucket in buckets)
+    jobs = []
+    for number, bucket in enumerate(buckets):
+        difference = elementwise(bucket.elements, 3, len(bucket.gradients))
+        send = Send(
+            "all_reduce",
+            fp32_bytes(bucket.gradients),
+            earliest="update",
+            stream=f"communication {number % _FLEET_RINGS}",
+            shares=Shared("network"),
+        )
+        stages = Compute((difference,), "compress", earliest="update"), send
+        jobs.append(Job(f"average {number}", stages, PassPoint("backward"), PassPoint("next")))
+    back = Compute((elementwise(elements, 7, 3 * tensors),), "decompress")
+    return [*jobs[:-1], replace(jobs[-1], after=(back,))]

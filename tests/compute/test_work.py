@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perfsim.compute.execution import EXECUTIONS
@@ -20,6 +22,8 @@ def layer(model: str, name: str, era: str = "torch2", tokens: int | None = None)
 def kinds(works: tuple[Work, ...]) -> list[str]:
     return [work.kind for work in works]
 
+
+LAUNCHES = Path(__file__).parents[1] / "scripts" / "launches_against_pytorch.txt"
 
 # By hand
 
@@ -167,3 +171,33 @@ def test_a_network_without_tokens_is_asked_for_none() -> None:
         model_work("resnet50", 128, "torch2")
     with pytest.raises(RequestError, match="did you mean 'resnet50'"):
         model_work("resnet5", None, "torch2")
+
+
+# Against PyTorch
+
+
+def test_networks_without_attention_launch_what_their_code_calls() -> None:
+    """AlexNet: 8 products of 3 operations, 5 ReLUs of 2, 3 biases, 5 of the loss.
+
+    A ReLU behind a batch normalisation is among that one's; all dense layers of a stated model have
+    one.
+    """
+    counts = {
+        "alexnet": 8 * 3 + 5 * 2 + 3 + 5,
+        "resnet18": 21 * 3 + 20 * 4 + 1 + 5,
+        "generic:params=16640,layers=4,flops=0.032MFLOP": 4 * (3 + 2 + 1) + 5,
+    }
+    for model, operations in counts.items():
+        assert model_work(model, None, "torch2").operations == operations
+        compiled = model_work(model, None, "torch2-compiled").operations
+        assert compiled == pytest.approx(operations / 3)
+
+
+def test_launches_are_near_those_that_pytorch_was_counted_to_make() -> None:
+    """`launches_against_pytorch.py` made the file: forward, loss and backward, and perfsim's."""
+    rows = [line.split()[-2:] for line in LAUNCHES.read_text().splitlines()[2:]]
+    assert len(rows) == 5
+    for counted, own in rows[:4]:
+        assert 0.85 < float(own) / float(counted) < 1.15
+    # The counts of transformers have dropout and attention by operations.
+    assert 1 < float(rows[4][1]) / float(rows[4][0]) < 1.35

@@ -77,6 +77,28 @@ def test_local_sgd_averages_tensor_by_tensor() -> None:
     )
 
 
+def test_fleet_averages_differences_two_at_a_time() -> None:
+    # Differences of 3 passes, 3 us and a launch each. The all-reduces begin 13 us apart and have
+    # 6 ms of latency at once; their 1.5 ms of bytes share the link: 9 ms from the first's begin.
+    # Then 7 passes of 2 MB, 14 us, in 6 launches.
+    found = plans("localsgd", {"interval": 3, "variant": "fleet"})
+    assert times(found) == [(2, pytest.approx(42)), (1, pytest.approx(42 + 0.013 + 9 + 0.074))]
+    sent = [plan.sent_bytes for plan in found]
+    assert sent == [plan.sent_bytes for plan in plans("localsgd", {"interval": 3})]
+
+
+def test_fleet_keeps_a_snapshot_and_none_of_ddps_buckets() -> None:
+    used = {}
+    for variant in ("accelerate", "fleet"):
+        asked = {"gpus": 16, "method": "localsgd", "options": {"variant": variant}}
+        found = predict(make_scenario({"model": "resnet50"} | asked)).memory_bytes
+        used[variant] = found["method"], found["messages"]
+    model = 4 * 25_557_032
+    assert used == {"accelerate": (0, model), "fleet": (model, 0)}
+    with pytest.raises(RequestError, match="local_gradients"):
+        load_method("localsgd", {"variant": "fleet", "local_gradients": True})
+
+
 def test_local_sgd_reduces_gradients_inside_the_node_where_asked() -> None:
     # One bucket of DDP, 2 MB: divided, 4 us and a launch; in the node 2 hops of 1 us and 2 MB at 10
     # GB/s. Averaging costs what it costs without.
