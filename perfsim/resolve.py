@@ -44,7 +44,7 @@ from perfsim.compute.profile import (
     with_positions,
 )
 from perfsim.compute.recompute import RECOMPUTE, check_modules
-from perfsim.compute.software import NEWEST
+from perfsim.compute.software import NEWEST, WITH
 from perfsim.compute.transfer import (
     Training,
     TransferredProfile,
@@ -80,6 +80,7 @@ from perfsim.models import (
     has_experts,
     is_defined,
     own_tokens,
+    packed_model,
     takes_tokens,
 )
 from perfsim.models.adapters import ALL_LAYERS, AS_COMPUTED, WIDE, Adapters, adapted_name
@@ -96,6 +97,7 @@ from perfsim.scenario import (
     parse_types,
     values_read_by,
 )
+from perfsim.sums import sum_in_order
 from perfsim.units import (
     format_bytes,
     format_rate,
@@ -388,6 +390,7 @@ def _computed(
     _check_recompute(scenario, profile)
     _check_optimizer(scenario, profile)
     _check_autocast(scenario, profile, autocast=autocast)
+    document_tokens = _document_tokens(scenario, profile)
     transferred = transfer(
         profile,
         device,
@@ -403,8 +406,11 @@ def _computed(
             autocast,
             scenario.master_weights,
             launches_experts=not divided and _launches_experts(scenario, profile),
+            document_tokens=document_tokens,
         ),
     )
+    if document_tokens is not None:
+        notes.append(_document_note(document_tokens, transferred))
     if own_profile(scenario.model, catalog) is not None:
         transferred = _named_after(transferred, scenario.model)
     return profile, transferred, notes
@@ -438,6 +444,57 @@ def _check_recompute(scenario: Scenario, profile: Profile) -> None:
         raise RequestError("recompute", why, value=scenario.recompute)
     if scenario.recompute not in RECOMPUTE:
         check_modules(scenario.recompute, build_model(model), model)
+
+
+def _document_tokens(scenario: Scenario, profile: Profile) -> int | None:
+    """Return the tokens of a document within which attention stays; None: the whole sample.
+
+    Raises
+    ------
+    RequestError
+        If a sample of this model holds no such documents.
+    """
+    asked = scenario.document_tokens
+    if asked is None:
+        return None
+    if not (matches_definition(profile) and takes_tokens(profile.model)):
+        why = f"is for transformers over text that perfsim has the layers of; {profile.model} is"
+        raise RequestError("document_tokens", f"{why} none; leave it out.", value=asked)
+    sample = scenario.seq or profile.sequence
+    packed_model(profile.model, sample, asked)
+    return None if asked == sample else asked
+
+
+def _document_note(document_tokens: int, transferred: TransferredProfile) -> str:
+    """Say what attention within documents saves.
+
+    Raises
+    ------
+    RequestError
+        If the software has no kernel that stays within them.
+    """
+    profile, execution = transferred.profile, execution_of(transferred.era)
+    layers = build_model(profile.model, defined_tokens(profile))
+    attention = [layer for layer in layers if layer.kind == "attention"]
+    if not all(execution.in_one_kernel(layer.scores) for layer in attention):
+        why = (
+            f"{transferred.era} has no kernel of attention that stays within documents of"
+            f" {profile.model}: all scores of a sample are computed; leave it out, or name another"
+            f" `software`, such as {NEWEST}{WITH}flash2."
+        )
+        raise RequestError("document_tokens", why, value=document_tokens)
+    if execution.unpadded and not attention[0].causal:
+        why = f"samples of {profile.model} in {transferred.era} hold one text each, whose padding"
+        raise RequestError(
+            "document_tokens", f"{why} is skipped; leave it out.", value=document_tokens
+        )
+    within = packed_model(profile.model, defined_tokens(profile), document_tokens)
+    scores = sum_in_order(layer.flops for layer in within if layer.kind == "attention")
+    share = scores / sum_in_order(layer.flops for layer in attention)
+    return (
+        f"Attention stays within documents of {document_tokens:,} tokens: it has {share:.2g} of the"
+        f" scores of whole samples of {profile.sequence:,}, at the rate of short sequences."
+    )
 
 
 def _check_optimizer(scenario: Scenario, profile: Profile) -> None:
