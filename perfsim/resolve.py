@@ -34,6 +34,7 @@ from perfsim.compute.node_load import node_load
 from perfsim.compute.profile import (
     AUTOCAST_PRECISIONS,
     HALF_PRECISIONS,
+    OPERAND_BYTES,
     POSITIONS_SUFFIX,
     Profile,
     defined_tokens,
@@ -514,6 +515,13 @@ def _check_wide(scenario: Scenario, precision: str, *, autocast: bool) -> None:
         why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
     elif precision not in AUTOCAST_PRECISIONS:
         why = f"needs autocast, which {precision} has not; set `precision` bf16."
+    elif not scenario.master_weights:
+        why = "needs parameters in fp32 that are not packed; leave it or `master_weights` out."
+    elif scenario.autocast is False:
+        why = (
+            "needs autocast, which casts what attention reads to 16 bits: without it attention runs"
+            " in fp32, which is not priced here; leave it or `autocast` out."
+        )
     elif not autocast:
         why = (
             "needs autocast, which is off here: code that shards or divides a model hands values to"
@@ -537,6 +545,14 @@ def _check_autocast(scenario: Scenario, profile: Profile, *, autocast: bool) -> 
         _check_wide(scenario, precision, autocast=autocast)
     if scenario.autocast is None or precision in AUTOCAST_PRECISIONS:
         return
+    if precision in OPERAND_BYTES:
+        if not scenario.autocast:
+            return
+        why = (
+            f"in {precision} values have 16 bits, and the operands of dense products alone are cast"
+            " further; leave it out, or set `precision` amp-bf16."
+        )
+        raise RequestError("autocast", why, value=True)
     why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
     raise RequestError("autocast", why, value=scenario.autocast)
 

@@ -41,6 +41,7 @@ __all__ = [
     "OPTION_GROUPS",
     "SCENARIO_FIELDS",
     "SCHEDULE_FIELDS",
+    "SHOWS_FIELDS",
     "Scenario",
     "ScenarioField",
     "ScenarioFields",
@@ -439,7 +440,10 @@ class ScenarioFields:
     precision: Annotated[
         str | None,
         ScenarioField(
-            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8, nvfp4.",
+            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8, nvfp4. fp8 stands for all"
+            " recipes (delayed, current and blockwise scaling, MXFP8): their products and casts are"
+            " priced alike; left out are the scales of blocks (MXFP8: 1 byte for 32 values) and the"
+            " pass for the largest value that current scaling makes before it casts.",
             read_by=("compute",),
             metavar="WORD",
             default="that of the profile; bf16 for models without one, where the GPU has it",
@@ -496,7 +500,8 @@ class ScenarioFields:
         bool | None,
         ScenarioField(
             "In amp-fp16 and amp-bf16, whether PyTorch's autocast casts the values of an fp32 model"
-            " at each operation; else the model has 16 bits itself.",
+            " at each operation; else the model has 16 bits itself. In fp8 and nvfp4 values have 16"
+            " bits either way, and only false may be said: parameters have them too.",
             read_by=("compute",),
             default="as the method's code does: not where parameters are kept or gathered in 16"
             " bits (zero, fsdp, ...), nor with tp, pp, cp or ep",
@@ -1410,6 +1415,15 @@ def gpu_words(gpus: int, gpu: str) -> str:
     return " + ".join(f"{count} x {name}" for name, count in types) or f"{gpus} x {gpu}"
 
 
+def unknown_field(name: str) -> RequestError:
+    """Return the refusal of a field that no scenario has."""
+    return unknown_option("a scenario", name, SCENARIO_FIELDS, shown_by=SHOWS_FIELDS)
+
+
+SHOWS_FIELDS = "`perfsim predict --help`"
+"""What shows all fields of a scenario."""
+
+
 # The fields together: the checked model.
 
 
@@ -1444,7 +1458,7 @@ def _model() -> type[Any]:
             """Check the fields; a wrong one is a `RequestError` that names it."""
             for field in fields:
                 if field not in SCENARIO_FIELDS:
-                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+                    raise unknown_field(field)
             try:
                 super().__init__(**python_value(fields))
             except ValidationError as error:
@@ -1454,7 +1468,7 @@ def _model() -> type[Any]:
             """Return a copy with some fields as they are given; their values are not checked."""
             for field in update or ():
                 if field not in SCENARIO_FIELDS:
-                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+                    raise unknown_field(field)
             return super().model_copy(update=update, deep=deep)
 
         def __repr_args__(self: Any) -> Iterator[tuple[str, Any]]:
