@@ -42,7 +42,7 @@ MAX_QUOTED = 60
 """Characters of a wrong value that a message repeats."""
 
 _MAX_LISTED = 40
-"""So many allowed names a message lists; of more it counts all and shows some."""
+"""So many allowed names a message lists; of more it shows some where it can say what shows all."""
 
 _SOME_LISTED = 3
 
@@ -354,7 +354,13 @@ def plain_name(name: str) -> str:
 
 
 def unknown(
-    field: str, name: str, choices: Iterable[str], listing: str = "", *, compared: str = ""
+    field: str,
+    name: str,
+    choices: Iterable[str],
+    listing: str = "",
+    *,
+    compared: str = "",
+    shown_by: str = "",
 ) -> RequestError:
     """Build the error for a name that does not exist, with the nearest match and what is allowed.
 
@@ -362,8 +368,9 @@ def unknown(
     ----------
     listing : the kind of ``perfsim list`` that shows all names, or ""
     compared : what of the name is compared with the choices, "" for all of it
+    shown_by : what else shows all names, or "": then the message lists them, however many
     """
-    where = f" (`perfsim list {listing}` shows them)" if listing else ""
+    where = f"`perfsim list {listing}`" if listing else shown_by
     why, match = _refusal(f"no {_quoted(name)}", compared or name, choices, where)
     return UnknownNameError(field, why, value=name, nearest=match)
 
@@ -377,25 +384,31 @@ def unknown_in_file(
 
 
 def unknown_option(
-    owner: str, name: str, choices: Iterable[str], *, field: str = "", source: str = ""
+    owner: str,
+    name: str,
+    choices: Iterable[str],
+    *,
+    field: str = "",
+    source: str = "",
+    shown_by: str = "",
 ) -> RequestError:
-    """Build the error for an option or field that ``owner`` does not have."""
-    why, match = _refusal(f"{owner} has no {_quoted(name)}", name, choices)
+    """Build the error for an option or field that ``owner`` does not have (see `unknown`)."""
+    why, match = _refusal(f"{owner} has no {_quoted(name)}", name, choices, shown_by)
     return RequestError(field, why, value=name, nearest=match, source=source)
 
 
-def _refusal(begin: str, name: str, choices: Iterable[str], where: str = "") -> tuple[str, str]:
-    """Return a refusal with the allowed names and where to see them, and the nearest match."""
+def _refusal(begin: str, name: str, choices: Iterable[str], where: str) -> tuple[str, str]:
+    """Return a refusal with the allowed names and what shows them, and the nearest match."""
     allowed = sorted(choices)
     match = nearest(name[:MAX_QUOTED], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
     listed = f"{hint} Allowed: {', '.join(allowed) or 'none'}"
-    if len(allowed) > _MAX_LISTED:
+    if where and len(allowed) > _MAX_LISTED:
         alike = [one for one in allowed if plain_name(name) and plain_name(name) in plain_name(one)]
         alike.sort(key=lambda one: not plain_name(one).startswith(plain_name(name)))
         some = ", ".join((alike or allowed)[:_SOME_LISTED])
         listed = f"{hint} Allowed are {len(allowed)} names, such as {some}"
-    return f"{begin}{listed}{where}.", match
+    return f"{begin}{listed}{f' ({where} shows them)' if where else ''}.", match
 
 
 def _quoted(name: str) -> str:

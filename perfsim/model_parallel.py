@@ -19,7 +19,7 @@ from perfsim.compute.profile import defined_tokens, matches_definition, precisio
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
 from perfsim.compute.transfer import gradient_bytes
 from perfsim.errors import RequestError
-from perfsim.models import build_model
+from perfsim.models import build_model, packed_model
 from perfsim.models.blocks import NORMS
 from perfsim.models.layers import is_expert
 from perfsim.models.split import Degrees, check_schedule, copies_sent
@@ -353,10 +353,12 @@ def _rank_work(
 ) -> RankWork:
     """Return what a rank computes and sends; pipelines of any length share it."""
     profile = transferred.profile
-    read = model, tokens, era, autocast, *_ = _layers_read(scenario, transferred, degrees)
+    read = _layers_read(scenario, transferred, degrees)
+    model, tokens, document, era, autocast, *_ = read
 
     def divided() -> DividedLayers:
-        return divide_layers(build_model(model, tokens), degrees, era, autocast=autocast)
+        layers = packed_model(model, tokens, document)
+        return divide_layers(layers, degrees, era, autocast=autocast)
 
     def work() -> RankWork:
         return RankWork(
@@ -380,7 +382,7 @@ def _rank_work(
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.key, *_times_read(profile), scenario.optimizer, scenario.reduce_dtype, *degrees),
         *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
-        *(scenario.master_weights, scenario.offload),
+        *(scenario.master_weights, scenario.offload, document),
     )
     return catalog.once(asked, work)
 
@@ -397,10 +399,14 @@ def _times_read(profile: Profile) -> tuple[float, float, float]:
 def _layers_read(
     scenario: Scenario, transferred: TransferredProfile, degrees: Degrees
 ) -> tuple[Any, ...]:
-    """Return what the layers of a rank depend on: model, tokens, era, autocast, and degrees."""
+    """Return what the layers of a rank depend on.
+
+    These are model, tokens of a sample and of a document, era, autocast, and degrees.
+    """
     profile = transferred.profile
     autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
-    return profile.model, defined_tokens(profile), transferred.era, autocast, *degrees
+    tokens, document = defined_tokens(profile), scenario.document_tokens
+    return profile.model, tokens, document, transferred.era, autocast, *degrees
 
 
 _WAITS = 0.6

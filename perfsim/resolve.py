@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perfsim import fusion
 from perfsim.compute.attention import known_attention, usual_kernel
 from perfsim.compute.device import Device
+from perfsim.compute.documents import documents_note, tokens_of_documents
 from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import (
     CHECKPOINTS,
@@ -386,8 +387,15 @@ def _computed(
     _check_optimizer(scenario, profile)
     precision = scenario.precision or profile.precision
     check_half_weights(precision, scenario.lora_base, master_weights=scenario.master_weights)
-    era = kernel_era(scenario)
-    check_value_types(precision, era, scenario.autocast, scenario.residual_dtype, casts=autocast)
+    check_value_types(
+        precision,
+        kernel_era(scenario),
+        scenario.autocast,
+        scenario.residual_dtype,
+        casts=autocast,
+        master_weights=scenario.master_weights,
+    )
+    document_tokens = tokens_of_documents(scenario.document_tokens, scenario.seq, profile)
     transferred = transfer(
         profile,
         device,
@@ -403,8 +411,11 @@ def _computed(
             autocast,
             scenario.master_weights,
             launches_experts=not divided and _launches_experts(scenario, profile),
+            document_tokens=document_tokens,
         ),
     )
+    if document_tokens is not None:
+        notes.append(documents_note(document_tokens, transferred.profile, transferred.era))
     if own_profile(scenario.model, catalog) is not None:
         transferred = _named_after(transferred, scenario.model)
     return profile, transferred, notes

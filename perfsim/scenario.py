@@ -41,6 +41,7 @@ __all__ = [
     "OPTION_GROUPS",
     "SCENARIO_FIELDS",
     "SCHEDULE_FIELDS",
+    "SHOWS_FIELDS",
     "Scenario",
     "ScenarioField",
     "ScenarioFields",
@@ -419,10 +420,30 @@ class ScenarioFields:
             max=MAX_SEQUENCE,
         ),
     ] = None
+    document_tokens: Annotated[
+        int | None,
+        ScenarioField(
+            "Tokens of a document, where a sample packs several and attention stays within each"
+            " (padding-free and varlen kernels, thd, block masks: NeMo, ms-swift, trl, axolotl,"
+            " torchtune). Of documents of several lengths the mean over tokens, sum(d^2) / sum(d),"
+            " which is above the mean document; of 100, 200 and 900 tokens 717.",
+            read_by=("compute",),
+            metavar="N",
+            default="attention goes over the whole sample",
+            min=1,
+            max=MAX_SEQUENCE,
+            vary="256,1024,4096",
+            always=False,
+            column=False,
+        ),
+    ] = None
     precision: Annotated[
         str | None,
         ScenarioField(
-            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8, nvfp4.",
+            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8, nvfp4. fp8 stands for all"
+            " recipes (delayed, current and blockwise scaling, MXFP8): their products and casts are"
+            " priced alike; left out are the scales of blocks (MXFP8: 1 byte for 32 values) and the"
+            " pass for the largest value that current scaling makes before it casts.",
             read_by=("compute",),
             metavar="WORD",
             default="that of the profile; bf16 for models without one, where the GPU has it",
@@ -479,7 +500,8 @@ class ScenarioFields:
         bool | None,
         ScenarioField(
             "In amp-fp16 and amp-bf16, whether PyTorch's autocast casts the values of an fp32 model"
-            " at each operation; else the model has 16 bits itself.",
+            " at each operation; else the model has 16 bits itself. In fp8 and nvfp4 values have 16"
+            " bits either way, and only false may be said: parameters have them too.",
             read_by=("compute",),
             default="as the method's code does: not where parameters are kept or gathered in 16"
             " bits (zero, fsdp, ...), nor with tp, pp, cp or ep",
@@ -1395,6 +1417,15 @@ def gpu_words(gpus: int, gpu: str) -> str:
     return " + ".join(f"{count} x {name}" for name, count in types) or f"{gpus} x {gpu}"
 
 
+def unknown_field(name: str) -> RequestError:
+    """Return the refusal of a field that no scenario has."""
+    return unknown_option("a scenario", name, SCENARIO_FIELDS, shown_by=SHOWS_FIELDS)
+
+
+SHOWS_FIELDS = "`perfsim predict --help`"
+"""What shows all fields of a scenario."""
+
+
 # The fields together: the checked model.
 
 
@@ -1429,7 +1460,7 @@ def _model() -> type[Any]:
             """Check the fields; a wrong one is a `RequestError` that names it."""
             for field in fields:
                 if field not in SCENARIO_FIELDS:
-                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+                    raise unknown_field(field)
             try:
                 super().__init__(**python_value(fields))
             except ValidationError as error:
@@ -1439,7 +1470,7 @@ def _model() -> type[Any]:
             """Return a copy with some fields as they are given; their values are not checked."""
             for field in update or ():
                 if field not in SCENARIO_FIELDS:
-                    raise unknown_option("a scenario", field, SCENARIO_FIELDS)
+                    raise unknown_field(field)
             return super().model_copy(update=update, deep=deep)
 
         def __repr_args__(self: Any) -> Iterator[tuple[str, Any]]:

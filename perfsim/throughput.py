@@ -70,7 +70,13 @@ class Throughput(NamedTuple):
 
 
 def throughput_of(
-    model: str, tokens: int | None, device: Device, precision: str, samples_per_s: float, gpus: int
+    model: str,
+    tokens: int | None,
+    device: Device,
+    precision: str,
+    samples_per_s: float,
+    gpus: int,
+    document_tokens: int | None = None,
 ) -> Throughput:
     """Return what is trained in a second, in samples, tokens and model FLOPs."""
     text = is_defined(model) and takes_tokens(model)
@@ -78,7 +84,7 @@ def throughput_of(
         samples_per_s,
         gpus,
         tokens if text else None,
-        model_flops(model, tokens),
+        model_flops(model, tokens, document_tokens),
         device.peaks.get(precision, 0.0),
     )
 
@@ -87,7 +93,10 @@ def setup_throughput(setup: Setup, samples_per_s: float) -> Throughput:
     """Return what a setup trains in a second."""
     profile, gpus = setup.profile, setup.scenario.gpus
     tokens, precision = profile.sequence, profile.precision
-    found = throughput_of(profile.model, tokens, setup.device, precision, samples_per_s, gpus)
+    document = setup.scenario.document_tokens
+    found = throughput_of(
+        profile.model, tokens, setup.device, precision, samples_per_s, gpus, document
+    )
     if not setup.parts:
         return found
     peaks = [(part.count, part.device.peaks.get(precision, 0.0)) for part in setup.parts]

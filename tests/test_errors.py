@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.errors import DataError, PerfsimError, RequestError, nearest, unknown
+from perfsim.errors import DataError, PerfsimError, RequestError, nearest, unknown, unknown_option
 from perfsim.models.language import NAMED
 from support.what_ships import SHIPPED
 
@@ -70,6 +70,17 @@ def test_unknown_names_field_value_match_and_choices() -> None:
 
 def test_unknown_without_a_match_still_lists_the_choices() -> None:
     assert str(unknown("gpu", "zzzz", ["v100"])) == "gpu: no 'zzzz'. Allowed: v100."
+
+
+def test_many_names_are_listed_unless_the_message_says_what_shows_them() -> None:
+    """A count of names that nothing shows helps nobody."""
+    many = [f"name{number}" for number in range(60)]
+    alone = str(unknown("gpu", "zzz", many))
+    assert all(f" {name}," in alone or f" {name}." in alone for name in many)
+    listed = str(unknown("gpu", "zzz", many, "gpus"))
+    assert listed.endswith("such as name0, name1, name10 (`perfsim list gpus` shows them).")
+    option = unknown_option("a scenario", "zzz", many, shown_by="`perfsim predict --help`")
+    assert str(option).endswith("(`perfsim predict --help` shows them).")
 
 
 def test_unknown_among_no_choices_says_so() -> None:

@@ -74,6 +74,7 @@ _LABELS = {
     "nic": "rate of a NIC",
     "batch": "batch a GPU",
     "seq": "tokens a sample",
+    "document_tokens": "tokens a document",
     "tp": "tensor parallel (tp)",
     "pp": "pipeline stages (pp)",
     "cp": "context parallel (cp)",

@@ -14,7 +14,8 @@ __all__ = ["COMMON", "HELP_GROUPS", "GroupedCommand", "brief_help"]
 
 HELP_GROUPS = {
     "What trains": (
-        *("model", "batch", "seq", "precision", "autocast", "accumulate", "recompute", "optimizer"),
+        *("model", "batch", "seq", "document_tokens", "precision", "autocast", "accumulate"),
+        *("recompute", "optimizer"),
         *("lora", "lora_layers", "lora_base", "residual_dtype", "master_weights", "reduce_dtype"),
         *("exchange_each", "chunked_loss", "offload"),
         *("input", "software"),

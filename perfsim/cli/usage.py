@@ -54,6 +54,7 @@ _OTHER_WORDS = {
     "batch": ("micro-batch", "mbs", "local-batch"),
     "cp": ("context-parallel",),
     "dataset": ("tokens", "samples", "train-tokens"),
+    "document-tokens": ("packing", "packed", "sample-packing", "padding-free", "document-length"),
     "ep": ("expert-parallel", "expert-model-parallel"),
     "etp": ("expert-tensor-parallel",),
     "gpu": ("device", "accelerator", "hardware"),

@@ -69,7 +69,8 @@ class AttentionRate(NamedTuple):
 
         Parameters
         ----------
-        window : share of the tokens that a token attends to at most
+        tokens : of the sequence, or of a document of it that attention stays within
+        window : share of these that a token attends to at most
 
         Notes
         -----

@@ -384,6 +384,7 @@ def model_time(
     optimizer: str | None = None,
     recompute: str = "none",
     experts: bool = False,
+    document_tokens: int | None = None,
 ) -> ModelTime:
     """Return how long an iteration of a network takes on a GPU by its kernels.
 
@@ -394,6 +395,7 @@ def model_time(
     optimizer : a name in ``UPDATE_PASSES``; if None, Adam for transformers and SGD for others
     recompute : what the backward pass computes again (see `perfsim.compute.recompute`)
     experts : whether the host launches all experts one by one, where software does so
+    document_tokens : that of `perfsim.models.packed_model`
 
     Raises
     ------
@@ -401,7 +403,7 @@ def model_time(
         If there is no such network, or it takes no tokens.
     """
     return work_time(
-        _work(model, tokens, rates),
+        _work(model, tokens, rates, document_tokens),
         batch,
         rates,
         update=update,
@@ -411,9 +413,11 @@ def model_time(
     )
 
 
-def _work(model: str, tokens: int | None, rates: KernelRates) -> ModelWork:
+def _work(
+    model: str, tokens: int | None, rates: KernelRates, document_tokens: int | None
+) -> ModelWork:
     """Return the kernels of a network as they run where they are priced so."""
-    return model_work(model, tokens, rates.era, rates.execution.autocasts)
+    return model_work(model, tokens, rates.era, rates.execution.autocasts, document_tokens)
 
 
 def work_time(
@@ -498,10 +502,14 @@ _WORDS = {
 
 
 def kernel_shares(
-    model: str, tokens: int | None, batch: int, rates: KernelRates
+    model: str,
+    tokens: int | None,
+    batch: int,
+    rates: KernelRates,
+    document_tokens: int | None = None,
 ) -> dict[str, float]:
     """Return what each kind of kernel takes of both passes on the GPU, the largest share first."""
-    work = _work(model, tokens, rates)
+    work = _work(model, tokens, rates, document_tokens)
     found: dict[str, float] = {}
     for one, count in work.counted:
         word = _WORDS[one.kind]
@@ -560,14 +568,20 @@ def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> floa
 
 
 def layer_times(
-    model: str, tokens: int | None, batch: int, rates: KernelRates, recompute: str = "none"
+    model: str,
+    tokens: int | None,
+    batch: int,
+    rates: KernelRates,
+    recompute: str = "none",
+    document_tokens: int | None = None,
 ) -> list[tuple[float, float]]:
     """Return the forward and backward time of each layer of a network on a GPU [s].
 
-    Layers without parameters count to the one before, as in a profile. ``recompute`` is that of
-    `model_time`.
+    Layers without parameters count to the one before, as in a profile. ``recompute`` and
+    ``document_tokens`` are those of `model_time`.
     """
-    return times_of_layers(_work(model, tokens, rates), batch, rates, recompute)
+    work = _work(model, tokens, rates, document_tokens)
+    return times_of_layers(work, batch, rates, recompute)
 
 
 def times_of_layers(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfsim.compute.execution import execution_of
-from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS
+from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.errors import RequestError
 from perfsim.models.adapters import AS_COMPUTED, WIDE
 from perfsim.note import Note, assumption, warning
@@ -43,7 +43,13 @@ def check_half_weights(precision: str, lora_base: str, *, master_weights: bool) 
 
 
 def check_value_types(
-    precision: str, era: str, asked: bool | None, residual_dtype: str, *, casts: bool
+    precision: str,
+    era: str,
+    asked: bool | None,
+    residual_dtype: str,
+    *,
+    casts: bool,
+    master_weights: bool,
 ) -> None:
     """Refuse casts where nothing is cast, and values in fp32 where no known code has them.
 
@@ -52,6 +58,7 @@ def check_value_types(
     era : the software that runs the model
     asked : whether autocast was asked for; None where nothing was said of it
     casts : whether the method's code casts the values of an fp32 model
+    master_weights : whether the optimizer keeps parameters in fp32
 
     Raises
     ------
@@ -59,18 +66,36 @@ def check_value_types(
         If precision, software or code has no such values.
     """
     if residual_dtype == WIDE:
-        _check_wide(precision, era, casts=casts)
-    if asked is not None and precision not in AUTOCAST_PRECISIONS:
-        why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
-        raise RequestError("autocast", why, value=asked)
+        _check_wide(precision, era, asked, casts=casts, master_weights=master_weights)
+    if asked is None or precision in AUTOCAST_PRECISIONS:
+        return
+    if precision in OPERAND_BYTES:
+        if not asked:
+            return
+        why = (
+            f"in {precision} values have 16 bits, and the operands of dense products alone are cast"
+            " further; leave it out, or set `precision` amp-bf16."
+        )
+        raise RequestError("autocast", why, value=True)
+    why = f"nothing is cast in {precision}; leave `autocast` out, or set `precision` amp-bf16."
+    raise RequestError("autocast", why, value=asked)
 
 
-def _check_wide(precision: str, era: str, *, casts: bool) -> None:
+def _check_wide(
+    precision: str, era: str, asked: bool | None, *, casts: bool, master_weights: bool
+) -> None:
     """Refuse values between layers in fp32 where no code that is known here has them."""
     if not execution_of(era).autocasts:
         why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
     elif precision not in AUTOCAST_PRECISIONS:
         why = f"needs autocast, which {precision} has not; set `precision` bf16."
+    elif not master_weights:
+        why = "needs parameters in fp32 that are not packed; leave it or `master_weights` out."
+    elif asked is False:
+        why = (
+            "needs autocast, which casts what attention reads to 16 bits: without it attention runs"
+            " in fp32, which is not priced here; leave it or `autocast` out."
+        )
     elif not casts:
         why = (
             "needs autocast, which is off here: code that shards or divides a model hands values to"

@@ -108,6 +108,8 @@ class Training(NamedTuple):
     gradients and its state all have the 16 bits of the values in half precision.
     ``launches_experts`` says whether one GPU's host launches all experts one by one, where software
     does so; in a divided model each rank's launches its own (`perfsim.compute.stages`).
+    ``document_tokens`` are those of a document of a packed sample, where attention stays within
+    documents; None: it goes over the whole sample.
     """
 
     optimizer: str | None = None
@@ -116,6 +118,7 @@ class Training(NamedTuple):
     autocast: bool = True
     master_weights: bool = True
     launches_experts: bool = False
+    document_tokens: int | None = None
 
 
 USUAL_TRAINING = Training()
@@ -481,8 +484,8 @@ class TransferInputs(NamedTuple):
         optimizer = training.optimizer and UPDATES[training.optimizer]
         again = training.recompute
         autocast, master = training.autocast, training.master_weights
-        experts = training.launches_experts
-        how = update, optimizer, again, autocast, master, experts
+        experts, document = training.launches_experts, training.document_tokens
+        how = update, optimizer, again, autocast, master, experts, document
         gpu = self.gpu(at.gpu)
         asked = "kernels", model, tokens, at, gpu.key, batch, era, *how
         if not takes_tokens(model):
@@ -499,6 +502,7 @@ class TransferInputs(NamedTuple):
                 optimizer=optimizer,
                 recompute=again,
                 experts=experts,
+                document_tokens=document,
             ),
         )
 
@@ -726,7 +730,8 @@ def _shares_words(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: s
     tokens = inputs.tokens if takes_tokens(model) else None
     autocast = inputs.training.autocast
     rates = kernel_rates(inputs.gpu(goal.gpu), goal.precision, era, autocast=autocast)
-    shares = kernel_shares(model, tokens, batch, rates)
+    document = inputs.training.document_tokens
+    shares = kernel_shares(model, tokens, batch, rates, document)
     words = (f"{share:.0%} {word}" for word, share in shares.items() if share >= _WORTH_SAYING)
     return f" (both passes: {', '.join(words)})"
 
@@ -989,6 +994,7 @@ def _stretched_to(
     own = profile.gpu, profile.precision, profile.batch, profile.sequence
     training = inputs.training
     usual = training.recompute == USUAL_TRAINING.recompute and training.autocast
+    usual = usual and training.document_tokens is None
     same = own == (*goal, batch, inputs.tokens) and usual
     scaled = profile
     if not same or not math.isclose(iteration.seconds, profile.iteration_s, rel_tol=1e-9):
@@ -1146,12 +1152,15 @@ def _layers_by_kernels(
     tokens = tokens if takes_tokens(profile.model) else None
 
     again, autocast, gpu = training.recompute, training.autocast, inputs.gpu(at.gpu)
+    document = training.document_tokens
 
     def found() -> dict[str, tuple[float, float]]:
         rates = kernel_rates(gpu, at.precision, era, autocast=autocast)
-        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates, again)))
+        times = layer_times(profile.model, tokens, batch, rates, again, document)
+        return dict(_merged(inputs, times))
 
-    asked = ("layers by kernels", profile.model, tokens, at, gpu.key, batch, era, again, autocast)
+    how = again, autocast, document
+    asked = ("layers by kernels", profile.model, tokens, at, gpu.key, batch, era, *how)
     return inputs.catalog.once(asked, found)
 
 

@@ -22,7 +22,7 @@ from perfsim.compute.by_operations import (
 )
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
-from perfsim.models import build_model
+from perfsim.models import packed_model
 from perfsim.models.blocks import attended_values
 from perfsim.models.layers import (
     PACKED_SHARE,
@@ -53,7 +53,8 @@ class Work(NamedTuple):
 
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
-    sequence for attention, ``causal`` whether it is masked, ``window`` that of `ModelLayer`.
+    sequence for attention, or of a document that it stays within, ``causal`` whether it is masked,
+    ``window`` that of `ModelLayer`.
     ``aligned`` is the largest power of two up to 8 that divides both sides of a product's weight,
     ``channels`` those of a batch normalisation. ``wide`` says that the values are fp32 whatever the
     precision. ``widened`` says that another kernel prices these values at the narrow width: this
@@ -167,20 +168,27 @@ transformers have the first two, and the third is few of theirs."""
 
 
 @cache
-def model_work(model: str, tokens: int | None, era: str, autocast: bool = False) -> ModelWork:
+def model_work(
+    model: str,
+    tokens: int | None,
+    era: str,
+    autocast: bool = False,
+    document_tokens: int | None = None,
+) -> ModelWork:
     """Return the kernels of a network for one sample as a software era runs them.
 
     Parameters
     ----------
     tokens : tokens a sample, None for the network's own
     autocast : whether in mixed precision the values of an fp32 model are cast at each operation
+    document_tokens : that of `perfsim.models.packed_model`
 
     Raises
     ------
     RequestError
         If there is no such network or era, or the network takes no tokens.
     """
-    return work_of(build_model(model, tokens), era, autocast=autocast)
+    return work_of(packed_model(model, tokens, document_tokens), era, autocast=autocast)
 
 
 def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -> ModelWork:
@@ -686,7 +694,7 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
             "attention",
             flops,
             4 * layer.outputs,
-            tokens=layer.rows,
+            tokens=layer.document or layer.rows,
             causal=layer.causal,
             window=layer.window,
         )

@@ -3,7 +3,8 @@
 ``layers`` has what they are made of; ``convolutional``, ``recurrent`` and ``transformers`` define
 the networks with shipped profiles. A new network is a function there and a line in that file's
 table. ``language`` has models by their numbers alone, ``specification`` those that a user states.
-``adapters`` has the names of models that are frozen beside trained adapters.
+``adapters`` has the names of models that are frozen beside trained adapters, ``documents`` packed
+samples whose attention stays within documents.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from perfsim.errors import RequestError, unknown
 from perfsim.models.adapters import base_model, with_adapters
 from perfsim.models.convolutional import CONVOLUTIONAL
+from perfsim.models.documents import within_documents
 from perfsim.models.language import NAMED
 from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
 from perfsim.models.recurrent import RECURRENT
@@ -36,6 +38,7 @@ __all__ = [
     "model_elements",
     "model_flops",
     "own_tokens",
+    "packed_model",
     "takes_tokens",
     "task_of",
 ]
@@ -170,6 +173,24 @@ def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
     return MODELS[name](tokens=tokens)
 
 
+def packed_model(
+    name: str, tokens: int | None, document_tokens: int | None
+) -> tuple[ModelLayer, ...]:
+    """Return the layers of one network, with attention that stays within documents if any are.
+
+    Parameters
+    ----------
+    document_tokens : tokens of a document of a packed sample; None: attention goes over all of it
+
+    Raises
+    ------
+    RequestError
+        As `build_model`, or if samples of the network hold no such documents.
+    """
+    layers = build_model(name, tokens)
+    return layers if document_tokens is None else within_documents(layers, document_tokens)
+
+
 @cache
 def model_elements(model: str, tokens: int | None) -> int:
     """Return the parameters that a defined network trains; learned positions go by its tokens."""
@@ -183,10 +204,13 @@ _PASSES_FROZEN = 2.0
 
 
 @cache
-def model_flops(model: str, tokens: int | None) -> dict[str, float]:
+def model_flops(
+    model: str, tokens: int | None, document_tokens: int | None = None
+) -> dict[str, float]:
     """Return a model's operations for one sample, forward and backward, by convention.
 
-    It is empty for a model that perfsim has no layers of.
+    It is empty for a model that perfsim has no layers of. ``document_tokens`` is that of
+    `packed_model`; PaLM's formula has the whole sample whatever attends to what.
 
     Examples
     --------
@@ -196,7 +220,7 @@ def model_flops(model: str, tokens: int | None) -> dict[str, float]:
     if not is_defined(model):
         return {}
     text = takes_tokens(model)
-    layers = build_model(model, tokens if text else None)
+    layers = packed_model(model, tokens if text else None, document_tokens)
     made = sum_in_order(_passes(layer) * layer.flops for layer in layers)
     masked = sum_in_order(layer.flops for layer in layers if layer.causal)
     found = {"products": made, "causal": made - _PASSES * masked / 2}

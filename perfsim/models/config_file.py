@@ -58,8 +58,8 @@ def _why_unknown(kind: str, values: Mapping[str, Any]) -> str:
     layers = UNPRICED.get(kind) or UNPRICED.get(text)
     if layers:
         return f"{shown(kind)} has {layers}: perfsim does not know their cost yet"
-    why = unknown("model_type", kind, MODEL_TYPES).why.rstrip(".")
-    return f"{why} (profiles/README.md has all)"
+    shown_by = "profiles/README.md"
+    return unknown("model_type", kind, MODEL_TYPES, shown_by=shown_by).why.rstrip(".")
 
 
 def json_table(path: Path) -> dict[str, Any]:

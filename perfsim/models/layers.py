@@ -92,7 +92,10 @@ class ModelLayer(NamedTuple):
         additions of a shortcut, concatenations, poolings, dropout
     heads : attention heads, for kind attention
     causal : whether a token attends to those before it only
-    window : share of the tokens that a token attends to at most, where attention has a window
+    window : share of the tokens that a token attends to at most, where attention has a window; of
+        the tokens of a document where it stays within documents
+    document : tokens of a document of a packed sample, where attention stays within documents; 0:
+        it goes over all tokens
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
     activated : whether an activation follows a dense layer
@@ -147,6 +150,7 @@ class ModelLayer(NamedTuple):
     module: Module = ""
     window: float = 1.0
     wide: bool = False
+    document: int = 0
 
     @property
     def outputs(self) -> float:

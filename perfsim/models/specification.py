@@ -181,7 +181,7 @@ def _pairs(text: str, known: Mapping[str, str]) -> dict[str, str]:
                 "model", f"{shown(part)} is not NAME=NUMBER, such as layers=32.", value=text
             )
         if name not in known:
-            raise unknown_option("a specification", name, known, field="model")
+            raise unknown_option("a specification", name, {*known.values()}, field="model")
         if known[name] in found:
             raise RequestError("model", f"{name} stands there twice.", value=text)
         found[known[name]] = value

@@ -165,11 +165,19 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
         unfused=layer.unfused * share,
         kept=layer.kept * share,
         rows=max(1, round(layer.rows * share)) if rows and layer.rows else layer.rows,
+        document=max(1, round(layer.document * share))
+        if rows and layer.document
+        else layer.document,
     )
 
 
 def _in_context(layer: ModelLayer, cp: int) -> ModelLayer:
-    """Return a layer on one of ``cp`` parts of the tokens; masked attention is shared evenly."""
+    """Return a layer on one of ``cp`` parts of the tokens; masked attention is shared evenly.
+
+    So is each document of a packed sample: a rank has two of its ``2 cp`` parts (NVIDIA/
+    TransformerEngine@d0067d0d pytorch/attention/dot_product_attention/context_parallel.py,
+    cu_seqlens_q_padded // (2 * cp_size) of the layout thd).
+    """
     if cp == 1 or layer.rows == 1 or layer.kind == "parameter":
         return layer
     return _scaled(layer, 1 / cp, rows=True)
@@ -294,6 +302,13 @@ def check_split(layers: Sequence[ModelLayer], degrees: Degrees) -> None:
         if tokens % (2 * degrees.cp):
             what = f"{tokens} tokens in two parts a rank (the first and the last of the sequence)"
             raise _not_divided("cp", degrees.cp, what, max(1, tokens // 2))
+        if 0 < attention[0].document < 2 * degrees.cp:
+            document = attention[0].document
+            why = (
+                f"{degrees.cp} cuts each document in {2 * degrees.cp} parts, two a rank, but"
+                f" `document_tokens` is {document}; the most is {max(1, document // 2)}."
+            )
+            raise RequestError("cp", why, value=degrees.cp)
     if degrees.ep > 1 or degrees.whole_experts:
         experts = max((layer.tensors[0][1][0] for layer in layers if is_expert(layer)), default=0)
         if not experts:

@@ -16,7 +16,14 @@ from typing import Any, get_args
 from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
 from perfsim.models.specification import GENERIC, TRANSFORMER
 from perfsim.quantity import NumberLimit
-from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field, python_value
+from perfsim.scenario import (
+    OPTION_GROUPS,
+    SCENARIO_FIELDS,
+    SHOWS_FIELDS,
+    Scenario,
+    is_field,
+    python_value,
+)
 from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 __all__ = [
@@ -317,7 +324,12 @@ def _axis(name: str, given: Any, source: str) -> Axis:
     if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
         allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
         raise unknown_option(
-            "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
+            "a scenario",
+            name,
+            [*allowed, "options.NAME"],
+            field="vary",
+            source=source,
+            shown_by=SHOWS_FIELDS,
         )
     alone = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
     listed = [given] if alone else list(given)

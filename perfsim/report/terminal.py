@@ -230,6 +230,7 @@ def batch_words(scenario: ResolvedScenario) -> str:
     divided = any(axis in asked for axis in ("tp", "pp", "cp"))
     words = [f"batch {scenario.batch} a {'replica' if divided else 'GPU'}"]
     words += [f"{asked['seq']} tokens a sample"] if asked["seq"] else []
+    words += [f"documents of {asked['document_tokens']}"] if "document_tokens" in asked else []
     words += [f"{asked['accumulate']} micro-batches"] if asked["accumulate"] > 1 else []
     words += [f"recompute {asked['recompute']}"] if asked["recompute"] != "none" else []
     words += [asked["optimizer"]] if asked["optimizer"] else []

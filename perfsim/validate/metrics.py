@@ -158,7 +158,8 @@ def _flops(convention: str) -> Callable[[PredictedIteration], _PredictedValue]:
 
     def read(prediction: PredictedIteration) -> _PredictedValue:
         scenario = prediction.scenario
-        work = model_flops(scenario.model, scenario.further.get("seq")).get(convention, 0.0)
+        tokens, document = (scenario.further.get(key) for key in ("seq", "document_tokens"))
+        work = model_flops(scenario.model, tokens, document).get(convention, 0.0)
         return _rate(prediction, work / scenario.gpus)
 
     return read

@@ -401,7 +401,23 @@ def test_published_peaks_of_qlora_with_fsdp_on_two_gpus() -> None:
         ({"lora_base": "nf4", "tp": 2}, "is divided by no code"),
         ({"residual_dtype": "fp32"}, "give lora_base nf4"),
         ({"residual_dtype": "fp16"}, "no 'fp16'. Allowed: auto, fp32"),
-        ({"lora_base": "nf4", "residual_dtype": "fp32"}, "needs autocast, which is off here"),
+        (
+            {"lora_base": "nf4", "residual_dtype": "fp32"},
+            "needs autocast, which casts what attention reads to 16 bits: .*leave it or autocast",
+        ),
+        (
+            {"lora_base": "nf4", "residual_dtype": "fp32", "gpus": 1, "node": None, "gpu": "a100"},
+            "leave it or autocast out",
+        ),
+        (
+            {
+                "lora_base": "nf4",
+                "residual_dtype": "fp32",
+                "autocast": None,
+                "master_weights": False,
+            },
+            "needs parameters in fp32 that are not packed; leave it or master_weights out",
+        ),
         (
             {"lora_base": "nf4", "residual_dtype": "fp32", "autocast": None, "method": "fsdp"},
             "needs autocast, which is off here",

@@ -170,7 +170,7 @@ LOSS_S = (4 * 4 * 1000 / 1e12, 3 * 4 * 1000 / 1e12)
 def one_layer(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
     """Make the network ``one`` and return its passes on the plain GPU at batch 1 [s]."""
     layers = (linear("fc", 1000, 1000, bias=False),)
-    monkeypatch.setattr(work_module, "build_model", lambda model, tokens=None: layers)
+    monkeypatch.setattr(work_module, "packed_model", lambda model, tokens, document: layers)
     work_module.model_work.cache_clear()
     yield 3 * PRODUCT_S + sum(LOSS_S)
     work_module.model_work.cache_clear()

@@ -75,7 +75,7 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         linear("a", 1000, 1000, bias=False, activated=True),
         linear("b", 1000, 1000, bias=False),
     )
-    monkeypatch.setattr(work_module, "build_model", lambda model, tokens=None: layers)
+    monkeypatch.setattr(work_module, "packed_model", lambda model, tokens, document: layers)
     work_module.model_work.cache_clear()
     yield
     work_module.model_work.cache_clear()

@@ -697,7 +697,7 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
         (
             {"model_type": "zzz"},
             f"model_type: no 'zzz'. Allowed are {len(MODEL_TYPES)} names, such as apertus, arcee,"
-            " bert (profiles/README.md has all)",
+            " bert (profiles/README.md shows them)",
         ),
         ({"model_type": "qwen3_next"}, "model_type: 'qwen3_next' has layers of linear attention: "),
         (
