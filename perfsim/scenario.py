@@ -720,10 +720,11 @@ class ScenarioFields:
     dispatcher: Annotated[
         str,
         _dividing(
-            "What takes tokens to experts on other ranks: alltoall, deepep (one copy a node).",
+            "What takes tokens to experts on other ranks: alltoall; deepep or hybridep (one copy a"
+            " node).",
             metavar="NAME",
             words=_dispatcher_words,
-            vary="alltoall,deepep",
+            vary="alltoall,deepep,hybridep",
         ),
     ] = "alltoall"
     ep_overlap: Annotated[
