@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
@@ -22,7 +23,7 @@ from perfsim.errors import RequestError
 from perfsim.models import build_model, packed_model
 from perfsim.models.blocks import NORMS
 from perfsim.models.layers import is_expert
-from perfsim.models.split import Degrees, check_schedule, copies_sent
+from perfsim.models.split import KERNEL_RATES, Degrees, check_schedule, copies_sent
 from perfsim.network.layout import (
     DEFAULT_LAYOUT,
     GRADIENTS,
@@ -256,6 +257,7 @@ def model_split(
         *_copies_sent(scenario, profile, experts, cluster.gpus_per_node),
         whole_experts(scenario),
         scenario.cp_comm,
+        _kernel_rate(scenario, experts, cluster.gpus_per_node),
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),
@@ -442,6 +444,14 @@ def _copies_sent(
     nodes = len(experts.group(("ep",), per_node).placement)
     received = copies_sent(layers, scenario.ep)
     return copies_sent(layers, nodes) if nodes > 1 else received, received
+
+
+def _kernel_rate(scenario: Scenario, experts: ParallelLayout, per_node: int) -> float:
+    """Return what a dispatcher's kernels bring to a rank at most, where its experts are [B/s]."""
+    rates = KERNEL_RATES.get(scenario.dispatcher)
+    if scenario.ep == 1 or rates is None:
+        return inf
+    return rates[len(experts.group(("ep",), per_node).placement) > 1]
 
 
 def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:

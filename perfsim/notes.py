@@ -8,13 +8,14 @@ from perfsim.collectives import find_algorithm
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import defined_tokens, matches_definition
+from perfsim.compute.software import LOOP, WITH, may_loop
 from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.memory import optimizer_of
 from perfsim.methods import method_name
-from perfsim.models import build_model
+from perfsim.models import build_model, has_experts
 from perfsim.models.layers import is_expert
 from perfsim.network.network_file import Network, noticed_by_kind
 from perfsim.network.route import over_nics
@@ -98,6 +99,7 @@ def notes_of(
         )
     notes += _node_notes(setup)
     notes += _scores_notes(setup)
+    notes += _experts_notes(setup)
     asked = setup.scenario
     notes += condition_notes(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
@@ -142,6 +144,23 @@ def _scores_notes(setup: Setup) -> list[str]:
             " it by single operations, as transformers does by default; `software`"
             f" {software}+flash2 is one kernel that does.",
             "attention by single operations",
+        )
+    ]
+
+
+def _experts_notes(setup: Setup) -> list[str]:
+    """Warn that grouped products run experts where older software has a loop in Python."""
+    software, profile = setup.transferred.era, setup.profile
+    if not may_loop(software) or not matches_definition(profile):
+        return []
+    if execution_of(software).looped or not has_experts(profile.model):
+        return []
+    return [
+        warning(
+            f"Experts of {profile.model} run in grouped products, as in transformers 5 with PyTorch"
+            " 2.9 or newer. Before, a loop in Python ran them one by one, which may take several"
+            f" times as long: `software` {software}{WITH}{LOOP}.",
+            f"experts in grouped products; those of transformers before 5: {software}{WITH}{LOOP}",
         )
     ]
 

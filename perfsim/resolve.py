@@ -477,7 +477,8 @@ def _profile(
 
 def _launches_experts(scenario: Scenario, profile: Profile) -> bool:
     """Tell whether the software launches the experts of the model one by one."""
-    one_by_one = execution_of(scenario.software or NEWEST).expert_s > 0.0
+    execution = execution_of(scenario.software or NEWEST)
+    one_by_one = execution.expert_s > 0.0 or execution.looped
     return one_by_one and is_defined(profile.model) and has_experts(profile.model)
 
 

@@ -29,7 +29,7 @@ from typing import (
 )
 
 from perfsim.compute.node_load import INPUTS
-from perfsim.compute.software import ATTENTION_SINCE, ERAS, NEWEST, WITH, software_named
+from perfsim.compute.software import ATTENTION_SINCE, ERAS, LOOP, NEWEST, WITH, software_named
 from perfsim.errors import RequestError, own_name, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
@@ -457,7 +457,7 @@ class ScenarioFields:
             + ", ".join(ERAS)
             + f". A kernel of attention may follow, as in megatron{WITH}flash2: "
             + ", ".join(ATTENTION_SINCE)
-            + ".",
+            + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0.",
             read_by=("compute", "methods"),
             metavar="ERA",
             default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",
@@ -744,10 +744,11 @@ class ScenarioFields:
     dispatcher: Annotated[
         str,
         _dividing(
-            "What takes tokens to experts on other ranks: alltoall, deepep (one copy a node).",
+            "What takes tokens to experts on other ranks: alltoall; deepep or hybridep (one copy a"
+            " node).",
             metavar="NAME",
             words=_dispatcher_words,
-            vary="alltoall,deepep",
+            vary="alltoall,deepep,hybridep",
         ),
     ] = "alltoall"
     ep_overlap: Annotated[

@@ -71,7 +71,7 @@ def test_degrees_of_one_change_nothing() -> None:
         ("layout", "dp-tp-cp-ep-pp", "tp`, `pp`, `cp` or `ep"),
         ("cp_comm", "ulysses", "cp"),
         ("exchange_each", True, "accumulate"),
-        ("dispatcher", "deepep", ""),
+        ("dispatcher", "hybridep", ""),
         ("ep_overlap", True, ""),
         ("imbalance", 2.0, ""),
     ],
@@ -390,6 +390,31 @@ def test_one_copy_of_a_token_goes_to_a_rank() -> None:
     messages = 48 * 4 * 7 / 8 * 4096 * 8 * 2048 * 2
     share = 1 - math.comb(112, 8) / math.comb(128, 8)
     assert sent(plain) - sent(once) == pytest.approx((1 - share) * messages)
+
+
+@pytest.mark.parametrize(
+    ("node", "gpus", "ranks", "rate"), [("dgx-b200", 8, 8, 389e9), ("dgx-h100", 16, 16, 143e9)]
+)
+def test_deepep_brings_no_more_than_its_kernels_carry(
+    node: str, gpus: int, ranks: int, rate: float
+) -> None:
+    """All copies that come to a rank, over what its kernels carry; HybridEP fills the links."""
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "gpus": gpus, "ep": ranks}
+    asked |= {"node": node, "net": node}
+    by = {word: ask(**asked, dispatcher=word) for word in ("deepep", "hybridep")}
+    each = 128 // ranks
+    places = ranks * (1 - math.comb(128 - each, 8) / math.comb(128, 8))
+    waits_s = {word: found.parallel.waits_s["ep"] for word, found in by.items()}
+    assert waits_s["deepep"] == pytest.approx(48 * 4 * places * 4096 * 2048 * 2 / rate)
+    assert waits_s["hybridep"] < 0.8 * waits_s["deepep"]
+    assert sent(by["deepep"]) == pytest.approx(sent(by["hybridep"]))
+    assert by["deepep"].communication["calls"] == by["hybridep"].communication["calls"]
+
+
+def test_inside_nodes_of_hopper_links_are_slower_than_deepep() -> None:
+    asked = {"model": "qwen3-30b-a3b", "seq": 4096, "node": "dgx-h100", "gpus": 8, "ep": 8}
+    one, other = (ask(**asked, dispatcher=word) for word in ("deepep", "hybridep"))
+    assert one.iteration_s == other.iteration_s
 
 
 def test_one_copy_of_a_token_goes_to_a_node() -> None:

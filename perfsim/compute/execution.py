@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.software import WITH, software_era
+from perfsim.compute.software import LOOP, WITH, software_era
 from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
@@ -92,7 +92,8 @@ class Execution(NamedTuple):
     block, as torchtitan's. ``blocking_sends`` says whether a stage of plain 1F1B computes nothing
     while it sends to another, as in Megatron-LM, which then waits for the device (NVIDIA/
     Megatron-LM@d98e8a64 megatron/core/pipeline_parallel/p2p_communication.py, ``batch_p2p_sync``).
-    ``stated`` says that the kernel of attention was asked for by name.
+    ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
+    in Python runs experts one by one.
     """
 
     passes: Passes
@@ -114,6 +115,7 @@ class Execution(NamedTuple):
     core_again: bool = False
     blocking_sends: bool = False
     stated: bool = False
+    looped: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
         """Tell whether attention with such scores is one kernel.
@@ -252,7 +254,7 @@ launch. Products of 8 experts that are launched one by one take 0.267 ms on a Bl
 
 
 def execution_of(era: str) -> Execution:
-    """Return how an era runs a model, with the kernel of attention that may follow its name.
+    """Return how an era runs a model, with what may follow its name (`software.software_named`).
 
     Raises
     ------
@@ -263,8 +265,13 @@ def execution_of(era: str) -> Execution:
     --------
     >>> execution_of("mlperf").op_share, execution_of("mlperf+unfused").flash
     (0.0, False)
+    >>> execution_of("torch2+flash2+loop").looped
+    True
     """
-    known, kernel = EXECUTIONS[software_era(era).name], era.partition(WITH)[2]
+    known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
+    if LOOP in words:
+        known = known._replace(looped=True)
+    kernel = next((word for word in words if word != LOOP), "")
     if not kernel:
         return known
     if kernel == "unfused":

@@ -1,9 +1,9 @@
 """Software eras: which framework, of which time, runs the kernels and launches them.
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
-and the method's alike; attention may run by another kernel (``megatron+flash2``). Measured rows use
-the era of their source. Points of kernels say the software that they were measured with; `eras_of`
-reads the eras from that text.
+and the method's alike; attention may run by another kernel (``megatron+flash2``), experts in a loop
+(``torch2+loop``). Measured rows use the era of their source. Points of kernels say the software
+that they were measured with; `eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from perfsim.errors import RequestError, own_name, unknown
 __all__ = [
     "ATTENTION_SINCE",
     "ERAS",
+    "LOOP",
     "NEWEST",
     "WITH",
     "SoftwareEra",
     "eras_of",
     "is_newest",
+    "may_loop",
     "nearest_era",
     "neighbour_eras",
     "software_era",
@@ -118,8 +120,29 @@ them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); cu
 attention. Without one, attention is what the era has."""
 
 
+LOOP = "loop"
+"""May follow torch2: a loop in Python runs experts one by one, as in transformers before 5.0.
+
+Since 5.0 grouped products run all of them where PyTorch is 2.9 or newer and the GPU an A100 or
+newer; ``experts_implementation="eager"`` is the loop (transformers 5.24.0, modeling_utils.py,
+``get_correct_experts_implementation``; integrations/moe.py, ``_can_use_grouped_mm``)."""
+
+
+def may_loop(software: str) -> bool:
+    """Tell whether experts may run in a loop in an era: in eager PyTorch 2.
+
+    Examples
+    --------
+    >>> may_loop("torch2+flash2"), may_loop("megatron")
+    (True, False)
+    """
+    return software_era(software).name == NEWEST
+
+
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
+
+    ``loop`` may stand behind both.
 
     Raises
     ------
@@ -130,20 +153,28 @@ def software_named(text: str) -> str:
     --------
     >>> software_named("Torch2"), software_named("megatron+flash2")
     ('torch2', 'megatron+flash2')
+    >>> software_named("torch2+Loop"), software_named("torch2+loop+flash2")
+    ('torch2+loop', 'torch2+flash2+loop')
     """
-    named, _, kernel = text.partition(WITH)
-    era, kernel = software_era(own_name(named, ERAS)), own_name(kernel, ATTENTION_SINCE)
-    if WITH not in text:
-        return era.name
-    if kernel not in ATTENTION_SINCE:
-        raise unknown("software", kernel, ATTENTION_SINCE).or_else(
-            f"an era alone, such as {era.name}."
-        )
-    if era.year < ATTENTION_SINCE[kernel]:
-        since = ATTENTION_SINCE[kernel]
-        why = f"{kernel} is of {since}, {era.name} of {era.year}; leave {WITH}{kernel} out."
+    named, *words = text.split(WITH)
+    era = software_era(own_name(named, ERAS))
+    allowed = (*ATTENTION_SINCE, *([LOOP] if may_loop(era.name) else []))
+    words = [own_name(word, (*ATTENTION_SINCE, LOOP)) for word in words]
+    for word in words:
+        if word == LOOP not in allowed:
+            why = f"experts run in a loop in {NEWEST} only; leave {WITH}{LOOP} out."
+            raise RequestError("software", why, value=text)
+        if word not in allowed:
+            raise unknown("software", word, allowed).or_else(f"an era alone, such as {era.name}.")
+        if era.year < ATTENTION_SINCE.get(word, 0):
+            since = ATTENTION_SINCE[word]
+            why = f"{word} is of {since}, {era.name} of {era.year}; leave {WITH}{word} out."
+            raise RequestError("software", why, value=text)
+    kernels = [word for word in words if word != LOOP]
+    if len(kernels) > 1 or len(words) - len(kernels) > 1:
+        why = f"one kernel of attention may follow {era.name}, and {LOOP} once."
         raise RequestError("software", why, value=text)
-    return f"{era.name}{WITH}{kernel}"
+    return WITH.join([era.name, *kernels, *([LOOP] if LOOP in words else [])])
 
 
 _SOFTWARE = re.compile(

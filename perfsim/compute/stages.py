@@ -79,6 +79,7 @@ class LayerMessage(NamedTuple):
     collective, size_bytes : as for `Cluster.cost`
     behind_s : computation beside which each of them runs [s]; 0: computation waits for it
     part : share of each that nothing hides, whatever it runs beside
+    least_s : what each takes at least, by the kernels that move it [s]
     """
 
     phase: Pass
@@ -87,6 +88,7 @@ class LayerMessage(NamedTuple):
     size_bytes: float
     behind_s: float = 0.0
     part: float = 0.0
+    least_s: float = 0.0
 
 
 class _StageTimes(NamedTuple):
@@ -859,12 +861,15 @@ class _Messages:
         """Yield what takes tokens to their experts and back, in each pass."""
         layer, degrees = self.parts[index], self.degrees
         shared = degrees.etp if degrees.sequence else 1
-        size = degrees.sent * self.unit * layer.rows * self._width(layer) / shared
+        each = self.unit * layer.rows * self._width(layer) / shared
+        least_s = degrees.received * each / degrees.kernel_bytes_per_s
         behind_s = self._beside_experts_s(index)
         phases: tuple[Pass, ...] = ("forward", "backward")
         for phase in phases:
             for _ in range(_MESSAGES_OF_EXPERTS // 2):
-                yield LayerMessage(phase, "ep", "all_to_all", size, behind_s)
+                yield LayerMessage(
+                    phase, "ep", "all_to_all", degrees.sent * each, behind_s, least_s=least_s
+                )
 
     def _beside_experts_s(self, index: int) -> float:
         """Return the computation of another micro-batch beside which tokens go to experts [s].

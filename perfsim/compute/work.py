@@ -344,8 +344,69 @@ of their gradients (NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/ex
 ``_apply_bias``)."""
 
 
+_Both = tuple[list[Work], list[Work]]
+"""Forward and backward kernels of a layer."""
+
+
+class _Loop(NamedTuple):
+    """Operations of a loop over experts, forward and backward: those of each expert, and the rest.
+
+    ``products`` are those of an expert that make the gradients of its weights.
+    """
+
+    expert: tuple[float, float]
+    rest: tuple[float, float]
+    products: float
+
+
+_LOOP = _Loop((12.0, 20.0), (9.0, 2.0), 3.0)
+"""What finds each expert's tokens, its three products and their gate, the router's weights, and the
+addition to all tokens, with what the host reads of the GPU (transformers 4.57.1,
+modeling_qwen3_moe.py, modeling_mixtral.py; counted: tests/scripts/expert_loops.txt)."""
+_LOOP_WITH_BIASES = _Loop((23.0, 42.0), (9.0, 0.0), 2.0)
+"""The same of gpt-oss, whose experts are parts of one tensor, with biases and a clamped gate
+(transformers 4.57.1 and 5.24.0, modeling_gpt_oss.py)."""
+_ALL_AGAIN = 4.0
+"""Passes over a whole gradient for each part of it: it is filled with zeros, and added to the sum
+of those before (PyTorch 2, torch/csrc/autograd/FunctionsManual.cpp, ``index_backward``; ATen,
+``select_backward``)."""
+
+
+def _loop_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
+    """Return what the host needs to launch a loop over experts [s]; counted at the last product."""
+    if layer.split != "row":
+        return 0.0, 0.0
+    loop, experts = _LOOP_WITH_BIASES if layer.unfused else _LOOP, layer.tensors[0][1][0]
+    forward, backward = (
+        experts * each + rest for each, rest in zip(loop.expert, loop.rest, strict=True)
+    )
+    backward -= experts * loop.products * layer.frozen
+    return forward * era.op_s, backward * era.op_s
+
+
+def _looped(layer: ModelLayer, era: Execution) -> _Both:
+    """Return what a loop over experts passes over besides: gradients that are mostly zeros.
+
+    The gradient of each expert's tokens is one of all tokens. Where experts are one tensor (with
+    biases), the gradient of each expert's weights is one of all experts'.
+    """
+    if not (era.looped and is_expert(layer)):
+        return [], []
+    experts, backward = layer.tensors[0][1][0], []
+    if layer.split == "row":
+        tokens = layer.permuted - layer.copies
+        backward.append(Work("stream", 0.0, _ALL_AGAIN * experts * tokens, counted=True))
+    if layer.unfused and not layer.frozen:
+        width = FLOAT if era.autocasts else _HALF_BYTES
+        moved = _ALL_AGAIN * experts * width * layer.elements
+        backward.append(Work("stream", 0.0, 0.0, moved / FLOAT, wide=True))
+    return [], backward
+
+
 def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
     """Return the ``experts_s`` of a layer (see `LayerWork`)."""
+    if era.looped and is_expert(layer):
+        return _loop_launch_s(layer, era)
     if not (era.expert_s and is_expert(layer)):
         return 0.0, 0.0
     experts = layer.tensors[0][1][0]
@@ -404,10 +465,6 @@ def _exact(layer: ModelLayer, era: Execution) -> bool:
     """Tell whether autocast leaves what a layer's activation writes in fp32."""
     by_operations = None if era.fused else ACTIVATIONS.get(layer.activation)
     return layer.activated and by_operations is not None and by_operations.fp32
-
-
-_Both = tuple[list[Work], list[Work]]
-"""Forward and backward kernels of a layer."""
 
 
 def _reads(layer: ModelLayer) -> float:
@@ -484,7 +541,7 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     )
     for values, passes in beside:
         works = _with(works, _streams(_width(layer) * values, passes))
-    return works
+    return _with(works, _looped(layer, era))
 
 
 def _width(layer: ModelLayer) -> float:

@@ -18,6 +18,7 @@ from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figur
 __all__ = [
     "CONTEXT_EXCHANGES",
     "DISPATCHERS",
+    "KERNEL_RATES",
     "SCHEDULES",
     "ZERO_BUBBLE",
     "Degrees",
@@ -52,9 +53,23 @@ Ulysses, arXiv 2309.14509."""
 
 DISPATCHERS = {
     "alltoall": "a copy of a token to each of its experts, by NCCL's all-to-all",
-    "deepep": "one copy to each node that has some of them, or rank of one node (DeepEP, HybridEP)",
+    "deepep": "one copy to each node that has some of them, or rank of one node, by DeepEP",
+    "hybridep": "the same by HybridEP, which fills the links with fewer multiprocessors",
 }
 """What takes tokens to experts on other ranks, each in a line."""
+
+KERNEL_RATES = {"deepep": (389e9, 143e9)}
+"""What the kernels of a dispatcher bring to a rank at most, inside a node and across nodes [B/s],
+all copies of tokens counted, a rank's own among them.
+
+DeepEP inside a node: on 8 B200 dispatch and combine in bf16 reach 348 and 302 GB/s with 16
+multiprocessors and 494 and 420 with 24 (deepseek-ai/DeepEP@94a9f8f6 docs/README_Hybrid-EP.md, MIT);
+with the 20 that Megatron-LM gives them (NVIDIA/Megatron-LM@d98e8a64 transformer_config.py,
+moe_deepep_num_sms) 421 and 361, 389 where one follows the other. On 8 H800 153 and 158, which their
+links carry (docs/legacy.md). Across two nodes 143 on GPUs with NVLinks of 200 and of 450 GB/s: the
+median of 146 on H20 (issue 137), 145 and 134 on H200 (493), and of 141 on H800 (docs/legacy.md: 43
+GB/s to nodes, 3.27 copies in each). HybridEP reaches what the links carry: 735 and 674 GB/s on 8
+B200 with 16 multiprocessors."""
 
 
 class Degrees(NamedTuple):
@@ -72,6 +87,7 @@ class Degrees(NamedTuple):
     dispatcher : what takes tokens to their experts, of ``DISPATCHERS``
     sent, received : copies of a token that are sent, and that come to ranks, for each of its
         experts (see ``copies_sent``)
+    kernel_bytes_per_s : what the dispatcher's kernels bring to a rank at most (``KERNEL_RATES``)
     """
 
     tp: int = 1
@@ -84,6 +100,7 @@ class Degrees(NamedTuple):
     received: float = 1.0
     whole_experts: bool = False
     context: str = "ring"
+    kernel_bytes_per_s: float = math.inf
 
     @property
     def etp(self) -> int:
@@ -196,7 +213,7 @@ def _among_experts(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLay
         return made._replace(tensors=tensors)
     width = made.flops / (2.0 * made.outputs) if made.split == "column" else wide
     moved = 0.0
-    if degrees.dispatcher == "deepep":
+    if degrees.dispatcher != "alltoall":
         moved = _BUFFERED * degrees.received
         if made.split == "row":
             made = made._replace(unfused=made.unfused * _WEIGHTED_IN_FP32)

@@ -200,21 +200,30 @@ def _chunk(messages: Sequence[tuple[LayerMessage, int]], costs: Costs) -> _Chunk
     for message, count in messages:
         send = Send(message.collective, message.size_bytes, group=message.axis)  # type: ignore[arg-type]
         cost = costs.collective(send)
-        seconds = cost.seconds
-        if seconds <= 0:
+        if cost.seconds <= 0:
             continue
+        seconds = max(cost.seconds, message.least_s)
+        slower = seconds / cost.seconds  # kernels that do not fill the links send for longer
         left_s = max(seconds * message.part, seconds - message.behind_s)
-        left_s += (seconds - left_s) * _lost_share(cost, message.axis, costs)
+        lost = _lost_share(cost._replace(seconds=seconds), message.axis, costs)
+        left_s += (seconds - left_s) * lost
         share = left_s / seconds
         if share > _NEGLIGIBLE:
             one = send._replace(repeats=count * share, stream=COMPUTE)
-            exposed[message.phase].append(one)
+            exposed[message.phase] += _for_longer(one, slower)
             waits_s[message.phase] += count * left_s
         if share < 1.0 - _NEGLIGIBLE:
             one = send._replace(repeats=count * (1.0 - share), stream=_BESIDE)
-            beside[message.phase].append(one)
+            beside[message.phase] += _for_longer(one, slower)
     both = [PassSends(tuple(of["forward"]), tuple(of["backward"])) for of in (exposed, beside)]
     return _Chunk(both[0], both[1], waits_s)
+
+
+def _for_longer(send: Send, times: float) -> list[Send]:
+    """Return a send that takes so many times as long; no more is sent for that."""
+    if times <= 1.0 + _NEGLIGIBLE:
+        return [send]
+    return [send, send._replace(repeats=send.repeats * (times - 1.0), counted=False)]
 
 
 _CHANNELS = 24

@@ -288,13 +288,14 @@ def test_the_host_sets_the_pace_where_experts_have_few_tokens() -> None:
 
 def test_weights_of_deepep_are_fp32() -> None:
     """The bias behind the experts is weighted in fp32: 17 values are moved for 7."""
-    plain, deep = (
+    plain, deep, hybrid = (
         [
             layer
             for layer in split_layers(GPT_OSS, Degrees(ep=8, dispatcher=word))
             if is_expert(layer)
         ]
-        for word in ("alltoall", "deepep")
+        for word in ("alltoall", "deepep", "hybridep")
     )
+    assert hybrid == deep
     assert deep[0].unfused == plain[0].unfused
     assert deep[1].unfused == pytest.approx(plain[1].unfused * 17 / 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods.building.sparsify import exact, in_era, sampled_threshold
 from perfsim.models import build_model
+from perfsim.models.layers import is_expert
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.what_ships import SHIPPED
@@ -264,3 +266,74 @@ def test_newer_attention_is_faster_on_hopper() -> None:
         for kernel in ("+unfused", "+flash2", "+cudnn", "")
     ]
     assert seconds[0] > seconds[1] > seconds[2] == seconds[3]
+
+
+# Experts in a loop
+
+
+def test_a_loop_over_experts_stands_behind_the_kernel() -> None:
+    assert software_named("Torch2+Loop+Flash2") == "torch2+flash2+loop"
+    assert software_era("torch2+flash2+loop") is ERAS["torch2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("megatron+loop", "experts run in a loop in torch2 only; leave +loop out"),
+        ("torch1.8+loop", "experts run in a loop in torch2 only"),
+        ("torch2+lop", "did you mean 'loop'"),
+        ("torch2+flash2+cudnn", "one kernel of attention may follow torch2, and loop once"),
+        ("torch2+loop+loop", "one kernel of attention may follow torch2, and loop once"),
+    ],
+)
+def test_other_software_has_no_loop(text: str, why: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(why)):
+        software_named(text)
+
+
+def test_a_loop_launches_each_expert_s_operations() -> None:
+    """32 operations an expert of Qwen3, 65 of gpt-oss; frozen ones make no gradient of a weight."""
+    layers = build_model("qwen3-30b-a3b", 1024)
+    loop, grouped = (work_of(layers, era) for era in ("torch2+loop", "torch2"))
+    last = next(layer for layer in loop.layers if layer.name.endswith("experts.down_proj"))
+    assert last.experts_s == pytest.approx(((128 * 12 + 9) * 41e-6, (128 * 20 + 2) * 41e-6))
+    assert sum(any(layer.experts_s) for layer in loop.layers) == 48
+    assert not any(any(layer.experts_s) for layer in grouped.layers)
+    frozen = [layer._replace(frozen=is_expert(layer)) for layer in layers]
+    again = next(one for one in work_of(frozen, "torch2+loop").layers if any(one.experts_s))
+    assert again.experts_s[1] == pytest.approx(last.experts_s[1] - 128 * 3 * 41e-6)
+    biased = work_of(build_model("gpt-oss-20b", 1024), "torch2+loop").layers
+    found = next(one.experts_s for one in biased if any(one.experts_s))
+    assert found == pytest.approx(((32 * 23 + 9) * 41e-6, 32 * 42 * 41e-6))
+
+
+def test_a_loop_fills_gradients_of_all_tokens_and_of_all_experts() -> None:
+    """Four passes for each expert: over all tokens' gradient and, of gpt-oss, all experts'."""
+    for model, experts, width in (("qwen3-30b-a3b", 128, 2048), ("gpt-oss-20b", 32, 2880)):
+        layers = build_model(model, 1024)
+        loop, grouped = (
+            [one for one in work_of(layers, era).layers if ".experts." in one.name]
+            for era in ("torch2+loop", "torch2")
+        )
+        first, last = (
+            Counter(one.backward) - Counter(other.backward)
+            for one, other in zip(loop[:2], grouped[:2], strict=True)
+        )
+        assert [one.values for one in last if one.values] == [4 * experts * 1024 * width]
+        moved = [4 * one.weights for many in (first, last) for one in many if one.weights]
+        whole = sum(layer.elements for layer in layers if is_expert(layer)) / len(loop) * 2
+        assert sum(moved) == (4 * experts * 2 * whole if model == "gpt-oss-20b" else 0)
+
+
+def test_a_prediction_says_that_experts_run_in_grouped_products() -> None:
+    fields = {"model": "qwen3-30b-a3b", "gpus": 16, "node": "dgx-h100", "batch": 1, "seq": 4096}
+    fields |= {"method": "zero", "options": {"stage": 3}, "recompute": "full"}
+    grouped, loop = (
+        predict(make_scenario(fields | {"software": era}), SHIPPED)
+        for era in ("torch2", "torch2+loop")
+    )
+    assert loop.iteration_s > 3 * grouped.iteration_s
+    said = [[note for note in one.warnings if "grouped" in note] for one in (grouped, loop)]
+    assert len(said[0]) == 1
+    assert "torch2+loop" in said[0][0]
+    assert not said[1]

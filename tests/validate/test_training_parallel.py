@@ -276,12 +276,15 @@ BY_HAND: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "experts captured in a graph": (
         BRIDGE_EXPERTS | {"software": "26.08 NeMo Container"},
         dict(
-            dispatcher="deepep", ep_overlap=True, software="mlperf", method="distributed_optimizer"
+            dispatcher="hybridep",
+            ep_overlap=True,
+            software="mlperf",
+            method="distributed_optimizer",
         ),
     ),
     "experts of an older container": (
         BRIDGE_EXPERTS | {"software": "26.04 NeMo Container"},
-        dict(dispatcher="deepep", ep_overlap=False, software="megatron"),
+        dict(dispatcher="hybridep", ep_overlap=False, software="megatron"),
     ),
     "experts by NCCL": (
         BRIDGE_EXPERTS | {"model": "GPT OSS 120B", "software": "26.04.01 NeMo Container"},
