@@ -257,7 +257,7 @@ def model_split(
         *_copies_sent(scenario, profile, experts, cluster.gpus_per_node),
         whole_experts(scenario),
         scenario.cp_comm,
-        _kernel_rate(scenario, experts, cluster.gpus_per_node),
+        *_dispatched(scenario, experts, cluster.gpus_per_node),
     )
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),
@@ -446,12 +446,17 @@ def _copies_sent(
     return copies_sent(layers, nodes) if nodes > 1 else received, received
 
 
-def _kernel_rate(scenario: Scenario, experts: ParallelLayout, per_node: int) -> float:
-    """Return what a dispatcher's kernels bring to a rank at most, where its experts are [B/s]."""
-    rates = KERNEL_RATES.get(scenario.dispatcher)
-    if scenario.ep == 1 or rates is None:
-        return inf
-    return rates[len(experts.group(("ep",), per_node).placement) > 1]
+def _dispatched(scenario: Scenario, experts: ParallelLayout, per_node: int) -> tuple[float, int]:
+    """Return what a dispatcher's kernels bring to a rank at most, and whose weights they send.
+
+    HybridEP sends what all experts of a node weigh for a token with each of its copies.
+    """
+    if scenario.ep == 1 or scenario.dispatcher == "alltoall":
+        return inf, 0
+    nodes = len(experts.group(("ep",), per_node).placement)
+    if scenario.dispatcher == "hybridep":
+        return inf, scenario.ep // nodes
+    return KERNEL_RATES[scenario.dispatcher][nodes > 1], 0
 
 
 def _whole_bytes(parts: ModelParts, scenario: Scenario) -> tuple[float, ...]:

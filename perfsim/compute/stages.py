@@ -400,6 +400,7 @@ class RankWork:
             overlapped,
             experts_overlapped,
             FLOAT / self._width if rates.execution.ring_sums_in_fp32 else 1.0,
+            FLOAT / self._width,
         )
         owners = divided.owners
         count = len(profile.layers)
@@ -665,7 +666,8 @@ class _Messages:
 
     ``unit`` is the bytes of a value, times the samples of a micro-batch. ``all_again`` says whether
     the backward pass computes everything again, ``again`` which parts of a block it does.
-    ``ring_sums`` is how many times as wide as keys and values their gradients go round a ring.
+    ``ring_sums`` is how many times as wide as keys and values their gradients go round a ring,
+    ``float_width`` the same of an fp32 value.
     """
 
     def __init__(
@@ -678,12 +680,14 @@ class _Messages:
         overlapped: bool,
         experts_overlapped: bool,
         ring_sums: float,
+        float_width: float,
     ) -> None:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
         self.overlapped, self.all_again, self.again = overlapped, all_again, again
         self.experts_overlapped, self.ring_sums = experts_overlapped, ring_sums
+        self.float_width = float_width
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
         self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
 
@@ -858,18 +862,32 @@ class _Messages:
             yield LayerMessage(phase, "cp", "all_to_all", self.unit * written)
 
     def _experts(self, index: int) -> Iterator[LayerMessage]:
-        """Yield what takes tokens to their experts and back, in each pass."""
+        """Yield what takes tokens to their experts and back, in each pass.
+
+        HybridEP gathers which experts all tokens of a group go to. With a token's copies to experts
+        it sends what all experts of a node weigh, and their gradients with those that come back
+        (deepseek-ai/DeepEP@94a9f8f6 docs/Hybrid-EP_Implementation.md, sections 4 and 5;
+        csrc/hybrid_ep/backend/hybrid_ep_backend.cuh, FORWARD_DISPATCH, BACKWARD_COMBINE).
+        """
         layer, degrees = self.parts[index], self.degrees
         shared = degrees.etp if degrees.sequence else 1
-        each = self.unit * layer.rows * self._width(layer) / shared
-        least_s = degrees.received * each / degrees.kernel_bytes_per_s
+        rows, width = self.unit * layer.rows / shared, self._width(layer)
+        least_s = degrees.received * rows * width / degrees.kernel_bytes_per_s
         behind_s = self._beside_experts_s(index)
+        experts = layer.tensors[0][1][0]
+        weights = self.float_width * experts * degrees.weights_of
+        if degrees.weights_of:
+            chosen = self.whole[index].rows / next(
+                one.rows for one in self.whole if one.kind == "attention"
+            )
+            flags = rows / chosen / degrees.imbalance * self.float_width / FLOAT
+            size = degrees.ep * flags * degrees.ep * experts  # a byte each, of all ranks' tokens
+            yield LayerMessage("forward", "ep", "all_gather", size, behind_s)
         phases: tuple[Pass, ...] = ("forward", "backward")
         for phase in phases:
-            for _ in range(_MESSAGES_OF_EXPERTS // 2):
-                yield LayerMessage(
-                    phase, "ep", "all_to_all", degrees.sent * each, behind_s, least_s=least_s
-                )
+            for more in (weights, 0.0):
+                size = degrees.sent * rows * (width + more)
+                yield LayerMessage(phase, "ep", "all_to_all", size, behind_s, least_s=least_s)
 
     def _beside_experts_s(self, index: int) -> float:
         """Return the computation of another micro-batch beside which tokens go to experts [s].

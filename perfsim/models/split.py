@@ -88,6 +88,8 @@ class Degrees(NamedTuple):
     sent, received : copies of a token that are sent, and that come to ranks, for each of its
         experts (see ``copies_sent``)
     kernel_bytes_per_s : what the dispatcher's kernels bring to a rank at most (``KERNEL_RATES``)
+    weights_of : expert-parallel ranks whose experts' weights go with each copy of a token; 0: what
+        a token's own experts weigh is left out, as it is small
     """
 
     tp: int = 1
@@ -101,6 +103,7 @@ class Degrees(NamedTuple):
     whole_experts: bool = False
     context: str = "ring"
     kernel_bytes_per_s: float = math.inf
+    weights_of: int = 0
 
     @property
     def etp(self) -> int:
