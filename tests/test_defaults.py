@@ -144,7 +144,8 @@ def test_a_gpu_that_is_named_needs_no_note() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, ["`net` 10gbe, the default; name yours."]),
+        ({}, ["`net` nd40, nodes that v100 usually is in; name yours."]),
+        ({"gpu": "p100"}, ["`net` 10gbe, the default; name yours."]),
         ({"net": "10gbe"}, []),
         ({"node": "dgx-1"}, []),
         ({"gpus_per_node": 8}, []),

@@ -183,6 +183,8 @@ class _Nodes(NamedTuple):
     ``hop_s`` is that of the whole message, ``block_hop_s`` that of the part that a step of a ring
     sends: a hop grows with what it carries (see `STEP_BYTES`). ``net`` and ``nics`` are what a
     node's NICs reach and what their data sheet says, of those that the ranks in use own.
+    ``in_turn`` says whether a ring's last receipt of each block hides behind no send (see
+    `_ring_calls`).
     """
 
     ranks: int
@@ -201,6 +203,7 @@ class _Nodes(NamedTuple):
     net_low_latency: float
     ordered: bool = True
     pair_tree: bool = True
+    in_turn: bool = False
 
     @property
     def simple_start_s(self) -> float:
@@ -360,6 +363,8 @@ class NodeLaw(NamedTuple):
     def inside_link(self, facts: NodeFacts) -> tuple[float, float]:
         """Return the rate of a ring through a whole node [B/s] and the latency of a step [s]."""
         rate = self._get("inside_share", facts.inside) * facts.inside_rate
+        if facts.inside == "host" and facts.gpus > 1:
+            rate /= _ring_calls(2, facts.gpus)
         return rate / _sharers(facts, facts.gpus), self._get("step", facts.inside, _STEP) * _US
 
     def _get(self, name: str, word: str, shared: Mapping[str, str] = {}) -> float:
@@ -403,6 +408,7 @@ class NodeLaw(NamedTuple):
             numbers["low_latency.net"],
             not (nodes > 1 and facts.wire == "efa1" and facts.gpudirect),
             not facts.version or facts.version >= _PAIR_TREE,
+            nodes == 1 and facts.inside == "host",
         )
 
     def _net(
@@ -479,7 +485,7 @@ class NodeLaw(NamedTuple):
             seen.simple_start_s
             + inside_s * self.constants["simple_step"] / 2.0
             + net_s * self.constants["simple_hop"],
-            volume / seen.ring,
+            volume / seen.ring * (_ring_calls(passes, seen.ranks) if seen.in_turn else 1.0),
         )
 
     def _all_pairs(self, seen: _Nodes, size_bytes: float) -> Iterator[_Way]:
@@ -603,6 +609,25 @@ def held_as(algorithm: str) -> str:
     ('collnet_direct', 'nvls_tree', 'ring')
     """
     return _HELD_AS.get(algorithm, algorithm)
+
+
+def _ring_calls(passes: int, ranks: int) -> float:
+    """Return how many calls one group of threads makes for each block that it sends on a ring.
+
+    It sends, receives and sends on, and at last receives, one after the other (NVIDIA/nccl@0e35f5d3
+    src/device/all_reduce.h, runRing), so that the last call hides behind no send. That shows where
+    few channels go through the host, under Simple: all-reduces of two boards reach 0.50 of a
+    broadcast's rate (occl-4090-pcie-2) and 0.72 of half of it where both share a link
+    (rtx2080ti-pcie-2), of eight 1.00 and 0.89 (occl-4090-pcie4-8 and its -lc). With it the times of
+    large messages on PCIe are 20 % off on clusters left out (26 without); between NVLink's
+    channels, where GPUs read each other's memory over PCIe and under LL it makes them worse.
+
+    Examples
+    --------
+    >>> _ring_calls(2, 2), round(_ring_calls(2, 8), 3), _ring_calls(1, 2)
+    (1.5, 1.071, 2.0)
+    """
+    return 1.0 + 1.0 / (passes * (ranks - 1))
 
 
 def _sharers(facts: NodeFacts, per_node: float) -> float:

@@ -93,7 +93,7 @@ def test_sliders_stand_where_the_scenario_is(desk: Desk) -> None:
 
 def test_what_is_left_empty_says_what_it_stands_for(desk: Desk) -> None:
     taken = answered(desk, net="").taken
-    assert taken["gpu"] == "v100" and taken["net"] == "10gbe" and taken["bucket"] == "25MiB"
+    assert taken["gpu"] == "v100" and taken["net"] == "nd40" and taken["bucket"] == "25MiB"
     assert taken["options.density"] == "0.001"
 
 

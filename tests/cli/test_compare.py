@@ -107,7 +107,8 @@ def test_without_pandas_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 def test_a_group_is_headed_by_what_holds_of_it(
     methods: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    left, out, _ = run(f"compare --model resnet50 --gpus 64 --methods {methods}", capsys)
+    asked = f"compare --model resnet50 --gpus 64 --net 10gbe --methods {methods}"
+    left, out, _ = run(asked, capsys)
     assert left == 0 and said in out
 
 

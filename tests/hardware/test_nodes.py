@@ -278,7 +278,12 @@ def test_a_node_type_with_an_unknown_gpu_names_its_file(tmp_path: Path) -> None:
         ({"gpus": 8}, "10gbe"),
         ({"gpus": 32, "gpus_per_node": 16}, "10gbe"),
         ({"gpus": 16, "net": "1gbe"}, "1gbe"),
-        ({"gpus": 16, "gpu": "v100"}, "10gbe"),
+        ({"gpus": 16, "gpu": "v100"}, "nd40"),
+        ({"gpus": 16, "gpu": "v100-16gb"}, "nd40"),
+        ({"gpus": 8, "gpu": "v100", "gpus_per_node": 4}, "nd40"),
+        ({"gpus": 32, "gpu": "v100", "gpus_per_node": 16}, "10gbe"),
+        ({"gpus": 16, "gpu": "v100-pcie"}, "10gbe"),
+        ({"gpus": 16, "gpu": "p100"}, "10gbe"),
         ({"gpus": 16, "library": "gloo"}, "dgx-h100"),
         ({"gpus": 16, "library": "mpi"}, "10gbe-mpi"),
         ({"gpus": 16, "gpu": "rtx4090"}, "10gbe"),
@@ -293,7 +298,7 @@ def test_without_a_network_nodes_are_those_that_the_gpu_is_usually_in(
 ) -> None:
     made = setup(**{"gpu": "h100"} | fields)
     assert made.network.name == network
-    assert ("usually is in" in str(made.notes)) == network.startswith("dgx")
+    assert ("usually is in" in str(made.notes)) == network.startswith(("dgx", "nd40"))
     said = briefs(made.notes, "assumption")
     assert len(said) == len(set(said))
 

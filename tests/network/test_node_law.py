@@ -173,6 +173,42 @@ def test_gpus_behind_one_switch_share_its_link_into_the_host(
     assert direct == alone
 
 
+@pytest.mark.parametrize(
+    ("collective", "ranks", "longer"),
+    # Three calls for each two blocks that one of two sends; a chain's calls are not in turn.
+    [
+        ("all_reduce", 2, 3 / 2),
+        ("all_reduce", 8, 15 / 14),
+        ("all_gather", 2, 2),
+        ("reduce_scatter", 4, 4 / 3),
+        ("broadcast", 4, 1),
+    ],
+)
+def test_a_ring_through_the_host_ends_with_a_receipt_that_nothing_hides(
+    collective: str, ranks: int, longer: float
+) -> None:
+    law = NodeLaw(dict.fromkeys(node_law().constants, 1.0))
+    host = NodeFacts("ada", "host", 1e9, False, 8)
+    through, direct = (
+        law.call(facts, collective, ranks, 1, 1e12, "ring", "simple")
+        for facts in (host, host._replace(inside="pcie"))
+    )
+    assert through is not None and direct is not None
+    assert through.seconds / direct.seconds == pytest.approx(longer, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "seconds"),
+    [(8, 2**24, 1972.8e-6), (8, 2**27, 16253e-6)],
+)
+def test_eight_boards_with_a_root_port_each_take_what_they_were_measured_to(
+    ranks: int, size: float, seconds: float
+) -> None:
+    """8 RTX 4090 (blog.chlc.cc/p/rtx4090-gpudirect-p2p-unlocked), which nothing was fitted to."""
+    call = node_law().call(NodeFacts("ada", "host", 31.5e9, False, 8), "all_reduce", ranks, 1, size)
+    assert call is not None and call.seconds == pytest.approx(seconds, rel=0.2)
+
+
 def test_each_process_of_an_all_to_all_has_sockets_of_its_own() -> None:
     """Four senders under a power of 1/2 carry twice what one does; a ring does not gain."""
     ones = dict.fromkeys(node_law().constants, 1.0) | {"tcp_senders": 0.5, "congestion": 0.0}

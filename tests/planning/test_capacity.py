@@ -373,7 +373,7 @@ def test_a_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert code([*ASKED, "--gpu-types", "v100,h100", "--precision", "fp8"]) == 0
     text = capsys.readouterr().out
     assert text.count("has no 'fp8' rate") == 1
-    assert "ssgd on 128 v100 over 10gbe, ssgd on 16 v100 over 10gbe and 4 more:" in text
+    assert "ssgd on 128 v100 over nd40, ssgd on 16 v100 over nd40 and 4 more:" in text
 
 
 def test_what_is_left_out_names_the_network_that_would_be_taken() -> None:

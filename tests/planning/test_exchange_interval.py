@@ -469,7 +469,8 @@ def test_an_interval_that_is_sooner_than_the_advised_one_is_named() -> None:
 
 
 def test_an_interval_whose_results_fell_short_is_not_advised() -> None:
-    setup = resolve(make_scenario({"model": "resnet50", "gpus": 64, "method": "localsgd"}), SHIPPED)
+    asked = {"model": "resnet50", "gpus": 64, "net": "10gbe", "method": "localsgd"}
+    setup = resolve(make_scenario(asked), SHIPPED)
     (found,) = tune(setup.scenario, ["interval"], SHIPPED).tuned
     assert found.advised_fell_short and found.to_dict()["rule"]["fell_short"]
     said = tuned_verdict(found)

@@ -327,6 +327,15 @@ DIVIDED = [
     "model=llama3-8b gpus=16 node=dgx-a100 batch=1 seq=65536 cp=8 method=fsdp recompute=full"
     " offload=checkpoints",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp offload=optimizer",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp recompute=full offload=parameters",
+    "model=llama3-70b gpus=16 node=dgx-a100 batch=1 method=zero options.stage=3 recompute=full"
+    " offload=parameters+optimizer",
+    "model=llama3-8b gpus=8 node=dgx-b200 batch=1 seq=16384 document_tokens=700 method=fsdp",
+    "model=qwen3-30b-a3b gpus=16 node=dgx-h100 batch=1 method=fsdp software=torch2+flash2+loop",
+    "model=qwen3-30b-a3b gpus=16 node=dgx-h100 batch=1 ep=8 software=megatron dispatcher=hybridep"
+    " method=distributed_optimizer",
+    "model=llama3-8b gpus=1 gpu=rtx5090 batch=1 seq=32768 precision=bf16 software=torch2+flash2",
+    "model=gpt2 gpus=8 node=dgx-h100 batch=8 method=localsgd options.variant=fleet",
     "model=mistral-7b gpus=2 gpu=a100 gpus_per_node=2 method=fsdp lora=16 lora_base=nf4"
     " residual_dtype=fp32",
     "model=llama3-70b gpus=16 node=dgx-h100 batch=1 seq=4096 method=fsdp lora=8 lora_layers=mlp",
