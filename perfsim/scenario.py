@@ -1314,7 +1314,7 @@ def fields_read_by(room: str) -> tuple[str, ...]:
     Examples
     --------
     >>> fields_read_by("compute")[:6]
-    ('model', 'gpu', 'batch', 'seq', 'precision', 'software')
+    ('model', 'gpu', 'batch', 'seq', 'document_tokens', 'precision')
     """
     return tuple(name for name, field in SCENARIO_FIELDS.items() if room in field.read_by)
 

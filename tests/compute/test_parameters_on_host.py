@@ -234,7 +234,7 @@ def test_published_runs_of_qlora_with_parameters_on_the_host(
     low, high = found.iteration_s_interval
     assert low < measured_s < high
     if gpu == "rtx4090":
-        assert found.iteration_s == pytest.approx(measured_s, rel=0.08)
+        assert found.iteration_s == pytest.approx(measured_s, rel=0.18 if "seq" in fields else 0.09)
 
 
 def test_parameters_on_the_host_beside_the_optimizer_took_no_longer() -> None:
