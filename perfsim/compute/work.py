@@ -387,14 +387,14 @@ def _loop_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
 def _looped(layer: ModelLayer, era: Execution) -> _Both:
     """Return what a loop over experts passes over besides: gradients that are mostly zeros.
 
-    The gradient of each expert's tokens is one of all tokens. Where experts are one tensor (with
+    The gradient of each expert's tokens is one of all tokens that a rank has. Where experts are one tensor (with
     biases), the gradient of each expert's weights is one of all experts'.
     """
     if not (era.looped and is_expert(layer)):
         return [], []
     experts, backward = layer.tensors[0][1][0], []
     if layer.split == "row":
-        tokens = layer.permuted - layer.copies
+        tokens = layer.outputs / layer.chosen
         backward.append(Work("stream", 0.0, _ALL_AGAIN * experts * tokens, counted=True))
     if layer.unfused and not layer.frozen:
         width = FLOAT if era.autocasts else _HALF_BYTES

@@ -343,7 +343,7 @@ def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer
             (f"{name}.experts.{part}", (shape.experts, outputs, inputs)),
         )
         made = linear(f"{name}.experts.{part}", inputs, outputs, rows, bias=False)
-        return made._replace(tensors=tensors, module="moe", **more)
+        return made._replace(tensors=tensors, chosen=shape.topk, module="moe", **more)
 
     # Tokens are put in the order of their experts, and back, weighted, behind them.
     spread, ordered = float(rows * width), float((rows + tokens) * width)

@@ -118,6 +118,7 @@ class ModelLayer(NamedTuple):
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
+    chosen : experts that a token goes to, for experts
     module : the part of a block that it belongs to, by Megatron-LM's names; "" for another
     """
 
@@ -139,6 +140,7 @@ class ModelLayer(NamedTuple):
     split: Split = ""
     parts: int = 0
     groups: tuple[int, int] = (1, 1)
+    chosen: int = 0
     activation: Activation = "one-kernel"
     fp32: bool = False
     scores: Scores = ""

@@ -26,6 +26,7 @@ from perfsim.errors import RequestError
 from perfsim.methods.building.sparsify import exact, in_era, sampled_threshold
 from perfsim.models import build_model
 from perfsim.models.layers import is_expert
+from perfsim.models.split import Degrees, split_layers
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.what_ships import SHIPPED
@@ -323,6 +324,23 @@ def test_a_loop_fills_gradients_of_all_tokens_and_of_all_experts() -> None:
         moved = [4 * one.weights for many in (first, last) for one in many if one.weights]
         whole = sum(layer.elements for layer in layers if is_expert(layer)) / len(loop) * 2
         assert sum(moved) == (4 * experts * 2 * whole if model == "gpt-oss-20b" else 0)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "experts", "tokens"),
+    [(Degrees(tp=2), 128, 1024), (Degrees(ep=8), 16, 1024), (Degrees(cp=2), 128, 512)],
+)
+def test_a_loop_in_a_divided_model_fills_gradients_of_a_rank_s_tokens(
+    degrees: Degrees, experts: int, tokens: int
+) -> None:
+    """However its experts are divided; rows in the order of experts say nothing of tokens there."""
+    layers = split_layers(build_model("qwen3-30b-a3b", 1024), degrees)
+    loop, grouped = (
+        next(one for one in work_of(layers, era).layers if one.name.endswith("experts.down_proj"))
+        for era in ("torch2+loop", "torch2")
+    )
+    more = Counter(loop.backward) - Counter(grouped.backward)
+    assert [one.values for one in more] == [pytest.approx(4 * experts * tokens * 2048)]
 
 
 def test_a_prediction_says_that_experts_run_in_grouped_products() -> None:
