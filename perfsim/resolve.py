@@ -1105,14 +1105,13 @@ def _on_host(
             profile = to_host.of_profile(profile)
         notes.append(checkpoints_note(device))
     how, moved = method.host_update, method.on_host.get(PARAMETERS)
+    apart = scenario.tp * scenario.pp
     if moved and getattr(method, moved):
-        _check_parameters_on_host(scenario, method, cluster)
+        _check_parameters_on_host(scenario, method, cluster.gpus, apart)
         notes.append(parameters_note(device, how.library if how else "DeepSpeed"))
     if how is not None:
-        apart = scenario.tp * scenario.pp
-        world = MethodContext(
-            cluster.gpus // apart, cluster.nodes, max(1, cluster.gpus_per_node // scenario.tp)
-        )
+        ranks = max(1, cluster.gpus // apart)  # too few GPUs are refused with the division
+        world = MethodContext(ranks, cluster.nodes, max(1, cluster.gpus_per_node // scenario.tp))
         profile, note = updated_on_host(
             profile,
             scenario.optimizer or profile.optimizer,
@@ -1126,11 +1125,15 @@ def _on_host(
     return transferred.with_derived(profile), notes
 
 
-def _check_parameters_on_host(scenario: Scenario, method: Method, cluster: Cluster) -> None:
-    """Refuse parameters on the host where no code is known that runs so."""
-    if cluster.gpus == 1 and not method.runs_alone:
+def _check_parameters_on_host(scenario: Scenario, method: Method, gpus: int, apart: int) -> None:
+    """Refuse parameters on the host where no code is known that runs so.
+
+    ``apart`` is into how many parts the model is divided.
+    """
+    if gpus in (1, apart) and not method.runs_alone:
+        alone = "on one GPU" if gpus == 1 else f"where each of {gpus} GPUs has a part of its own"
         why = (
-            f"parameters: {method_name(scenario.method)} shards nothing on one GPU; give more, or"
+            f"parameters: {method_name(scenario.method)} shards nothing {alone}; give more, or"
             " set `method` zero with `options` stage=3, which copies them there too."
         )
         raise RequestError("offload", why, value=scenario.offload)

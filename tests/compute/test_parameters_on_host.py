@@ -263,6 +263,8 @@ def test_parameters_on_the_host_beside_the_optimizer_took_no_longer() -> None:
         ({"method": "zero"}, "has no effect with stage=1; set stage=3"),
         (BOTH, "optimizer goes with parameters in fsdp"),
         ({"gpus": 1}, "fsdp shards nothing on one GPU"),
+        ({"gpus": 8, "tp": 8}, "fsdp shards nothing where each of 8 GPUs has a part of its own"),
+        ({"gpus": 4, "tp": 8}, "4 GPUs do not divide by tp 8"),
         ({"accumulate": 2}, "PyTorch adds gradients of micro-batches on the CPUs"),
         ({"pp": 2, "options": {"version": 2}}, "not known in a pipeline"),
         ({"optimizer": "lamb"}, "known of Adam alone"),
