@@ -194,7 +194,7 @@ class UnknownNameError(RequestError):
     """A field names what does not exist, whatever stands in the other fields."""
 
 
-_FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)")
+_FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)( false\b)?")
 _SPELL: ContextVar[Callable[[str], str]] = ContextVar("_SPELL", default=str)
 
 
@@ -222,9 +222,18 @@ def spelled(text: str, spell: Callable[[str], str] | None = None) -> str:
     --------
     >>> spelled("give `single_gpu` or `net`")
     'give single_gpu or net'
+    >>> spelled("set `overlap` false", "--{}".format)
+    'set --no-overlap'
     """
     write = spell or _SPELL.get()
-    return _FIELD.sub(lambda match: write(match[1]), text)
+
+    def written(match: re.Match[str]) -> str:
+        name, false = write(match[1]), match[2] or ""
+        if false and name == f"--{match[1].replace('_', '-')}":
+            return name.replace("--", "--no-", 1)  # a command line has another flag for it
+        return name + false
+
+    return _FIELD.sub(written, text)
 
 
 def unspelled(error: PerfsimError) -> str:

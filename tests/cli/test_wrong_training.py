@@ -34,6 +34,11 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         (f"{STATED},kv=3", 2, "--model: kv=3 does not divide heads=4."),
         (f"{STATED},experts=8", 2, "--model: topk=0 is not 1 to experts=8."),
         (f"{STATED},hidden=32", 2, "--model: hidden stands there twice."),
+        (
+            f"{NAMED} --gpu h100 --method fsdp --offload parameters --accumulate 2",
+            2,
+            "set --no-exchange-each, or leave --accumulate out",
+        ),
         ("--model generic:params=1M,layers=2", 2, "--model: generic: needs flops too"),
         (
             f"{STATED},positions=512 --seq 513",
