@@ -387,8 +387,8 @@ def _loop_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
 def _looped(layer: ModelLayer, era: Execution) -> _Both:
     """Return what a loop over experts passes over besides: gradients that are mostly zeros.
 
-    The gradient of each expert's tokens is one of all tokens that a rank has. Where experts are one tensor (with
-    biases), the gradient of each expert's weights is one of all experts'.
+    The gradient of each expert's tokens is one of all tokens that a rank has. Where experts are one
+    tensor (with biases), the gradient of each expert's weights is one of all experts'.
     """
     if not (era.looped and is_expert(layer)):
         return [], []

@@ -37,7 +37,8 @@ STATED = "--model transformer:layers=2,hidden=64,heads=4,vocab=100"
         (
             f"{NAMED} --gpu h100 --method fsdp --offload parameters --accumulate 2",
             2,
-            "set --no-exchange-each, or leave --accumulate out",
+            "--offload: parameters: PyTorch adds gradients of micro-batches on the CPUs, at a rate"
+            " that is not known here; set --no-exchange-each, or leave --accumulate out.",
         ),
         ("--model generic:params=1M,layers=2", 2, "--model: generic: needs flops too"),
         (
