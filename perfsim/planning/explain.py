@@ -465,7 +465,8 @@ def waiting_times(
     """Return what dividing or sharding a model costs in an iteration; [] where it is neither.
 
     Exposed communication is divided by what it is for. Imbalance is what the iteration would save
-    with as many tokens for each rank of experts, host what it would save if its launches were free.
+    with as many tokens for each rank of experts, host what it would save if its launches were free
+    (and its CPUs' update, where they run one).
 
     Parameters
     ----------
@@ -485,7 +486,8 @@ def waiting_times(
         found.append((words, sum_in_order(some)))
     if parallel is None:
         free_s = steady_s(plans, faster(math.inf, "host")) * scale
-        found.append(("launches of the host", prediction.iteration_s - free_s))
+        words = "update by the CPUs" if setup.profile.host_sharing else "launches of the host"
+        found.append((words, prediction.iteration_s - free_s))
     if scenario.imbalance > 1.0:
         even = predict_iteration(scenario.model_copy(update={"imbalance": 1.0}), catalog)
         found.append(("imbalance of experts", prediction.iteration_s - even.iteration_s))

@@ -103,6 +103,14 @@ def test_launches_of_the_host_cost_what_free_ones_save(gpu: str, accumulate: int
     assert 0.0 < saved_s == pytest.approx(found["launches of the host"])
 
 
+def test_an_update_by_the_cpus_is_no_launch() -> None:
+    resolved = asked(model="gpt2-medium", gpus=16, gpu="h100", method="fsdp", offload="parameters")
+    found = {one.what: one.seconds for one in explain(resolved.scenario, SHIPPED).waits}
+    assert "launches of the host" not in found
+    update_s = predict(resolved.scenario, SHIPPED).breakdown_s["update"]
+    assert found["update by the CPUs"] == pytest.approx(update_s, rel=0.05)
+
+
 def test_twice_the_bucket_is_what_predict_says_of_it() -> None:
     resolved = asked(bucket="8MiB")
     plans = build_rounds(resolved)
