@@ -9,6 +9,7 @@ from perfsim.report.terminal import (
     PAGE_COLUMNS,
     command_lines,
     interval_words,
+    network_name,
     print_lines,
     print_notes,
     rate_words,
@@ -80,7 +81,7 @@ def print_parallelism(
     as_asked = "" if asked_s is None else f"; {format_seconds(asked_s)} as asked"
     print_lines(
         [
-            f"{asked.model}, {gpus} ({asked.gpus_per_node} a node), {asked.net}:"
+            f"{asked.model}, {gpus} ({asked.gpus_per_node} a node), {network_name(asked)}:"
             f" {search.global_batch:,} samples an iteration{as_asked}",
             count_words(search),
             *_reasons(search),

@@ -41,6 +41,7 @@ from perfsim.report.task_names import (
 from perfsim.report.terminal import (
     PAGE_COLUMNS,
     interval_words,
+    network_name,
     number_lines,
     outer_state_words,
     page_columns,
@@ -787,7 +788,7 @@ def print_tuning(tuning: Tuning, command: str = "", *, verbose: bool = False) ->
     print_lines(
         [
             f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"
-            f" ({scenario.nodes} x {scenario.gpus_per_node}), {scenario.net}:"
+            f" ({scenario.nodes} x {scenario.gpus_per_node}), {network_name(scenario)}:"
             f" {format_seconds(tuning.iteration_s)} as asked"
             + (f", {condition_words(scenario)}" if condition_words(scenario) else "")
         ],

@@ -40,6 +40,7 @@ __all__ = [
     "interval_words",
     "json_text",
     "labelled",
+    "network_name",
     "network_words",
     "number_lines",
     "outer_state_words",
@@ -261,10 +262,15 @@ def cluster_words(scenario: ResolvedScenario) -> str:
     return f"{words}; {len(site)} site{'s' * (len(site) > 1)} over {links}"
 
 
+def network_name(scenario: ResolvedScenario) -> str:
+    """Name the network between nodes; where there is one node, that inside it."""
+    return f"{scenario.intra_net} inside" if scenario.nodes == 1 else scenario.net
+
+
 def network_words(scenario: ResolvedScenario) -> str:
     """Say which networks join the nodes, if there are several, and the GPUs of one."""
     if scenario.nodes == 1:
-        return f"{scenario.intra_net} inside"
+        return network_name(scenario)
     if scenario.net == scenario.intra_net:
         return f"{scenario.net} between nodes and inside"
     return f"{scenario.net} between nodes, {scenario.intra_net} inside"

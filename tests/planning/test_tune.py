@@ -263,3 +263,13 @@ def test_a_range_within_one_per_cent_has_no_step_in_it() -> None:
         sizes = {"bucket": f"{value:.0f}B", "fusion_options": {"first_bucket": "1MiB"}}
         there = predict(asked.model_copy(update=sizes), SHIPPED)
         assert there.iteration_s <= bucket.fastest_s * 1.0101
+
+
+@pytest.mark.parametrize("over", ["bucket", "parallelism"])
+def test_a_screen_names_the_network_that_the_gpus_use(
+    over: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the GPUs of one node that is the link inside it, not the default between nodes."""
+    flags = f"tune --model gpt2 --gpu h100 --gpus 8 --method ssgd --over {over}"
+    first = run(flags, capsys)[1].splitlines()[0]
+    assert "dgx-h100 inside:" in first and "10gbe" not in first
