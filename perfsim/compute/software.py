@@ -29,6 +29,7 @@ __all__ = [
     "neighbour_eras",
     "software_era",
     "software_named",
+    "without_loop",
 ]
 
 Version = tuple[int, ...]
@@ -137,6 +138,17 @@ def may_loop(software: str) -> bool:
     (True, False)
     """
     return software_era(software).name == NEWEST
+
+
+def without_loop(software: str) -> str:
+    """Return software as it runs models that have no experts.
+
+    Examples
+    --------
+    >>> without_loop("torch2+flash2+loop"), without_loop("megatron")
+    ('torch2+flash2', 'megatron')
+    """
+    return software.removesuffix(f"{WITH}{LOOP}")
 
 
 def software_named(text: str) -> str:

@@ -48,10 +48,10 @@ from perfsim.compute.profile import (
     matches_definition,
 )
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
-from perfsim.compute.software import ERAS, NEWEST, WITH, software_era
+from perfsim.compute.software import ERAS, NEWEST, WITH, software_era, without_loop
 from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
-from perfsim.models import build_model, has_attention, is_defined, takes_tokens
+from perfsim.models import build_model, has_attention, has_experts, is_defined, takes_tokens
 from perfsim.models.adapters import base_model
 from perfsim.models.specification import GENERIC, TRANSFORMER, is_specified
 from perfsim.note import warning
@@ -215,6 +215,8 @@ def transfer(
     plain = inputs._replace(training=_as_measured(training))
     goal = GpuPrecision(device.name, precision)
     era = software or _usual_era(plain, goal)
+    if not (is_defined(profile.model) and has_experts(profile.model)):
+        era = without_loop(era)
     casts = _may_cast(inputs, goal, era)
     if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)

@@ -343,6 +343,18 @@ def test_a_loop_in_a_divided_model_fills_gradients_of_a_rank_s_tokens(
     assert [one.values for one in more] == [pytest.approx(4 * experts * tokens * 2048)]
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu"), [("llama3-8b", "h100"), ("gpt2", "v100"), ("resnet50", "v100")]
+)
+def test_a_loop_over_experts_changes_no_model_without_any(model: str, gpu: str) -> None:
+    one, other = (
+        predict(make_scenario({"model": model, "gpus": 8, "gpu": gpu, "software": era}), SHIPPED)
+        for era in ("torch2", "torch2+loop")
+    )
+    assert one.iteration_s == other.iteration_s
+    assert one.iteration_s_interval == other.iteration_s_interval
+
+
 def test_a_prediction_says_that_experts_run_in_grouped_products() -> None:
     fields = {"model": "qwen3-30b-a3b", "gpus": 16, "node": "dgx-h100", "batch": 1, "seq": 4096}
     fields |= {"method": "zero", "options": {"stage": 3}, "recompute": "full"}
