@@ -128,7 +128,7 @@ WAYS: list[dict[str, Any]] = [
     {"software": "torch2"},
     {"software": "megatron", "method": "distributed_optimizer", "recompute": "selective"},
     {"model": "mistral-7b", "recompute": "full", "lora": 16},
-    {"model": "gpt2", "gpu": "a100", "node": "dgx-a100", "seq": 1024, "software": "torch2"},
+    {"model": "gpt2", "gpu": "a100", "seq": 1024, "software": "torch2", "batch": 8},
     {"tp": 2, "cp": 2, "accumulate": 4, "method": "distributed_optimizer"},
     {"pp": 4, "accumulate": 8, "cp": 2, "cp_comm": "ulysses"},
     {"model": "gpt-oss-20b", "software": "torch2+flash2", "ep": 8},

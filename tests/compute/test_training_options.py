@@ -357,7 +357,7 @@ def test_half_as_wide_gradients_halve_what_dense_methods_send() -> None:
 
 
 def test_a_type_of_gradients_that_changes_nothing_is_told() -> None:
-    fields = {"model": "resnet50", "gpus": 8, "reduce_dtype": "bf16"}
+    fields = {"model": "resnet50", "gpus": 16, "reduce_dtype": "bf16"}
     same, other = ("bf16", "localsgd", "gzccl"), ("ssgd", "diloco")
     for method, said in (dict.fromkeys(same, True) | dict.fromkeys(other, False)).items():
         notes = predict(make_scenario(fields | {"method": method}), SHIPPED).notes
