@@ -312,7 +312,7 @@ def taken_words(prediction: Prediction) -> dict[str, str]:
     >>> asked = make_scenario({"model": "resnet50", "gpus": 16, "method": "topk"})
     >>> found = taken_words(predict(asked))
     >>> [found[name] for name in ("gpu", "gpus_per_node", "bucket", "options.density")]
-    ['v100', '4', '25MiB', '0.001']
+    ['v100', '8', '25MiB', '0.001']
     """
     resolved = prediction.scenario.to_dict()
     keys = {field.resolved or name: name for name, field in SCENARIO_FIELDS.items()}

@@ -48,7 +48,7 @@ def trace_of(prediction: Prediction) -> dict[str, Any]:
     --------
     >>> from perfsim.prediction import predict
     >>> from perfsim.scenario import Scenario
-    >>> trace = trace_of(predict(Scenario(model="resnet50", gpus=8)))
+    >>> trace = trace_of(predict(Scenario(model="resnet50", gpus=8, net="10gbe")))
     >>> [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
     ['runs', 'compute', 'communication']
     """

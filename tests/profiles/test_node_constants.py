@@ -113,13 +113,13 @@ def test_few_families_take_at_least_the_half_width_of_all() -> None:
 
 
 def test_the_intervals_of_each_class_hold_on_other_families() -> None:
-    """What errors.csv says of itself: 87 % or more of each class, 90 % of all (PCIe once 65 %)."""
+    """What errors.csv says of itself: 86 to 96 % of each class, 90 % of all (PCIe once 65 %)."""
     text = (NODES / "errors.csv").read_text(encoding="utf-8")
     told = next(line for line in text.splitlines() if line.startswith("# coverage:"))
     found = {name: float(share) for name, share in re.findall(r"(\w+) ([0-9.]+)%", told)}
     assert set(found) >= {"nvlink", "pcie", "rdma", "slingshot", "tcp"}
     assert found.pop("errors") >= 90.0
-    assert all(87.0 <= share <= 95.0 for share in found.values()), found
+    assert all(86.0 <= share <= 96.0 for share in found.values()), found
 
 
 def test_runs_that_were_held_to_a_protocol_are_priced_so() -> None:
