@@ -995,13 +995,18 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
 def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, str, fusion.Policy]:
     """Return the method with its options, and the fusion policy with its name, checked."""
     named = scenario.method
-    options = _usual_options(scenario, catalog) | scenario.options
+    given = _usual_options(scenario, catalog) | scenario.options
     on_host = host_options(named, scenario.offload)
-    options = on_host | options
-    method = catalog.once(
-        ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
-        lambda: load_method(named, options),
-    )
+    options = on_host | given
+    asked = ("method", named, *((name, repr(value)) for name, value in sorted(options.items())))
+    try:
+        method = catalog.once(asked, lambda: load_method(named, options))
+    except RequestError as error:
+        for option in on_host.keys() - given.keys():
+            if error.field == f"options.{option}":  # which nobody typed
+                why = f"{scenario.offload} needs `options` {method_class(named).condition(option)}"
+                raise RequestError("offload", f"{why}; set that, or leave it out.") from None
+        raise
     for option in on_host:
         if not getattr(method, option):
             why = f"says otherwise than `offload` {scenario.offload}; leave one of the two out."

@@ -137,9 +137,6 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("flash2", "RTX Blackwell"): AttentionRate(
         0.893, 0.857, 257, 0.17, f"{_SAGE}, RTX 5090; {_AS_FORWARD}", 0.17
     ),
-    ("cudnn", "RTX Blackwell"): AttentionRate(
-        0.893, 0.857, 257, 0.17, "derived: FlashAttention 2's there; not measured", 0.17
-    ),
 }
 """(kernel, architecture or GPU) -> what it reaches; over 1 where it beats the products there.
 
@@ -170,5 +167,8 @@ def known_attention(kernel: str, device: Device) -> AttentionRate | None:
 
 
 def attention_rate(kernel: str, device: Device) -> AttentionRate:
-    """Return what a kernel reaches on a GPU: a serving kernel's on Ampere where not measured."""
-    return known_attention(kernel, device) or _OTHER
+    """Return what a kernel reaches on a GPU.
+
+    Where it was not measured it is FlashAttention 2's there, else a serving kernel's on Ampere.
+    """
+    return known_attention(kernel, device) or known_attention("flash2", device) or _OTHER

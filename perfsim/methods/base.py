@@ -686,6 +686,12 @@ class Method(BaseModel):
         """How the CPUs of hosts update the parameters; None where the GPUs do."""
         return None
 
+    @classmethod
+    def condition(cls, option: str) -> str:
+        """Return what other options must be for one to have an effect, "" where they may be any."""
+        marks = cls.model_fields[option].metadata
+        return next((mark.words() for mark in marks if isinstance(mark, OnlyWith)), "")
+
     def refusal(self, world: MethodContext) -> str:
         """Return why the method cannot run on these ranks or this model, or ""."""
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -284,3 +285,10 @@ def test_sums_of_micro_batches_on_the_gpu_are_not_refused() -> None:
     one, four = (answer(accumulate=count, exchange_each=False, **OUT) for count in (1, 4))
     assert four.breakdown_s["update"] == pytest.approx(one.breakdown_s["update"])
     assert answer(accumulate=4, **ZERO, **BOTH).iteration_s > answer(**ZERO, **BOTH).iteration_s
+
+
+def test_the_stage_that_parameters_on_the_host_need_is_named() -> None:
+    told = "parameters needs `options` stage=3; set that, or leave it out"
+    with pytest.raises(RequestError, match=re.escape(told)) as refused:
+        answer(method="zero", offload="parameters")
+    assert refused.value.field == "offload"

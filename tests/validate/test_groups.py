@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from perfsim import Scenario
+from perfsim.compute.device import load_device
 from perfsim.validate.cases import CASE_COLUMNS, Case, same_source
 from perfsim.validate.groups import (
     PredictedCase,
@@ -18,6 +20,7 @@ from perfsim.validate.groups import (
     width_rank,
 )
 from perfsim.validate.mapping import Way
+from support.what_ships import SHIPPED
 
 COMPUTING = {"forward": 0.03, "backward": 0.06, "update": 0.01}
 
@@ -104,9 +107,13 @@ def test_groups_by_scale_generation_and_way() -> None:
         ("above 64 GPUs", "rated", 1),
     ]
     assert {one.name for one in tables["generation"]} == {"Volta", "Ampere", "Turing"}
-    names = {"k80": "Kepler", "p100": "Pascal", "t4": "Turing", "rtx3090": "Ampere"}
-    names |= {"h100": "Hopper", "h200": "Hopper", "titan-xp": "Pascal", "v100-pcie": "Volta"}
-    assert {gpu: row("a-1", 0.0, gpu=gpu).generation for gpu in names} == names
+
+
+@pytest.mark.parametrize("gpu", sorted(SHIPPED.files("devices")))
+def test_the_generation_of_a_gpu_is_its_architecture(gpu: str) -> None:
+    architecture = load_device(gpu, SHIPPED).architecture
+    known = {"Ada Lovelace": "Ada"}.get(architecture, re.sub(r"CDNA \d", "CDNA", architecture))
+    assert row("a-1", 0.0, gpu=gpu).generation == known
 
 
 def test_pairs_are_ranked_within_a_way() -> None:
