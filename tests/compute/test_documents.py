@@ -154,7 +154,7 @@ def test_documents_as_long_as_samples_change_nothing(way: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_shorter_documents_are_never_slower(way: dict[str, Any]) -> None:
-    lengths = [one for one in (8192, 8191, 4097, 1024, 511, 100, 8) if one <= way.get("seq", 8192)]
+    lengths = [one for one in (8192, 4097, 511, 8) if one <= way.get("seq", 8192)]
     found = [answer(**way, document_tokens=one).iteration_s for one in lengths]
     assert all(shorter <= longer for longer, shorter in pairwise(found))
     assert found[-1] < found[0]

@@ -139,7 +139,7 @@ LANGUAGE = ["llama3-8b", "gpt3-125m", "gpt3-6.7b", "mpt-1b", "mixtral-8x7b", "t5
     era=st.sampled_from([None, *ERAS]),
     batches=st.lists(st.integers(1, 600), min_size=2, max_size=5, unique=True),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_a_larger_batch_takes_longer_but_not_for_a_sample(
     model: str, gpu: str, era: str | None, batches: list[int]
 ) -> None:

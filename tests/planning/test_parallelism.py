@@ -44,10 +44,10 @@ def asked(model: str = "llama3-8b", gpus: int = 16, **fields: Any) -> Scenario:
 
 
 SMALL: dict[str, tuple[Scenario, int]] = {
-    "memory bites": (asked("llama3-8b", 16, seq=8192, tp=4), 16),
+    "memory bites": (asked("llama3-8b", 16, seq=8192, tp=4), 8),
     "a slow network": (asked("gpt3-2.7b", 8, **A100, recompute="selective"), 24),
-    "experts": (asked("mixtral-8x7b", 16, seq=4096, tp=2, recompute="full"), 16),
-    "long samples": (asked("llama3-8b", 16, seq=32768, recompute="full", method="fsdp"), 8),
+    "experts": (asked("mixtral-8x7b", 16, seq=4096, tp=2, recompute="full"), 8),
+    "long samples": (asked("llama3-8b", 16, seq=32768, recompute="full", method="fsdp"), 4),
     "a slow GPU": (asked("llama2-7b", 8, seq=2048, straggler=("1:1.5",), recompute="none"), 8),
     "zero bubbles": (asked("llama3-8b", 16, seq=8192, schedule="zb-h1", recompute="none"), 16),
 }
