@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.host_link import HostLink, host_link
-from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel import FLOAT, HALF
 from perfsim.compute.memory import STASHED, checkpoint_bytes
 from perfsim.compute.profile import Layer, Profile, defined_tokens, matches_definition
 from perfsim.errors import RequestError
@@ -335,9 +335,8 @@ class UpdateOnHost(NamedTuple):
         return self.copies_s + self.adam_s
 
 
-_SUM_BYTES, _HALF_BYTES = 4.0, 2.0
-"""Bytes a parameter that adding a micro-batch's gradient moves, half each way; bytes of a 16-bit
-value."""
+_SUM_BYTES = 4.0
+"""Bytes a parameter that adding a micro-batch's gradient moves, half each way."""
 
 
 def update_on_host(
@@ -375,7 +374,7 @@ def update_on_host(
     sent_s = parameters * FLOAT / link.out
     left_s = max(0.0, sent_s + (micro_batches > 1) * added_s - backward_s)
     left_s += (micro_batches - 1) * max(0.0, added_s - backward_s)
-    back_s = parameters * _HALF_BYTES / link.back
+    back_s = parameters * HALF / link.back
     copies_s = left_s * how.gradients + back_s * how.parameters
     return UpdateOnHost(copies_s, parameters * ranks / rate)
 
@@ -426,7 +425,7 @@ def updated_on_host(
     )
     held_bytes = _STATE_WIDTHS * (profile.kept_bytes if how.library == "PyTorch" else FLOAT)
     if how.gradients and not how.parameters:  # the 16-bit ones stay there too
-        held_bytes += _HALF_BYTES
+        held_bytes += HALF
     copies = f" copies {format_seconds(each.copies_s)} over PCIe {device.pcie};"
     note = assumption(
         f"Update on the host: the CPUs of a host take {format_seconds(each.adam_s)} for Adam,"

@@ -10,9 +10,13 @@ torch``. `expert_loops.txt` has what it printed last.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 EXPERTS = (8, 16)
 """Experts of a layer; what two numbers differ in is an expert's."""
@@ -93,18 +97,8 @@ def one_tensor(experts: int) -> tuple[list[Any], Callable[..., Any]]:
 def counted(build: Callable[[int], Any], experts: int) -> list[Counter[str]]:
     """Return the operations of the forward and the backward pass by name."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Count(TorchDispatchMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: Counter[str] = Counter()
-
-        def __torch_dispatch__(
-            self, function: Any, _: Any, args: Any = (), named: Any = None
-        ) -> Any:
-            self.seen[str(function).split(".")[1]] += 1
-            return function(*args, **(named or {}))
+    from scripts.dispatched_calls import DispatchedCalls
 
     torch.manual_seed(0)
     parameters, forward = build(experts)
@@ -115,11 +109,11 @@ def counted(build: Callable[[int], Any], experts: int) -> list[Counter[str]]:
         weights = shares.to(torch.bfloat16).requires_grad_()
         for parameter in parameters:
             parameter.grad = None
-        with Count() as ahead:
+        with DispatchedCalls() as ahead:
             result = forward(leaf * 1.0, weights * 1.0, chosen)
-        with Count() as back:
+        with DispatchedCalls() as back:
             result.backward(torch.ones_like(result))
-        found = [ahead.seen, back.seen]
+        found = [ahead.by_operation(), back.by_operation()]
     found[0]["mul"] -= 2  # those above
     return found
 

@@ -14,8 +14,10 @@ import contextlib
 import os
 import sys
 import warnings
-from collections import Counter
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 EXPERTS = (4, 8)
 """Experts of a rank; what two numbers differ in is an expert's."""
@@ -66,25 +68,13 @@ def counted(experts: int) -> tuple[int, int]:
     from megatron.core.transformer.moe import moe_utils
     from megatron.core.transformer.moe.moe_layer import MoELayer
     from megatron.core.transformer.transformer_config import TransformerConfig
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Count(TorchDispatchMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: Counter[str] = Counter()
+    from scripts.dispatched_calls import DispatchedCalls
 
-        def __torch_dispatch__(
-            self, function: Any, _: Any, args: Any = (), named: Any = None
-        ) -> Any:
-            self.seen[str(function)] += 1
-            return function(*args, **(named or {}))
-
-        def kernels(self) -> int:
-            return sum(
-                count
-                for name, count in self.seen.items()
-                if not any(view in name for view in VIEWS)
-            )
+    def kernels(calls: DispatchedCalls) -> int:
+        return sum(
+            count for name, count in calls.seen.items() if not any(view in name for view in VIEWS)
+        )
 
     moe_utils.te_general_gemm = None
     whole = 2 * experts
@@ -107,11 +97,11 @@ def counted(experts: int) -> tuple[int, int]:
     spec = get_gpt_layer_local_spec(num_experts=whole, moe_grouped_gemm=False)
     layer = MoELayer(config, spec.submodules.mlp.submodules)
     tokens = torch.randn(TOKENS, 1, WIDTH, requires_grad=True)
-    with Count() as forward:
+    with DispatchedCalls() as forward:
         output, *_ = layer(tokens)
-    with Count() as backward:
+    with DispatchedCalls() as backward:
         output.sum().backward()
-    return forward.kernels(), backward.kernels()
+    return kernels(forward), kernels(backward)
 
 
 def run(rank: int) -> None:

@@ -11,10 +11,14 @@ It needs ``pip install torch``; `launches_against_pytorch.txt` has what it print
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from perfsim.compute.work import model_work
 
@@ -135,24 +139,17 @@ def networks() -> list[tuple[str, Any, tuple[int, ...], int]]:
 def counted(module: Any, shape: tuple[int, ...], classes: int) -> list[int]:
     """Return the calls of the forward pass, the loss, the backward pass and the update."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Calls(TorchDispatchMode):
-        """Counts what the dispatcher runs."""
-
-        number = 0
-
-        def __torch_dispatch__(self, call: Any, _: Any, given: Any = (), named: Any = None) -> Any:
-            self.number += call.overloadpacket.__name__ not in NONE
-            return call(*given, **(named or {}))
+    from scripts.dispatched_calls import DispatchedCalls
 
     numbers: list[int] = []
 
     def run(part: Callable[[], Any]) -> Any:
-        calls = Calls()
-        with calls:
+        with DispatchedCalls() as calls:
             result = part()
-        numbers.append(calls.number)
+        numbers.append(
+            sum(count for name, count in calls.by_operation().items() if name not in NONE)
+        )
         return result
 
     tokens = classes == 256
