@@ -17,7 +17,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.attention import known_attention, usual_kernel
+from perfsim.compute.attention import (
+    check_kernel,
+    check_kernel_precision,
+    known_attention,
+    usual_kernel,
+)
 from perfsim.compute.device import Device
 from perfsim.compute.documents import documents_note, tokens_of_documents
 from perfsim.compute.execution import execution_of
@@ -364,10 +369,12 @@ def computation(
     Raises
     ------
     RequestError
-        If no profile of the model exists, or it cannot be transferred.
+        If no profile of the model exists, it cannot be transferred, or the kernel of attention
+        that is asked for does not run there.
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
+    check_kernel(kernel_era(scenario), device)
     if device.measured_as:
         device = device_in_era(device.measured_as, device.software, catalog)
     fields = values_read_by("compute", scenario, without="gpu")
@@ -387,6 +394,7 @@ def _computed(
     _check_optimizer(scenario, profile)
     precision = scenario.precision or profile.precision
     check_half_weights(precision, scenario.lora_base, master_weights=scenario.master_weights)
+    check_kernel_precision(kernel_era(scenario), precision)
     check_value_types(
         precision,
         kernel_era(scenario),

@@ -1,12 +1,16 @@
 """What fused attention kernels reach, by kernel and GPU architecture.
 
 One number for each pair: no such number carries to another kernel or architecture (with one left
-out, errors of 7 % grow to 20 % and more: profiles/measurements/kernels.csv).
+out, errors of 7 % grow to 20 % and more: profiles/measurements/kernels.csv). ``fused_attention``
+says which kernel runs at a precision.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from perfsim.compute.software import WITH, software_era
+from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.compute.device import Device
@@ -16,9 +20,15 @@ __all__ = [
     "AttentionRate",
     "attended_share",
     "attention_rate",
+    "check_kernel",
+    "check_kernel_precision",
+    "fused_attention",
     "known_attention",
     "usual_kernel",
 ]
+
+EFFICIENT = "efficient"
+"""PyTorch's memory-efficient attention (CUTLASS, once of xformers), which takes fp32 values too."""
 
 BACKWARD_WORK = 2.5
 """Backward over forward work of fused attention: five products, one of them computed again, for two
@@ -104,6 +114,17 @@ _BACKWARD = "backward derived: cuDNN's share of forward"
 _DAO = "fitted to bars of Dao-AILab/flash-attention@0251105a assets (BSD-3), both passes"
 _SAGE = "fitted to forward bars of thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)"
 _AS_FORWARD = "backward derived: 0.96 of forward, as on the A100 and the H100"
+_SHAH = (
+    "fitted to bars of Shah et al., arXiv 2407.08608, figures 5 and 6, H100, heads of 64 and 128"
+)
+_XFORMERS = (
+    "fitted to facebookresearch/xformers pull requests 439, 480 and 587 (forward), 467 (backward,"
+    " its 256 blocks in whole waves; BSD-3), A100"
+)
+_CANDLE = (
+    "fitted to SDPA on 240 tokens in mi-for-the-rust-of-us/candle-fused-attn@ed6c58f bench/results"
+    " (MIT or Apache-2.0), by the 256 x 256 scores that blocks of 64 compute"
+)
 _TRITON = (
     "fitted to whole iterations of mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking"
     " (Apache-2.0), PyTorch 2.0, FlashAttention in Triton; backward derived: cuDNN's share of"
@@ -137,12 +158,39 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("flash2", "RTX Blackwell"): AttentionRate(
         0.893, 0.857, 257, 0.17, f"{_SAGE}, RTX 5090; {_AS_FORWARD}", 0.17
     ),
+    ("flash3", "Hopper"): AttentionRate(0.93, 0.76, 680, 0.45, _SHAH, 0.25),
+    ("flash3", "h20"): AttentionRate(
+        1.02, 0.83, 380, 0.03, f"{_SAGE}; backward derived: its share of forward on the H100", 0.03
+    ),
+    (EFFICIENT, "Ampere"): AttentionRate(0.60, 0.43, 100, 0.0, _XFORMERS),
+    (EFFICIENT, "rtx3090"): AttentionRate(0.72, 0.60, 100, 0.0, _CANDLE),
+    (EFFICIENT, "Ada Lovelace"): AttentionRate(0.80, 0.60, 100, 0.0, f"{_CANDLE}, RTX 4090"),
+    (EFFICIENT, "RTX Blackwell"): AttentionRate(0.94, 0.65, 100, 0.0, f"{_CANDLE}, RTX 5090"),
+    (EFFICIENT, "Hopper"): AttentionRate(
+        0.336,
+        0.241,
+        100,
+        0.0,
+        "derived: the A100's time, by the 180 and 111 TFLOP/s that this kernel reaches in fp16 on"
+        " the H100 and the A100 (bars of xformers, thu-ml/SageAttention@d1a57a54 assets)",
+    ),
+    (EFFICIENT, "Blackwell"): AttentionRate(
+        0.177, 0.127, 100, 0.0, "derived: Hopper's, times the ratio of FlashAttention 2's"
+    ),
 }
 """(kernel, architecture or GPU) -> what it reaches; over 1 where it beats the products there.
 
 FlashAttention 2 uses no instruction that is newer than Ampere's: on boards whose tensor cores are
 slow for their other units (RTX 4090, L20, RTX 5090) it keeps them busy, on the H100 and the B200 it
-reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh."""
+reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh.
+
+FlashAttention 3 is written for Hopper's instructions. Heads of 256 are faster forward than those
+of 128, by 17 % without a mask and 4 % with one, which no number here tells. Left out, on the H100,
+with heads of 128 and 4,096 tokens or more, its rate is off by -12 to +7 % forward and -2 to +9 %
+backward (meta-pytorch/tritonbench pull requests 1254, 1256, 1267), by +10 to +16 % forward with a
+mask and +40 % without (SageAttention's bars); 1,024 tokens are +39 and +57 % off backward.
+"efficient" is PyTorch's memory-efficient attention of fp32 values: its share is of a third of the
+rate that large products reach in tf32 (`fused_attention`)."""
 
 _OTHER = AttentionRate(
     0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere; not measured here"
@@ -172,3 +220,85 @@ def attention_rate(kernel: str, device: Device) -> AttentionRate:
     Where it was not measured it is FlashAttention 2's there, else a serving kernel's on Ampere.
     """
     return known_attention(kernel, device) or known_attention("flash2", device) or _OTHER
+
+
+def fused_attention(kernel: str, device: Device, precision: str) -> tuple[AttentionRate, float]:
+    """Return what one kernel of attention reaches at a precision, and of which rate [FLOP/s].
+
+    FlashAttention and cuDNN take values of 16 bits only. On values of fp32 PyTorch runs its
+    memory-efficient kernel instead, whatever allow_tf32 says, and that makes three products in tf32
+    of each one from Ampere on: pytorch/pytorch@1f1047b7 aten/src/ATen/native/transformers/cuda/
+    mem_eff_attention/gemm_kernel_utils.h, ``DefaultGemmType`` of float, OpMultiplyAddFastF32.
+
+    Raises
+    ------
+    RequestError
+        If the GPU does not compute at that precision.
+
+    Examples
+    --------
+    >>> from perfsim.compute.device import load_device
+    >>> from perfsim.data.catalog import Catalog
+    >>> a100 = load_device("a100", Catalog())
+    >>> rates = [fused_attention("flash2", a100, one) for one in ("fp32", "tf32")]
+    >>> rates[0] == rates[1], round(rates[0][1] / 1e12, 1)
+    (True, 43.5)
+    """
+    exact = known_attention(EFFICIENT, device) if precision in _FP32_VALUES else None
+    if exact is not None and "tf32" in device.rates:
+        return exact, device.matrix_rate("tf32").value / _PRODUCTS_FOR_ONE
+    return attention_rate(kernel, device), device.matrix_rate(precision).value
+
+
+_FP32_VALUES = ("fp32", "tf32")
+_OF_16_BITS = ("flash2", "flash3", "cudnn")
+_PRODUCTS_FOR_ONE = 3.0
+"""Products in tf32 for one of fp32 values: of both large parts, and of each with the other's small
+one (NVIDIA/cutlass, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm)."""
+
+
+def check_kernel(software: str, device: Device) -> None:
+    """Refuse FlashAttention 3 by name on a GPU where nobody measured it.
+
+    Raises
+    ------
+    RequestError
+        If software names it on another architecture than Hopper.
+
+    Examples
+    --------
+    >>> from perfsim.compute.device import load_device
+    >>> from perfsim.data.catalog import Catalog
+    >>> check_kernel("torch2+flash3", load_device("h200", Catalog()))
+    >>> check_kernel("torch2+flash3", load_device("b200", Catalog()))
+    Traceback (most recent call last):
+    ...
+    perfsim.errors.RequestError: software: flash3 is for Hopper GPUs (H100, ...), not b200; ...
+    """
+    if "flash3" in software.split(WITH) and known_attention("flash3", device) is None:
+        other = f"{software_era(software).name}{WITH}{usual_kernel(device.architecture)}"
+        why = f"flash3 is for Hopper GPUs (H100, H200, H20), not {device.name}; take {other}."
+        raise RequestError("software", why, value=software)
+
+
+def check_kernel_precision(software: str, precision: str) -> None:
+    """Refuse a kernel of attention by name that does not take values of a precision.
+
+    Raises
+    ------
+    RequestError
+        If software names FlashAttention or cuDNN, and values are fp32.
+
+    Examples
+    --------
+    >>> check_kernel_precision("torch2+unfused+loop", "fp32")
+    >>> check_kernel_precision("torch2+flash2", "fp32")
+    Traceback (most recent call last):
+    ...
+    perfsim.errors.RequestError: software: flash2 takes values of 16 bits, not fp32; take torch2.
+    """
+    era = software_era(software).name
+    kernel = next((one for one in software.split(WITH)[1:] if one in _OF_16_BITS), "")
+    if kernel and precision in _FP32_VALUES:
+        why = f"{kernel} takes values of 16 bits, not {precision}; take {era}."
+        raise RequestError("software", why, value=software)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from math import inf, prod
 from typing import NamedTuple
 
-from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
+from perfsim.compute.attention import AttentionRate, fused_attention, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
@@ -327,7 +327,8 @@ def kernel_rates(
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
     whole = "fp32" if half and "fp32" in device.rates else plain
-    attention = attention_rate(execution.attention or usual_kernel(device.architecture), device)
+    kernel = execution.attention or usual_kernel(device.architecture)
+    attention, attention_large = fused_attention(kernel, device, plain)
     if half:
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)
@@ -344,7 +345,7 @@ def kernel_rates(
         # What a product takes beside its operations was measured in bf16: no narrower operand makes
         # it shorter.
         "fixed": large * constants.product * clocks,
-        "attention": large * constants.attention * attention.both * clocks,
+        "attention": attention_large * constants.attention * attention.both * clocks,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),

@@ -20,8 +20,9 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import (
     ATTENTION,
     BACKWARD_WORK,
+    EFFICIENT,
     attended_share,
-    attention_rate,
+    fused_attention,
     known_attention,
     usual_kernel,
 )
@@ -124,6 +125,8 @@ def _weights(nodes: tuple[float, ...], size: float) -> list[tuple[float, float]]
 
 _WAVE = 0.43
 """Tiles of 128 queries that each multiprocessor waits for beside its own, fitted with the rates."""
+_FUSED_KERNELS = dict.fromkeys(kernel for kernel, _ in ATTENTION if kernel != EFFICIENT)
+"""Fused kernels of attention that may be asked for."""
 _ATTENTION_GAP_S = 15e-6
 """What attention takes beside its work [s]. No source was kept; it is judged with the rates
 (profiles/measurements/kernels.csv)."""
@@ -232,7 +235,8 @@ class KernelTimes(NamedTuple):
         ----------
         kv_heads : heads of keys and values, those of the queries if None
         window : tokens that a token attends to at most, all if None
-        kernel : cudnn, flash2 or serving (fused), or unfused; the architecture's usual one if None
+        kernel : cudnn, flash2, flash3 or serving (fused), or unfused; the architecture's usual one
+            if None; fp32 values go through the kernel that takes them (`attention.fused_attention`)
 
         Raises
         ------
@@ -252,7 +256,6 @@ class KernelTimes(NamedTuple):
         _check(batch=batch, tokens=tokens, heads=heads, head_dim=head_dim, kv_heads=kv_heads)
         _check(window=reached)
         architecture = self.device.architecture
-        large = self._large(precision)
         width = precision_bytes(precision)
         values = batch * tokens * head_dim * (2.0 * heads + 2.0 * kv_heads)
         flops = 4.0 * batch * heads * float(tokens) ** 2 * head_dim
@@ -260,9 +263,9 @@ class KernelTimes(NamedTuple):
         if name == "unfused":
             scores = batch * heads * float(tokens) ** 2
             return self._unfused(flops, values, scores, precision, backward)
-        if name not in {fused for fused, _ in ATTENTION}:
-            raise unknown("kernel", name, [*dict.fromkeys(one for one, _ in ATTENTION), "unfused"])
-        rate = attention_rate(name, self.device)
+        if name not in _FUSED_KERNELS:
+            raise unknown("kernel", name, [*_FUSED_KERNELS, "unfused"])
+        rate, large = fused_attention(name, self.device, _plain(precision))
         share = min(1.0, reached / tokens)
         flops *= attended_share(causal, share) * (BACKWARD_WORK if backward else 1.0)
         narrower = max(1.0, 128 / head_dim)
@@ -381,10 +384,6 @@ class KernelTimes(NamedTuple):
         rate = self.device.matrix_rate(precision)
         return "data sheet" if rate.kind == "derived" else "rate", self.shared.get(table)
 
-    def _large(self, precision: str) -> float:
-        plain = "amp-bf16" if precision in OPERAND_BYTES else precision
-        return self.device.matrix_rate(plain).value
-
     def _memory_known(self) -> Known:
         return "data sheet" if self.device.memory_bandwidth.kind == "derived" else "rate"
 
@@ -395,7 +394,8 @@ class KernelTimes(NamedTuple):
         passes = execution_of("torch2").passes.scores[backward]
         width, products = precision_bytes(precision), 4 if backward else 2
         moved = width * (products * (values / 2 + scores) + passes * scores)
-        compute_s = flops * (2.0 if backward else 1.0) / (self._large(precision) * FITTED.batched)
+        large = self.device.matrix_rate(_plain(precision)).value
+        compute_s = flops * (2.0 if backward else 1.0) / (large * FITTED.batched)
         seconds = compute_s + moved / self.device.memory_bandwidth.value
         launches = products + round(passes / 2)
         return KernelTime(
@@ -493,6 +493,11 @@ def _grid(
 
 def _table_of(precision: str) -> str:
     return "amp-bf16" if precision in ("amp-fp16", "tf32") else precision
+
+
+def _plain(precision: str) -> str:
+    """Return the precision of all but dense products."""
+    return "amp-bf16" if precision in OPERAND_BYTES else precision
 
 
 def _check(**numbers: float) -> None:

@@ -115,11 +115,15 @@ def software_era(name: str) -> SoftwareEra:
 WITH = "+"
 """Stands between an era and the kernel that attention runs in it: ``megatron+unfused``."""
 
-ATTENTION_SINCE = {"unfused": 0, "flash2": 2023, "cudnn": 2023}
+ATTENTION_SINCE = {"unfused": 0, "flash2": 2023, "flash3": 2024, "cudnn": 2023}
 """Kernels of attention that may follow an era, and the year of the first software that can have
-them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); cuDNN's fused
-attention. Without one, attention is what the era has."""
+them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); FlashAttention-3 (Shah
+et al., arXiv 2407.08608), on Hopper; cuDNN's fused attention. Without one, attention is what the
+era has."""
 
+
+_FLASH = re.compile(r"^(?:fa|flash[-_ ]?att(?:entio)?n)[-_ ]?(\d)$", re.IGNORECASE)
+"""How others write FlashAttention: FA3, flash_attn_3, flash_attention_3 (transformers)."""
 
 LOOP = "loop"
 """May follow torch2: a loop in Python runs experts one by one, as in transformers before 5.0.
@@ -167,11 +171,13 @@ def software_named(text: str) -> str:
     ('torch2', 'megatron+flash2')
     >>> software_named("torch2+Loop"), software_named("torch2+loop+flash2")
     ('torch2+loop', 'torch2+flash2+loop')
+    >>> software_named("torch2+flash_attention_3"), software_named("megatron+FA2")
+    ('torch2+flash3', 'megatron+flash2')
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
     allowed = (*ATTENTION_SINCE, *([LOOP] if may_loop(era.name) else []))
-    words = [own_name(word, (*ATTENTION_SINCE, LOOP)) for word in words]
+    words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, LOOP)) for word in words]
     for word in words:
         if word == LOOP not in allowed:
             why = f"experts run in a loop in {NEWEST} only; leave {WITH}{LOOP} out."

@@ -305,6 +305,85 @@ def test_both_passes_of_flash2_are_as_published(gpu: str, head: int, bars: tuple
         assert found == pytest.approx(published, rel=0.09)
 
 
+@pytest.mark.parametrize(
+    "head, causal, backward, bars",
+    [
+        (64, False, False, (392, 460, 476, 496, 497)),
+        (64, True, False, (265, 371, 420, 460, 473)),
+        (128, False, False, (565, 625, 638, 646, 648)),
+        (128, True, False, (423, 521, 579, 602, 616)),
+        (256, True, False, (427, 537, 612, 628, 642)),
+        (64, False, True, (363, 422, 453, 472, 474)),
+        (128, False, True, (424, 501, 542, 559, 561)),
+    ],
+)
+def test_flash3_is_as_published(
+    head: int, causal: bool, backward: bool, bars: tuple[int, ...]
+) -> None:
+    """16,384 tokens in samples of 1,024 to 16,384, 2,048 values each, on an H100 [TFLOP/s].
+
+    Bars of Shah et al., arXiv 2407.08608, figures 5 and 6.
+    """
+    for power, published in enumerate(bars):
+        tokens, heads = 1024 << power, 2048 // head
+        seconds = H100.attention(
+            16384 // tokens, tokens, heads, head, causal=causal, kernel="flash3", backward=backward
+        ).seconds
+        flops = 4 * 16384 * tokens * 2048 / (1 + causal) * (2.5 if backward else 1)
+        assert flops / seconds / 1e12 == pytest.approx(published, rel=0.15)
+
+
+def test_flash3_on_the_h20_fills_its_tensor_cores() -> None:
+    """Causal, heads of 128: bars of thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)."""
+    times = kernel_times("h20", SHIPPED)
+    for power, published in enumerate((108, 124, 133, 138, 140, 141)):
+        tokens = 1024 << power
+        seconds = times.attention(4, tokens, 32, 128, kernel="flash3").seconds
+        assert 2 * 4 * 32 * tokens**2 * 128 / seconds / 1e12 == pytest.approx(published, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    "samples, tokens, head, causal, backward, measured_us",
+    [
+        (256, 4096, 64, False, False, 654_411),
+        (16, 1024, 64, False, False, 2_597),
+        (64, 1024, 64, True, False, 5_602),
+        (16, 1024, 128, False, False, 5_773),
+        (16, 1024, 64, False, True, 11_567),
+        (16, 1024, 128, False, True, 22_859),
+    ],
+)
+def test_fp32_attention_is_three_products_in_tf32(
+    samples: int, tokens: int, head: int, causal: bool, backward: bool, measured_us: float
+) -> None:
+    """16 heads on an A100: facebookresearch/xformers pull requests 480, 587 and 467 (backward)."""
+    times = kernel_times("a100", SHIPPED)
+    exact, rounded = (
+        times.attention(
+            samples, tokens, 16, head, causal=causal, backward=backward, precision=precision
+        ).seconds
+        for precision in ("fp32", "tf32")
+    )
+    assert exact == rounded == pytest.approx(measured_us / 1e6, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "gpu, forward_ms, backward_ms",
+    [("rtx3090", 0.833, 2.353), ("rtx4090", 0.343, 0.976), ("rtx5090", 0.212, 0.698)],
+)
+def test_fp32_attention_on_boards_for_desktops(
+    gpu: str, forward_ms: float, backward_ms: float
+) -> None:
+    """64 samples, 6 heads of 64, 240 tokens, of which blocks of 64 make 256.
+
+    Kernels of mi-for-the-rust-of-us/candle-fused-attn@ed6c58f bench/results.
+    """
+    times = kernel_times(gpu, SHIPPED)
+    for backward, measured in ((False, forward_ms), (True, backward_ms)):
+        found = times.attention(64, 256, 6, 64, causal=False, backward=backward, precision="fp32")
+        assert found.seconds * 1e3 == pytest.approx(measured, rel=0.15)
+
+
 def test_flash2_on_the_b200_is_as_measured() -> None:
     """8 samples of 16 heads of 128, not causal: meta-pytorch/tritonbench pull request 171."""
     times = kernel_times("b200", SHIPPED)

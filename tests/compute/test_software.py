@@ -234,8 +234,9 @@ def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
     ("text", "why"),
     [
         ("megatrn+unfused", "did you mean 'megatron'"),
-        ("megatron+flash4", "did you mean 'flash2'"),
-        ("megatron+", "Allowed: cudnn, flash2, unfused; or an era alone, such as megatron"),
+        ("megatron+flash4", "did you mean 'flash3'"),
+        ("megatron+", "Allowed: cudnn, flash2, flash3, unfused; or an era alone, such as megatron"),
+        ("composer-2023+flash3", "flash3 is of 2024, composer-2023 of 2023; leave +flash3 out"),
         ("torch1.8+flash2", "flash2 is of 2023, torch1.8 of 2021; leave +flash2 out"),
     ],
 )
@@ -264,9 +265,31 @@ def test_newer_attention_is_faster_on_hopper() -> None:
     fields = {"model": "llama3-8b", "gpus": 64, "node": "dgx-h100", "method": "fsdp"}
     seconds = [
         predict(make_scenario(fields | {"software": f"megatron{kernel}"}), SHIPPED).iteration_s
-        for kernel in ("+unfused", "+flash2", "+cudnn", "")
+        for kernel in ("+unfused", "+flash2", "+flash3", "+cudnn", "")
     ]
-    assert seconds[0] > seconds[1] > seconds[2] == seconds[3]
+    assert seconds[0] > seconds[1] > seconds[2] > seconds[3] == seconds[4]
+
+
+@pytest.mark.parametrize("text", ["FA3", "flash_attention_3", "FlashAttention-3", "flash_attn_3"])
+def test_flash_attention_may_be_written_as_others_write_it(text: str) -> None:
+    assert software_named(f"torch2+{text}") == "torch2+flash3"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"gpu": "a100", "software": "torch2+flash3"}, "not a100; take torch2+flash2"),
+        ({"gpu": "a800", "software": "torch2+flash3"}, "not a800; take torch2+flash2"),
+        ({"gpu": "b200", "software": "megatron+flash3"}, "take megatron+cudnn"),
+        ({"precision": "fp32", "software": "torch2+flash2"}, "not fp32; take torch2"),
+        ({"precision": "tf32", "software": "torch2+cudnn"}, "not tf32; take torch2"),
+    ],
+)
+def test_a_kernel_that_a_gpu_or_precision_cannot_have_is_refused(
+    fields: dict[str, str], why: str
+) -> None:
+    with pytest.raises(RequestError, match=re.escape(why)):
+        predict(make_scenario({"model": "gpt2", "gpus": 1, **fields}), SHIPPED)
 
 
 # Experts in a loop
