@@ -338,6 +338,8 @@ DIVIDED = [
     "model=qwen3-30b-a3b gpus=16 node=dgx-h100 batch=1 ep=8 software=megatron dispatcher=hybridep"
     " method=distributed_optimizer",
     "model=llama3-8b gpus=1 gpu=rtx5090 batch=1 seq=32768 precision=bf16 software=torch2+flash2",
+    "model=llama3-8b gpus=8 gpu=h200 batch=1 seq=65536 method=fsdp software=torch2-compiled+flash3",
+    "model=llama3-8b gpus=8 gpu=b200 batch=1 seq=65536 method=fsdp software=torch2-compiled+flash3",
     "model=gpt2 gpus=8 node=dgx-h100 batch=8 method=localsgd options.variant=fleet",
     "model=mistral-7b gpus=2 gpu=a100 gpus_per_node=2 method=fsdp lora=16 lora_base=nf4"
     " residual_dtype=fp32",
