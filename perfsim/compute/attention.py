@@ -122,7 +122,7 @@ _XFORMERS = (
     " its 256 blocks in whole waves; BSD-3), A100"
 )
 _CANDLE = (
-    "fitted to SDPA on 240 tokens in mi-for-the-rust-of-us/candle-fused-attn@ed6c58f bench/results"
+    "fitted to SDPA on 240 tokens in mi-for-the-rust-of-us/candle-fused-attn@4112001 bench/results"
     " (MIT or Apache-2.0), by the 256 x 256 scores that blocks of 64 compute"
 )
 _TRITON = (

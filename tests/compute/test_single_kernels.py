@@ -376,7 +376,7 @@ def test_fp32_attention_on_boards_for_desktops(
 ) -> None:
     """64 samples, 6 heads of 64, 240 tokens, of which blocks of 64 make 256.
 
-    Kernels of mi-for-the-rust-of-us/candle-fused-attn@ed6c58f bench/results.
+    Kernels of mi-for-the-rust-of-us/candle-fused-attn@4112001 bench/results.
     """
     times = kernel_times(gpu, SHIPPED)
     for backward, measured in ((False, forward_ms), (True, backward_ms)):
