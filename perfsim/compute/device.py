@@ -644,8 +644,8 @@ class Device:
     ``measured_as`` is the same board with other memory or links: its measurements hold here too.
     ``visible_memory`` is what CUDA or ROCm show of the memory, where somebody saw it. ``host_gpus``
     are those that one operating system drives at most, where the links that make a node join more.
-    ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe and ``pcie_lanes`` how
-    many lanes of it the board has, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``pcie_lanes`` how many
+    lanes of it there are, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. ``usual_node`` is the node type that
     joins several nodes of it where neither network nor node is named. Kernels are those of the era

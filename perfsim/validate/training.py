@@ -667,9 +667,9 @@ def _model_missing(model: str, known: Iterable[str]) -> str:
 
 
 _CHIPS = re.compile(
-    r"(?<![A-Z0-9])(GB300|GB200|GH200|B300|B200|H800|H200|H100|H20|A800|A100|A40|A30|A10G|A10|A5000|"
-    r"A6000|L40S|L40|L4|V100|P100|T4|RTX ?\d{4}|MI\d{3}[AX]?|ASCEND ?910|GAUDI ?\d?|V\dE?P?(?=-\d))"
-    r"(?![A-Z0-9])"
+    r"(?<![A-Z0-9])(GB300|GB200|GH200|B300|B200|H800|H200|H100|H20(?:-3E)?|A800|A100|A40|A30|A10G|"
+    r"A10|A5000|A6000|L40S|L40|L4|V100|P100|T4|MI\d{3}[AX]?|ASCEND ?910|GAUDI ?\d?|V\dE?P?(?=-\d)|"
+    r"RTX ?\d{4}(?:[ -]?(?:TI|SUPER|ADA|D|LAPTOP|MAX-Q)(?![A-Z0-9])){0,3})(?![A-Z0-9])"
 )
 _MAKERS = {"MI": "AMD", "AS": "Huawei", "GA": "Intel", "V4": "Google TPU", "V5": "Google TPU"}
 """Beginning of a chip's name -> its maker, where that is not NVIDIA."""

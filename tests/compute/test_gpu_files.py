@@ -27,26 +27,12 @@ HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h800", "h20", "h
 NEWER = ("b200", "b300", "gb200", "gb10", "rtxpro6000", "rtxpro6000-maxq", "rtxpro5000")
 ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
 GEFORCE = ("gtx1080", "gtx1080ti", "titan-x-pascal", "rtx2080", "rtx3060", "rtx3070", "rtx3080")
-NEWER_GEFORCE = (
-    "rtx3080ti",
-    "rtx4070",
-    "rtx4080",
-    "rtx5080",
-    "rtx3060ti",
-    "rtx3070ti",
-    "rtx3090ti",
-)
-SUPER_AND_TI = (
-    "rtx4070super",
-    "rtx4070ti",
-    "rtx4070tisuper",
-    "rtx4080super",
-    "rtx5070",
-    "rtx5070ti",
-)
+NEWER_GEFORCE = ("rtx3060ti", "rtx3070ti", "rtx3080ti", "rtx3090ti", "rtx4070", "rtx4080")
+NEWER_GEFORCE += ("rtx4070ti", "rtx5070", "rtx5070ti", "rtx5080")
+SUPER = ("rtx4070super", "rtx4070tisuper", "rtx4080super")
 EIGHT_LANES = ("rtx4060ti", "rtx5060ti")
 NO_PEERS = {*GEFORCE[3:], *NEWER_GEFORCE, "rtx2070-super", "rtx2080ti"}
-NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090", *SUPER_AND_TI, *EIGHT_LANES}
+NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090", *SUPER, *EIGHT_LANES}
 """GeForce boards that name hosts without peer access: they pass no messages to each other."""
 OLDER_BOARDS = ("m40", "p40", "p6000", "titan-v", "titan-rtx", "rtx8000", "v100s")
 OTHER_BOARDS = ("a4000", "a4500", "l20")
@@ -64,7 +50,7 @@ def rates(gpu: Device) -> dict[str, float]:
 def test_every_gpu_that_was_asked_for_ships() -> None:
     assert {*AMPERE, *WORKSTATION, *HOPPER, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
     assert {*GEFORCE, *NEWER_GEFORCE, *OLDER_BOARDS, *OTHER_BOARDS} <= set(GPUS)
-    assert {*SUPER_AND_TI, *EIGHT_LANES, "rtxpro4500", "gh200-144gb"} <= set(GPUS)
+    assert {*SUPER, *EIGHT_LANES, "rtxpro4500", "gh200-144gb"} <= set(GPUS)
 
 
 @pytest.mark.parametrize("name", GPUS)
