@@ -35,9 +35,9 @@ Two sites, two GPUs each; between the sites 100 Mbit/s and 20 ms, inside them 10
 >>> [round(ratio, 1) for ratio in ratios]
 [2.9, 300.0, 2.9]
 >>> round(iteration_s(stages, links, 8, ratios), 2)
-0.74
+0.72
 >>> round(masked_iteration_s(stages, links, 8, share=0.05), 2)
-0.94
+0.8
 """
 
 from __future__ import annotations
