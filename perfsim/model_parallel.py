@@ -23,7 +23,7 @@ from perfsim.errors import RequestError
 from perfsim.models import build_model, packed_model
 from perfsim.models.blocks import NORMS
 from perfsim.models.layers import is_expert
-from perfsim.models.split import KERNEL_RATES, Degrees, check_schedule, copies_sent
+from perfsim.models.split import FOLDED, KERNEL_RATES, Degrees, check_schedule, copies_sent
 from perfsim.network.layout import (
     DEFAULT_LAYOUT,
     GRADIENTS,
@@ -56,9 +56,8 @@ __all__ = [
     "parallel_summary",
 ]
 
-_CHUNKED = {"interleaved": 2, "zbv": 2}
+_CHUNKED = {"interleaved": 2, **dict.fromkeys(FOLDED, 2)}
 """Schedules of a pipeline that need several chunks a stage, and how many they take by default."""
-_FOLDED = ("zbv",)
 
 
 @dataclass(frozen=True)
@@ -292,7 +291,7 @@ def _made(
 ) -> ModelSplit:
     layout, experts = layouts
     parts = work.stages(
-        scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in _FOLDED
+        scenario.pp, chunks, given=scenario.stage_layers, folded=scenario.schedule in FOLDED
     )
     per_node = cluster.gpus_per_node
     network = values_read_by("network", scenario)

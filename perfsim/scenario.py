@@ -683,7 +683,8 @@ class ScenarioFields:
     schedule: Annotated[
         str,
         _dividing(
-            "Order of micro-batches in a pipeline: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv.",
+            "Order of micro-batches in a pipeline: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv,"
+            " dualpipev.",
             metavar="NAME",
             words=_schedule_words,
             vary="1f1b,interleaved",
@@ -1592,8 +1593,11 @@ def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
     """Refuse to send the tokens of experts beside another micro-batch where none is at hand.
 
     In a pipeline, Megatron-LM has that for stages of several chunks only (NVIDIA/Megatron-LM
-    @002526d8 megatron/core/transformer/transformer_config.py).
+    @002526d8 megatron/core/transformer/transformer_config.py). DualPipeV was made for it
+    (deepseek-ai/DualPipe@3da1bbea).
     """
+    from perfsim.models.split import BESIDE_MICRO_BATCH
+
     if scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
     elif _sends_tokens_again(scenario.recompute):
@@ -1601,10 +1605,10 @@ def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
             "not with `recompute` full or moe, which sends tokens to their experts again in the"
             " backward pass: Megatron-LM refuses both together."
         )
-    elif scenario.pp > 1 and scenario.schedule != "interleaved":
+    elif scenario.pp > 1 and scenario.schedule not in BESIDE_MICRO_BATCH:
         why = (
-            "needs `schedule` interleaved where `pp` is above 1: Megatron-LM runs it in no other"
-            " pipeline."
+            "needs `schedule` interleaved or dualpipev where `pp` is above 1: no other pipeline"
+            " runs micro-batches side by side."
         )
     else:
         return

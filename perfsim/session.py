@@ -27,12 +27,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
+from perfsim.compute.profile import Profile
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
-from perfsim.methods.base import Group, Job, JobStage, MethodContext
+from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.network.route import Route, SecondsBySize
@@ -472,6 +473,7 @@ class JobCache:
         self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
+        self._message_bytes = _Latest[tuple[float, ...]]()
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
@@ -498,6 +500,18 @@ class JobCache:
         jobs = _kept_or_made(self._jobs_of_buckets, (*key, *formed), recorded, make)
         recorded.answers = policy_answers | recorded.answers
         return jobs
+
+    def message_bytes(
+        self, profile: Profile, profile_key: Hashable, method: Method, iteration: int
+    ) -> tuple[float, ...]:
+        """Return what a method sends for each gradient in the order of the backward pass [B]."""
+        key = (profile_key, method, iteration)
+        sizes = self._message_bytes.get(key)
+        if sizes is None:
+            each = profile.in_ready_order()
+            sizes = tuple([method.message_bytes(gradient, iteration) for gradient in each])
+            self._message_bytes.keep(key, sizes, len(sizes))
+        return sizes
 
     def graph(
         self,

@@ -21,6 +21,7 @@ from perfsim.compute.stages import Stage
 from perfsim.errors import RequestError
 from perfsim.memory import communicators, memory_use
 from perfsim.model_parallel import ModelSplit
+from perfsim.models.split import SCHEDULES
 from perfsim.prediction import Prediction
 from perfsim.resolve import resolve
 from perfsim.schedule.model_parallel import laid_out_pipeline, of_stage
@@ -187,6 +188,7 @@ def test_bytes_between_stages(more: dict[str, Any], ranks: int) -> None:
     [
         ("1f1b", {}, 1),  # the first and the last stage send one way, and end last
         ("interleaved", {"virtual_stages": 2}, 3),
+        ("dualpipev", {}, 2),
         ("zbv", {}, 2),  # both ways from the two ends of the V; its middle stays on a stage
     ],
 )
@@ -497,7 +499,7 @@ def test_more_micro_batches_shrink_the_share_of_the_bubble(stages: int, count: i
     assert many.samples_per_s > few.samples_per_s
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_takes_no_less_than_its_computation(schedule: str) -> None:
     found = ask(pp=4, gpus=4, accumulate=8, seq=2048, schedule=schedule)
     assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
@@ -711,7 +713,7 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
         ),
         (
             {"ep": 8, "ep_overlap": True, "model": "mixtral-8x7b", "pp": 2, "accumulate": 4},
-            "ep_overlap: needs schedule interleaved where pp is above 1",
+            "ep_overlap: needs schedule interleaved or dualpipev where pp is above 1",
         ),
         *(
             (
@@ -799,7 +801,9 @@ def test_a_bias_of_the_output_layer_is_no_matrix() -> None:
     assert [stage.copied_elements for stage in stages] == [0, 30522 // 2 * 1024]
 
 
-@pytest.mark.parametrize(("schedule", "apart"), [("1f1b", True), ("zbv", False)])
+@pytest.mark.parametrize(
+    ("schedule", "apart"), [("1f1b", True), ("zbv", False), ("dualpipev", False)]
+)
 def test_gradients_of_a_tied_embedding_go_between_its_stages(schedule: str, apart: bool) -> None:
     """Both ends of the model are on the first stage of a V: there is one matrix, and no sum."""
     fields = {"gpus": 4, "seq": None, "tp": 2, "pp": 2, "accumulate": 8, "schedule": schedule}

@@ -93,7 +93,7 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     below_bytes = parse_bytes(
         context.options.get("merge_below", "0B"), "fusion_options.merge_below"
     )
-    sizes_bytes = [*map(context.message_bytes, gradients)]
+    sizes_bytes = context.sizes_bytes(gradients)
     each_s = {size: cost_s(size) for size in set(sizes_bytes)}  # layers repeat
     groups: list[list[Gradient]] = []
     size_bytes = start_s = taken_s = 0.0
@@ -145,8 +145,7 @@ def fuse_as_asc(gradients: Sequence[Gradient], context: FusionContext) -> list[B
     cost_s = merge_cost(context)
     groups: list[list[Gradient]] = []
     size_bytes = start_s = 0.0
-    for gradient in gradients:
-        next_bytes = context.message_bytes(gradient)
+    for gradient, next_bytes in zip(gradients, context.sizes_bytes(gradients), strict=True):
         if groups and gradient.ready_s < start_s:
             groups[-1].append(gradient)
             size_bytes += next_bytes
@@ -183,7 +182,7 @@ def fuse_optimally(gradients: Sequence[Gradient], context: FusionContext) -> lis
         See `merge_cost`.
     """
     cost_s = merge_cost(context)
-    sizes = [context.message_bytes(gradient) for gradient in gradients]
+    sizes = context.sizes_bytes(gradients)
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for last, gradient in enumerate(gradients):
         choices = []
@@ -226,7 +225,7 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch, dear/dopt_rsag_bo.py (bounds) and
     dear/tuner.py; README.md: 25 MB without tuning.
     """
-    sizes_bytes = tuple(map(context.message_bytes, gradients))
+    sizes_bytes = context.sizes_bytes(gradients)
     # None is kept for times that stand for many at once, as `Profile` keeps none.
     plain = isinstance(context.backward_s, float | int)
     to_try = _groups_to_try if plain else _groups_to_try.__wrapped__

@@ -266,7 +266,7 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch at 43138d8b, dear/dear_dopt.py,
     ``_generate_groups_with_threshold``; dear/dopt_rsag_bo.py and dear/tuner.py.
     """
-    sizes_bytes = [*map(context.message_bytes, gradients)]
+    sizes_bytes = context.sizes_bytes(gradients)
     limit = _limit(context, DEAR_GROUP_BYTES)
     numbers = [gradient.layer for gradient in gradients]
     places = dear_groups(layer_ranges(numbers), sizes_bytes, limit)

@@ -16,10 +16,13 @@ from perfsim.models.blocks import NORMS
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
+    "BESIDE_MICRO_BATCH",
     "CONTEXT_EXCHANGES",
     "DISPATCHERS",
+    "FOLDED",
     "KERNEL_RATES",
     "SCHEDULES",
+    "SPLIT_BACKWARD",
     "ZERO_BUBBLE",
     "Degrees",
     "check_schedule",
@@ -36,11 +39,21 @@ SCHEDULES = {
     "zb-h1": "1f1b, weight gradients fill its waits",
     "zb-h2": "as zb-h1, no waits for twice the memory",
     "zbv": "two chunks a stage, down and back up: no waits for the memory of 1f1b",
+    "dualpipev": "as zbv; a forward of one chunk runs with a backward of the other",
 }
 """Orders in which the stages of a pipeline run micro-batches, each in a line."""
 
 ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
 """Those that put gradients of weights into the waits."""
+
+SPLIT_BACKWARD = (*ZERO_BUBBLE, "dualpipev")
+"""Those that may put off gradients of weights."""
+
+BESIDE_MICRO_BATCH = ("interleaved", "dualpipev")
+"""Those in which a forward of a micro-batch runs beside a backward of another."""
+
+FOLDED = ("zbv", "dualpipev")
+"""Those of two chunks a stage, of which the second runs back from the last stage to the first."""
 
 CONTEXT_EXCHANGES = {
     "ring": "keys and values go round the ranks, beside the attention of each part",
@@ -455,7 +468,9 @@ def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) 
             raise RequestError(field, f"{value} is below 1.", value=value, nearest="1")
     if stages == 1:
         return
-    least, most = {"interleaved": (2, chunks), "zbv": (2, 2)}.get(schedule, (1, 1))
+    least, most = (2, 2) if schedule in FOLDED else (1, 1)
+    if schedule == "interleaved":
+        most, least = chunks, 2
     if not least <= chunks <= most:
         nearest = max(least, min(chunks, most))
         needs = f"{least} chunks or more" if schedule == "interleaved" else f"{least}"
@@ -478,11 +493,13 @@ def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) 
             value=micro_batches,
             nearest=str(nearest),
         )
-    if schedule in ZERO_BUBBLE and micro_batches < stages:
+    chunks_passed = 2 * stages if schedule == "dualpipev" else stages
+    if schedule in SPLIT_BACKWARD and micro_batches < chunks_passed:
+        twice = "twice " if chunks_passed > stages else ""
         raise RequestError(
             "accumulate",
-            f"{schedule} needs as many micro-batches as `pp` has stages, not {micro_batches}; "
-            f"the nearest that works is {stages}.",
+            f"{schedule} needs {twice}as many micro-batches as `pp` has stages, not"
+            f" {micro_batches}; the nearest that works is {chunks_passed}.",
             value=micro_batches,
-            nearest=str(stages),
+            nearest=str(chunks_passed),
         )

@@ -88,12 +88,15 @@ def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
         ]
         for chunk in range(split.chunks)
     ]
-    send_s = 0.0
+    send_s = latency_s = 0.0
     if len(parts.stages) > 1:
-        send_s = costs.collective(Send("send_recv", parts.boundary_bytes, group="pp")).seconds
+        cost = costs.collective(Send("send_recv", parts.boundary_bytes, group="pp"))
+        send_s, latency_s = cost.seconds, cost.latency_s
     count = setup.scenario.accumulate
     blocks = split.schedule == "1f1b" and execution_of(setup.transferred.era).blocking_sends
-    run_with = partial(pipeline_run, split.schedule, times, count, blocking=blocks)
+    run_with = partial(
+        pipeline_run, split.schedule, times, count, latency_s=latency_s, blocking=blocks
+    )
     return LaidOutPipeline(run_with(send_s), chunks, send_s, run_with)
 
 

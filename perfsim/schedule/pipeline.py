@@ -17,6 +17,8 @@ zb-h1        1f1b with W put off: at most p micro-batches held            Qi et 
 zb-h2        2(p-i)-1 forwards before the first backward: 2p-1 held       Qi et al. 2024a, 2
 zbv          two chunks; the second runs back from stage p-1 to stage 0:  Qi et al. 2024a, 6
              p micro-batches held
+dualpipev    the chunks of zbv; in the main part a forward of one runs    DeepSeek-AI 2024, 3.2.1
+             with a backward of the other: p + 1/2 held
 ============ ============================================================ =====================
 
 In zero-bubble schedules the order of F and B is fixed. A W runs where the stage would wait for a
@@ -25,8 +27,14 @@ left runs last. Two rules are tried, a W that fits the wait as a whole or by hal
 iteration is taken, as sail-sg's scheduler takes the best of four. Equal stages with free messages
 end by the closed forms of the papers where W is no longer than F and B.
 
+The order of DualPipeV fixes each W too: most run with their B. A forward and a backward that run
+together begin once both inputs are there, send when both are over, and take as long as both; what
+they hide of each other's messages among experts is not in the times of the passes. Where F, B less
+W, and W of a chunk take as long, its bubble is (p-1)(tF + 2 tB - 3 tW), tB the whole backward pass.
+
 Messages overlap with computation by default; a link carries one message at a time in each
-direction. With ``blocking`` a message occupies its sender and its receiver, which begin it
+direction, and the next may follow while the latency of the one before passes. With ``blocking`` a
+message occupies its sender and its receiver, which begin it
 together: so Megatron-LM runs plain 1F1B (``batch_isend_irecv`` and a device synchronisation), and
 the interleaved schedule without ``overlap_p2p_comm``. (With it, Megatron-LM overlaps messages where
 forwards alternate with backwards, and while the pipeline fills and drains only with
@@ -40,7 +48,10 @@ References
 Huang et al. 2019, GPipe, NeurIPS; Narayanan et al. 2021a, Memory-Efficient Pipeline-Parallel DNN
 Training, ICML (PipeDream-Flush); Narayanan et al. 2021b, SC21, arXiv 2104.04473, section 2.2;
 Qi et al. 2024a, Zero Bubble Pipeline Parallelism, ICLR, arXiv 2401.10241; Qi et al. 2024b, arXiv
-2405.15362. Megatron-LM, megatron/core/pipeline_parallel/schedules.py.
+2405.15362. DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv 2412.19437, and
+deepseek-ai/DualPipe@3da1bbea dualpipe/dualpipev.py, step; two inputs and two outputs together:
+pytorch/pytorch, torch/distributed/pipelining/schedules.py, OVERLAP_F_B. Megatron-LM,
+megatron/core/pipeline_parallel/schedules.py.
 
 Examples
 --------
@@ -62,14 +73,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import inf
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsim.models.split import ZERO_BUBBLE, check_schedule
+from perfsim.models.split import FOLDED, SPLIT_BACKWARD, ZERO_BUBBLE, check_schedule
 from perfsim.sums import sum_in_order
 
 __all__ = [
@@ -86,7 +97,7 @@ Floats = NDArray[np.float64]
 
 Integers = NDArray[np.int64]
 
-_KINDS: tuple[PassKind, PassKind] = ("F", "B")
+_KINDS: tuple[PassKind, ...] = ("F", "B", "W")
 
 _FILLS = (1.0, 0.5)
 """The share of a W that must fit into a wait, by rule (see the module's docstring)."""
@@ -190,16 +201,19 @@ def pipeline_run(
     micro_batches: int,
     send_s: float | Sequence[float],
     *,
+    latency_s: float = 0.0,
     blocking: bool = False,
 ) -> PipelineRun:
     """Time one iteration of a pipeline.
 
     Parameters
     ----------
-    chunks : times by chunk and stage: one chunk, two of ``zbv`` (the second runs back from the last
-        stage to the first), two or more of ``interleaved`` (each runs from the first to the last)
+    chunks : times by chunk and stage: one chunk, two of ``zbv`` and ``dualpipev`` (the second runs
+        back from the last stage to the first), two or more of ``interleaved`` (each runs from the
+        first to the last)
     send_s : a message between neighbouring stages [s], in both directions; one number, or one by
         boundary (``interleaved``: then from the last stage to the first)
+    latency_s : the part of each message's time in which its link is free for the next [s]
     blocking : whether a message occupies both stages (see the module's docstring)
 
     Examples
@@ -214,10 +228,10 @@ def pipeline_run(
     >>> round(pipeline_run("1f1b", [stages], 16, 0.1, blocking=True).total_s, 6)
     60.5
     """
-    times = _times(chunks, send_s, schedule)
+    times = _times(chunks, send_s, latency_s, schedule)
     request = _Request(schedule, len(chunks[0]), len(chunks), micro_batches, blocking)
     check_schedule(schedule, request.stages, request.chunks, micro_batches)
-    if blocking and schedule in ZERO_BUBBLE:
+    if blocking and schedule in SPLIT_BACKWARD:
         raise ValueError(f"{schedule} sends beside computation: nobody runs it with blocking sends")
     if schedule in ZERO_BUBBLE:
         fill, finished = _least([(fill, _finished(request, times, fill)) for fill in _FILLS])
@@ -225,7 +239,8 @@ def pipeline_run(
         fill, finished = 0.0, _finished_gpipe(request, times)
     else:
         fill, finished = 0.0, _finished(request, times)
-    through = np.array(times.passes[:-1]).reshape(len(chunks), -1, 2).sum(axis=(0, 2))
+    count = 2 * len(times.weights)
+    through = np.array(times.passes[:count]).reshape(len(chunks), -1, 2).sum(axis=(0, 2))
     weights = np.array(times.weights).reshape(len(chunks), -1)
     busy = (through + weights.sum(axis=0)) * micro_batches
     return PipelineRun(
@@ -293,24 +308,36 @@ class _Times(NamedTuple):
 
     Parameters
     ----------
-    passes : of a pass (chunk, stage, kind) at 2 (chunk stages + stage) + kind; last 0.0, for none
+    passes : of a pass (chunk, stage, kind) at 2 (chunk stages + stage) + kind; then those of whole
+        backward passes and of Ws (chunk, stage) at chunk stages + stage; last 0.0, for none
     weights : of a W at chunk stages + stage
     messages : of link l at 2 l + 1 (one way) and 2 l + 2 (the other); first 0.0, for none
+    latencies : the part of each message's time in which its link is free for the next
     """
 
     passes: list[float]
     weights: list[float]
     messages: list[float]
+    latencies: list[float]
+
+    @property
+    def carried(self) -> list[float]:
+        """How long each message has its link."""
+        pairs = zip(self.messages, self.latencies, strict=True)
+        return [whole - latency for whole, latency in pairs]
 
 
 def _times(
-    chunks: Sequence[Sequence[StageTimes]], send_s: float | Sequence[float], schedule: str
+    chunks: Sequence[Sequence[StageTimes]],
+    send_s: float | Sequence[float],
+    latency_s: float,
+    schedule: str,
 ) -> _Times:
     """Return the times of a request, checked."""
     stages = len(chunks[0]) if chunks else 0
     if not stages or any(len(chunk) != stages for chunk in chunks):
         raise ValueError("every chunk needs times of the same stages, one or more")
-    split = schedule in ZERO_BUBBLE
+    split = schedule in ZERO_BUBBLE or (schedule in SPLIT_BACKWARD and stages > 1)
     passes: list[float] = []
     weights: list[float] = []
     for chunk in chunks:
@@ -324,11 +351,12 @@ def _times(
     if len(sends) != links:
         raise ValueError(f"{links} links between stages, but {len(sends)} times of messages")
     messages = [0.0, *(one for one in sends for _ in range(2))]
-    if not (
-        min(*passes, *weights, *messages) >= 0.0 and sum_in_order(passes + weights + messages) < inf
-    ):
+    latencies = [min(float(latency_s), one) for one in messages]
+    every = passes + weights + messages + latencies
+    if not (min(every) >= 0.0 and sum_in_order(every) < inf):
         raise ValueError("times must be finite, 0 or more, and weights_s within backward_s")
-    return _Times([*passes, 0.0], weights, messages)
+    whole = [float(backward) for chunk in chunks for _, backward, _ in chunk]
+    return _Times([*passes, *whole, *weights, 0.0], weights, messages, latencies)
 
 
 # --- Orders -------------------------------------------------------------------------------------
@@ -423,6 +451,9 @@ def _steady(schedule: str, stages: int, chunks: int, micro_batches: int) -> _Ste
     """Return what repeats of a schedule."""
     if stages == 1:
         return _Steady([0], 2 * chunks, micro_batches)
+    if schedule == "dualpipev":
+        starts = [5 * stages - 3 * stage - 3 for stage in range(stages)]
+        return _Steady(starts, 4, max(micro_batches - 2 * stages + 1, 0))
     if schedule == "zbv":
         starts = [4 * stages - 2 * stage - 1 for stage in range(stages)]
         return _Steady(starts, 4, max(micro_batches - 2 * stages + 1, 0))
@@ -447,18 +478,18 @@ _Place = tuple[int, int, int]
 def _sources(schedule: str, stages: int, chunks: int) -> dict[_Place, _Source]:
     """Return where the input of each kind of pass comes from, if from another stage.
 
-    The model goes down the stages, and again from the first for each chunk; ZBV's second chunk goes
-    back up. Links are numbered by the stage above them; the last closes the ring.
+    The model goes down the stages, and again from the first for each chunk; the second chunk of a
+    folded one goes back up. Links are numbered by the stage above them; the last closes the ring.
     """
     places = [(chunk, stage) for chunk in range(chunks) for stage in range(stages)]
-    if schedule == "zbv":
+    if schedule in FOLDED:
         places[stages:] = [(1, stage) for stage in reversed(range(stages))]
     found = {}
     for (chunk, stage), (chunk_below, below) in pairwise(places):
         if stage == below:
             continue
         one, other = 2 * stage + 1, 2 * stage + 2
-        if schedule == "zbv" and stage > below:
+        if schedule in FOLDED and stage > below:
             one, other = 2 * below + 2, 2 * below + 1
         found[0, chunk_below, below] = _Source(stage, chunk, one)
         found[1, chunk, stage] = _Source(below, chunk_below, other)
@@ -483,10 +514,12 @@ class _Program:
     ----------
     rows : what the loops read of nodes, in four columns: see `_overlapped_rows`, `_blocking_rows`
     numbers : of the passes, by kind, chunk, stage and micro-batch
-    orders : numbers of the passes, by stage and place in its order
+    orders : numbers of the passes, by stage and place in its order; where a stage has fewer than
+        others, its last one again
     queued : the place of the last micro-batch's backward pass among the backward passes of its
         stage, by chunk and stage
     held : the most chunks between forward and the end of backward, by stage
+    finals : numbers of the passes that make the gradients of weights final, by chunk and stage
     steady : numbers of the passes, by stage, period and place in it
     reach : so many periods back a pass may wait for another
     """
@@ -496,6 +529,7 @@ class _Program:
     orders: Integers
     queued: Integers
     held: list[int]
+    finals: Integers
     steady: Integers
     reach: int
 
@@ -505,6 +539,8 @@ def _program(
     schedule: str, stages: int, chunks: int, micro_batches: int, blocking: bool
 ) -> _Program:
     """Return the program of a schedule."""
+    if schedule == "dualpipev" and stages > 1:
+        return _together_program(schedule, stages, micro_batches)
     shape = (2, chunks, stages, micro_batches)
     level = _levels(schedule, stages, chunks, micro_batches)
     turn = np.argsort((level * stages + np.arange(stages)[:, None]).ravel())
@@ -534,8 +570,167 @@ def _program(
         orders=orders,
         queued=np.array(queued).T,
         held=np.where(backward, -1, 1).cumsum(axis=1).max(axis=1).tolist(),
+        finals=numbers[1, :, :, -1],
         steady=np.array(steady, dtype=np.int64).reshape(stages, periods, length),
         reach=_reach(period, waits, periods),
+    )
+
+
+class _Step(NamedTuple):
+    """A pass in the order of a stage: its kind, its chunk, whether a backward pass has its W."""
+
+    kind: PassKind
+    chunk: int
+    whole: bool = False
+
+
+def _dualpipev_order(stage: int, stages: int, micro_batches: int) -> list[tuple[_Step, ...]]:
+    """Return the passes of a stage of DualPipeV in its order; those of a tuple run together.
+
+    Passes of a kind and chunk come by rising micro-batch. A W is that of the first B whose W has
+    not run; its chunk is that of the B.
+    """
+    early, both = stages - stage - 1, stage + 1
+    down, up = _Step("F", 0), _Step("F", 1)
+    queue: list[int] = []
+    order: list[tuple[_Step, ...]] = [*[(down,)] * (2 * early), *[(down,), (up,)] * both]
+
+    def backward(chunk: int, *, whole: bool) -> _Step:
+        if not whole:
+            queue.append(chunk)
+        return _Step("B", chunk, whole)
+
+    def weights() -> _Step:
+        return _Step("W", queue.pop(0))
+
+    for _ in range(early):
+        order += [(backward(1, whole=False),), (weights(),), (up,)]
+    for number in range(micro_batches - 2 * stages + both):
+        if number == 0 and stage == stages - 1:  # the turn: apart, it waits less
+            order += [(down,), (backward(1, whole=True),)]
+        else:
+            order.append((down, backward(1, whole=True)))
+        order.append((up, backward(0, whole=True)))
+    for _ in range(early):
+        order += [(backward(1, whole=True),), (up, backward(0, whole=True))]
+    first = both // 2 * 2 + 1 - stage % 2  # from which of these backward passes on W is put off
+    for number in range(2 * both):
+        order.append((backward(1 - number % 2, whole=number < first),))
+    for _ in range(early):
+        order += [(weights(),), (backward(0, whole=False),)]
+    order += [(weights(),) for _ in range(both)]
+    return order
+
+
+class _Together:
+    """The nodes of a schedule that fixes its Ws and runs some passes together, as they are added.
+
+    Besides passes there are nodes without time: one before passes that run together waits for the
+    inputs of all but the first; those behind send what all but the last put out. Arrays of numbers
+    are by kind, chunk, stage and micro-batch.
+    """
+
+    def __init__(self, schedule: str, stages: int, micro_batches: int) -> None:
+        shape = (3, 2, stages, micro_batches)
+        self.stages = stages
+        self.sources = _sources(schedule, stages, 2)
+        self.ways = {(kind, s.chunk, s.stage): s.way for (kind, *_), s in self.sources.items()}
+        self.rows: list[tuple[int, int, int, int]] = []
+        self.waits: list[tuple[int, int]] = []
+        self.numbers, self.sent = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self.orders: list[list[int]] = [[] for _ in range(stages)]
+        self.held: list[list[int]] = [[] for _ in range(stages)]  # chunks more, by pass
+        self._latest = [0] * stages
+        self._done = np.zeros(shape[:3], np.int64)
+
+    def run(self, stage: int, steps: tuple[_Step, ...]) -> bool:
+        """Add passes that run together; False while the input of one has not been sent."""
+        inputs = [self._input(step, stage) for step in steps]
+        if None in inputs:
+            return False
+        for source in inputs[1:]:
+            if source:
+                self._add(stage, source, 0, -1)
+        later: list[tuple[tuple[int, int, int, int], int]] = []
+        for at, step in enumerate(steps, start=1):
+            place = _KINDS.index(step.kind), step.chunk, stage
+            own = (*place, int(self._done[place]))
+            way = self.ways.get(place, 0)
+            source, last = (inputs[0] or 0) if at == 1 else 0, at == len(steps)
+            number = self._add(stage, source, way if last else 0, self._time(step, stage))
+            self.numbers[own] = self.sent[own] = number
+            self._done[place] += 1
+            if step.whole:  # its W is a part of it
+                weights = (2, step.chunk, stage)
+                self.numbers[(*weights, int(self._done[weights]))] = number
+                self._done[weights] += 1
+            if way and not last:
+                later.append((own, way))
+            self.orders[stage].append(number)
+            self.held[stage].append(1 if step.kind == "F" else -int(step.whole or place[0] == 2))
+        for own, way in later:
+            self.sent[own] = self._add(stage, 0, way, -1)
+        return True
+
+    def steady(self, periods: int) -> Integers:
+        """Return the numbers of the nodes that repeat, by stage, period and place in it."""
+        found = np.empty((self.stages, periods, 6), np.int64)
+        for stage in range(self.stages):
+            before = self.stages - stage - 1
+            firsts = ((0, 0, self.stages + before), (1, 1, before), (0, 1, self.stages), (1, 0, 0))
+            columns = []
+            for kind, chunk, first in firsts:
+                own = kind, chunk, stage, slice(first, first + periods)
+                columns += [self.numbers[own]] if kind else [self.numbers[own], self.sent[own]]
+            found[stage] = np.array(columns).T
+        return found
+
+    def _input(self, step: _Step, stage: int) -> int | None:
+        """Return the number of the node that sends a pass its input; 0: none; None: not yet."""
+        place = _KINDS.index(step.kind), step.chunk, stage
+        source = self.sources.get(place)
+        if source is None:
+            return 0
+        sent = self.sent[place[0], source.chunk, source.stage, self._done[place]]
+        return int(sent) or None
+
+    def _add(self, stage: int, source: int, way: int, time: int) -> int:
+        self.rows.append((stage, source, way, time))
+        self.waits.append((source, self._latest[stage]))
+        self._latest[stage] = len(self.rows)
+        return len(self.rows)
+
+    def _time(self, step: _Step, stage: int) -> int:
+        """Return the index of a pass's time (see `_Times`)."""
+        own, count = step.chunk * self.stages + stage, 2 * self.stages
+        if step.kind == "W":
+            return 3 * count + own
+        return 2 * count + own if step.whole else 2 * own + _KINDS.index(step.kind)
+
+
+def _together_program(schedule: str, stages: int, micro_batches: int) -> _Program:
+    """Return the program of a schedule that fixes its Ws and runs some passes together."""
+    made = _Together(schedule, stages, micro_batches)
+    left = [_dualpipev_order(stage, stages, micro_batches)[::-1] for stage in range(stages)]
+    while any(left):
+        for stage, steps in enumerate(left):
+            while steps and made.run(stage, steps[-1]):
+                steps.pop()
+    starts, length, periods = _steady(schedule, stages, 2, micro_batches)
+    period = np.full(len(made.rows) + 1, _NO_PERIOD)
+    for order, start in zip(made.orders, starts, strict=True):
+        period[order] = (np.arange(len(order)) - start) // length
+    owns, sources, ways, times = zip(*made.rows, strict=True)
+    most = max(map(len, made.orders))
+    return _Program(
+        rows=(owns, sources, ways, times),
+        numbers=made.numbers,
+        orders=np.array([one + one[-1:] * (most - len(one)) for one in made.orders]),
+        queued=np.empty(0, np.int64),
+        held=[max(accumulate(one)) for one in made.held],
+        finals=made.numbers[2, :, :, -1],
+        steady=made.steady(periods),
+        reach=_reach(period, np.array(made.waits), periods),
     )
 
 
@@ -737,8 +932,8 @@ class _Timed(NamedTuple):
 
 def _overlapped(program: _Program, times: _Times) -> _Timed:
     """Time passes whose messages go beside computation, one at a time on each way of a link."""
-    passes, _, messages = times
-    free, sent = [0.0] * len(program.orders), [0.0] * len(messages)
+    passes, carried, latencies = times.passes, times.carried, times.latencies
+    free, sent = [0.0] * len(program.orders), [0.0] * len(carried)
     ends, arrives = [0.0], [0.0]
     for stage, source, way, time in zip(*program.rows, strict=True):
         end = free[stage]
@@ -748,7 +943,8 @@ def _overlapped(program: _Program, times: _Times) -> _Timed:
         ends.append(end)
         if way:
             last = sent[way]
-            sent[way] = end = (last if last > end else end) + messages[way]
+            sent[way] = end = (last if last > end else end) + carried[way]
+            end += latencies[way]
         arrives.append(end)
     return _Timed(ends, arrives, [], [], program.held)
 
@@ -759,9 +955,14 @@ def _filled(program: _Program, times: _Times, fill: float, limit: int) -> _Timed
     A W runs where the stage waits for at least ``fill`` of its time, and before a forward that
     would hold more than ``limit`` chunks; the rest runs last.
     """
-    passes, weights, messages = times
+    passes, weights, carried, latencies = (
+        times.passes,
+        times.weights,
+        times.carried,
+        times.latencies,
+    )
     stages = len(program.orders)
-    free, sent = [0.0] * stages, [0.0] * len(messages)
+    free, sent = [0.0] * stages, [0.0] * len(carried)
     held, most = [0] * stages, [0] * stages
     queues: list[list[float]] = [[] for _ in range(stages)]
     done: list[list[float]] = [[] for _ in range(stages)]
@@ -793,7 +994,8 @@ def _filled(program: _Program, times: _Times, fill: float, limit: int) -> _Timed
         filled.append(len(ran))
         if way:
             last = sent[way]
-            sent[way] = end = (last if last > end else end) + messages[way]
+            sent[way] = end = (last if last > end else end) + carried[way]
+            end += latencies[way]
         arrives.append(end)
     for last, queue, ran in zip(free, queues, done, strict=True):
         end = last
@@ -805,7 +1007,7 @@ def _filled(program: _Program, times: _Times, fill: float, limit: int) -> _Timed
 
 def _blocking(program: _Program, times: _Times) -> _Timed:
     """Time passes whose messages block both stages."""
-    passes, _, messages = times
+    passes, messages = times.passes, times.messages
     ends = [0.0]
     for own, other, way, time in zip(*program.rows, strict=True):
         start, met = ends[own], ends[other]
@@ -823,11 +1025,10 @@ def _timed(request: _Request, program: _Program, times: _Times, fill: float) -> 
 def _finished(request: _Request, times: _Times, fill: float = 0.0) -> _Finished:
     """Time a request; where its periods come to repeat, by fewer of them."""
     program, timed, later_s = _settled(request, times, fill)
-    count = request.chunks * request.stages
-    backward = np.array(times.passes[1 : 2 * count : 2]).reshape(request.chunks, -1)
     ends = np.array(timed.ends_s)
     last = ends[program.orders[:, -1]]
-    finals = ends[program.numbers[1, :, :, -1]]
+    finals = ends[program.finals]
+    backward = np.array(times.passes)[np.array(program.rows[3])[program.finals - 1]]
     if timed.weights_s:
         backward = np.array(times.weights).reshape(request.chunks, -1)
         last = np.array([ran[-1] for ran in timed.weights_s])
@@ -907,24 +1108,26 @@ def _finished_gpipe(request: _Request, times: _Times) -> _Finished:
         ends: Floats = np.maximum.accumulate(ready_s - count * each_s) + (count + 1) * each_s
         return ends
 
-    stages = range(request.stages)
+    stages, carried, latencies = range(request.stages), times.carried, times.latencies
     ends: list[list[Floats]] = []
     arrives: Floats | float = 0.0
     for stage in stages:
         forward = row(arrives, times.passes[2 * stage])
-        arrives = row(forward, times.messages[2 * stage + 1]) if stage < stages[-1] else 0.0
+        way = 2 * stage + 1
+        arrives = row(forward, carried[way]) + latencies[way] if stage < stages[-1] else 0.0
         ends.append([forward])
     for stage in reversed(stages):
         forward = ends[stage][0]
         backward = row(np.maximum(arrives, forward[-1]), times.passes[2 * stage + 1])
-        arrives = row(backward, times.messages[2 * stage])
+        arrives = row(backward, carried[2 * stage]) + latencies[2 * stage]
         ends[stage].append(backward)
     last = np.array([backward[-1] for _, backward in ends])
     final = np.array([last])
+    passes = np.array(times.passes[: 2 * request.stages])
     return _Finished(
-        starts_s=np.array([forward[0] for forward, _ in ends]) - times.passes[:-1:2],
+        starts_s=np.array([forward[0] for forward, _ in ends]) - passes[::2],
         ends_s=last,
-        final_starts_s=final - times.passes[1::2],
+        final_starts_s=final - passes[1::2],
         final_ends_s=final,
         held=[request.micro_batches] * request.stages,
     )
@@ -935,8 +1138,11 @@ def _replayed(request: _Request, times: _Times, fill: float) -> Iterator[Pipelin
     program = request.program(request.micro_batches)
     timed = _timed(request, program, times, fill)
     index = np.empty(len(program.rows[0]) + 1, dtype=np.int64)
-    index[program.numbers.ravel()] = np.arange(program.numbers.size)
-    for stage, order in enumerate(program.orders):
+    whole = range(2 * len(times.weights), 3 * len(times.weights))
+    # A W that is part of its B has the number of the B, as which it counts.
+    index[program.numbers.ravel()[::-1]] = np.arange(program.numbers.size)[::-1]
+    for stage, padded in enumerate(program.orders):
+        order = padded[: int(padded.argmax()) + 1]
         steps = np.array(np.unravel_index(index[order], program.numbers.shape)).T.tolist()
         weights = []
         if timed.weights_s:
@@ -949,7 +1155,12 @@ def _replayed(request: _Request, times: _Times, fill: float) -> Iterator[Pipelin
             if weights:
                 yield from weights[done : timed.filled[number]]
                 done = timed.filled[number]
-            end = timed.ends_s[number]
-            start = end - times.passes[program.rows[3][number - 1]]
+            end, time = timed.ends_s[number], program.rows[3][number - 1]
+            start = end - times.passes[time]
+            if time in whole:  # its W, which is a part of it, is shown as if it came last
+                weight = times.weights[time - whole.start]
+                yield PipelinePass(stage, chunk, micro_batch, "B", start, end - weight)
+                yield PipelinePass(stage, chunk, micro_batch, "W", end - weight, end)
+                continue
             yield PipelinePass(stage, chunk, micro_batch, _KINDS[kind], start, end)
         yield from weights[done:]

@@ -342,8 +342,9 @@ def _fuse(
     costs: Costs | RecordedCosts,
     context: MethodContext,
     iteration: int,
+    known_bytes: tuple[float, ...] | None = None,
 ) -> list[Bucket]:
-    """Put the gradients of an iteration in buckets."""
+    """Put the gradients of an iteration in buckets; ``known_bytes`` are those of their messages."""
     profile = context.profile
     assert profile is not None
     asked = FusionContext(
@@ -355,6 +356,7 @@ def _fuse(
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
         count_ranks=lambda: context.ranks,
+        known_bytes=known_bytes,
     )
     return list(fuse(profile.in_ready_order(), asked))
 
@@ -429,12 +431,14 @@ class _Builder:
     def _make_jobs(self, iteration: int) -> list[Job]:
         if self.experts:
             return self._jobs_beside_experts(iteration)
-        context = self.context if self.cache is None else self.recorded.context
-        buckets = self.fuse(context, iteration)
-        make = partial(self.method.jobs, buckets, context, iteration)
-        if self.cache is None:
-            return make()
-        return self.cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
+        method, cache = self.method, self.cache
+        if cache is None:
+            return method.jobs(self.fuse(self.context, iteration), self.context, iteration)
+        context = self.recorded.context
+        sizes = cache.message_bytes(self.profile, self.profile_key, method, iteration)
+        buckets = self.fuse(context, iteration, sizes)
+        make = partial(method.jobs, buckets, context, iteration)
+        return cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
 
     def _jobs_beside_experts(self, iteration: int) -> list[Job]:
         """Return the jobs of all other weights, then those of experts among ranks with the same.

@@ -502,6 +502,7 @@ _SCHEDULES = (
     ("zbv", r"\bzbv\b"),
     ("V-Half", r"\bv-half\b"),
     ("V-Min", r"\bv-min\b"),
+    ("dualpipev", r"dualpipev"),
     ("DualPipe", r"dualpipe"),
 )
 """Schedules and the words that name them, the first that fit; capital letters are those that

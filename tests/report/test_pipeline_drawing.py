@@ -50,7 +50,7 @@ def test_only_the_last_digit_of_a_micro_batch_shows() -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("width", [20, 33, 80, 200])
 def test_no_line_is_wider_than_asked(schedule: str, width: int) -> None:
-    chunks = [UNIT * 12] * {"interleaved": 2, "zbv": 2}.get(schedule, 1)
+    chunks = [UNIT * 12] * {"interleaved": 2, "zbv": 2, "dualpipev": 2}.get(schedule, 1)
     lines = draw_pipeline(pipeline_run(schedule, chunks, 24, 0.1), width)
     assert max(map(len, lines)) <= width
     assert [line.split()[1] for line in lines[:12]] == [str(stage) for stage in range(12)]

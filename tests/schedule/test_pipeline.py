@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.models.split import SCHEDULES, check_schedule
+from perfsim.models.split import FOLDED, SCHEDULES, SPLIT_BACKWARD, check_schedule
 from perfsim.schedule.pipeline import (
     PipelineRun,
     StageTimes,
+    _dualpipev_order,
     pipeline_run,
 )
 
-CHUNKS = {"interleaved": 2, "zbv": 2}
+CHUNKS = {"interleaved": 2, **dict.fromkeys(FOLDED, 2)}
 FIXED = ("gpipe", "1f1b", "interleaved")
-ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
 
 
 def equal(schedule: str, stages: int, times: StageTimes, chunks: int = 0) -> list[list[StageTimes]]:
@@ -108,6 +108,16 @@ def test_order_of_zbv() -> None:
     ]
 
 
+def test_order_of_dualpipev() -> None:
+    # dualpipe/dualpipev.py, steps 1 to 8. A W right behind its B is a part of it, but for W0' of
+    # the first stage, by which a forward of the other chunk comes in time.
+    run = pipeline_run("dualpipev", equal("dualpipev", 2, UNIT), 4, 0.0)
+    assert orders(run) == [
+        "F0 F1 F2 F0' B0' W0' F1' F3 B1' W1' F2' B0 W0 B2' W2' F3' B1 W1 B3' W3' B2 W2 B3 W3",
+        "F0 F0' F1 F1' F2 B0' W0' F2' B0 W0 F3 B1' W1' F3' B1 W1 B2' W2' B2 W2 B3' B3 W3' W3",
+    ]
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_one_stage_runs_each_micro_batch_through_and_back(schedule: str) -> None:
     chunks = equal(schedule, 1, UNIT)
@@ -145,6 +155,28 @@ def test_a_link_carries_one_message_at_a_time() -> None:
     assert [starts[1, "F", number] for number in range(3)] == [5.0, 9.0, 13.0]
     assert [starts[0, "B", number] for number in range(3)] == [19.0, 23.0, 27.0]
     assert run.total_s == 28.0
+
+
+def test_the_next_message_follows_while_the_latency_of_one_passes() -> None:
+    # Of 4 s a message has its link for 1: those of forwards that end at 1, 2 and 3 s arrive at 5, 6
+    # and 7 s. Backward passes of 1 s that end at 9, 10 and 11 s arrive at 13, 14 and 15 s.
+    for schedule in ("gpipe", "1f1b"):
+        run = pipeline_run(schedule, [[StageTimes(1.0, 1.0)] * 2], 3, 4.0, latency_s=3.0)
+        starts = {(one.stage, one.kind, one.micro_batch): one.start_s for one in run.passes()}
+        if schedule == "gpipe":
+            assert [starts[1, "F", number] for number in range(3)] == [5.0, 6.0, 7.0]
+            assert [starts[0, "B", number] for number in range(3)] == [13.0, 14.0, 15.0]
+            assert run.total_s == 16.0
+    # Stage 0 of 1F1B: F0 and F1 end at 1 and 2 s; stage 1: F0 5-6, B0 6-7, F1 7-8, B1 8-9. B0
+    # arrives at 11 s, so that F2 runs from 12 and arrives at 17; B1 arrives at 13.
+    assert [starts[1, *one] for one in (("F", 1), ("B", 1), ("F", 2))] == [7.0, 8.0, 17.0]
+    assert [starts[0, *one] for one in (("B", 0), ("F", 2), ("B", 1))] == [11.0, 12.0, 13.0]
+    # A stage that waits for a message until it has come takes all of it.
+    blocked = [
+        pipeline_run("1f1b", [[StageTimes(1.0, 1.0)] * 2], 3, 4.0, latency_s=latency, blocking=True)
+        for latency in (0.0, 3.0)
+    ]
+    assert blocked[0].total_s == blocked[1].total_s
 
 
 def test_both_directions_of_a_link_are_apart() -> None:
@@ -199,6 +231,30 @@ def test_the_turn_of_zbv_needs_no_message() -> None:
     assert starts[1, 1, "F", 0] == 2.25
     # Stage 0 runs its three first forwards before; F0' arrives at 3.5 s.
     assert starts[0, 1, "F", 0] == 3.5
+
+
+def test_passes_of_dualpipev_that_run_together_wait_and_send_together() -> None:
+    # Passes and messages of 1 s. Stage 1 runs F2' and B0 together from 10 to 13 s. Then both are
+    # sent to stage 0 one after the other, where they begin together at 15 s. F2 and B0' run apart
+    # on the last stage: B0' waits for a stage less.
+    run = pipeline_run("dualpipev", [[UNIT] * 2] * 2, 4, 1.0)
+    starts = {
+        (one.stage, f"{one.kind}{one.micro_batch}" + "'" * one.chunk): one.start_s
+        for one in run.passes()
+    }
+    assert [starts[1, name] for name in ("F2", "B0'", "F2'", "B0", "W0")] == [6, 8, 10, 11, 12]
+    assert [starts[0, name] for name in ("F2'", "B0", "W0")] == [15, 16, 17]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 8])
+def test_bubble_of_dualpipev(stages: int) -> None:
+    # deepseek-ai/DualPipe, README.md: (PP/2 - 1)(F&B + B - 3W) of PP = 2p chunks, where a forward
+    # takes as long as each half of a backward. ZBV's bubble of such passes is none.
+    for micro_batches in (2 * stages, 5 * stages + 1):
+        run = pipeline_run("dualpipev", [[UNIT] * stages] * 2, micro_batches, 0.0)
+        assert run.total_s - run.busy_s[0] == pytest.approx((stages - 1) * (3.0 + 2.0 - 3.0))
+        assert run.period_s == pytest.approx(run.total_s)
+        assert run.in_flight.tolist() == [stages + 0.5] * stages  # PP + 1 chunks
 
 
 # Closed forms
@@ -309,7 +365,7 @@ def test_final_backward_passes_by_chunk() -> None:
 def test_many_micro_batches_end_as_when_timed_one_by_one(
     schedule: str, blocking: bool, send: float
 ) -> None:
-    if blocking and schedule in ZERO_BUBBLE:
+    if blocking and schedule in SPLIT_BACKWARD:
         return
     stages = 4
     chunks = [
@@ -388,6 +444,12 @@ def test_4096_micro_batches_take_what_their_slowest_stage_takes() -> None:
             "2",
         ),
         (("zbv", 4, 3, 8), "virtual_stages: zbv needs 2 of each stage, not 3", "2"),
+        (
+            ("dualpipev", 4, 2, 7),
+            "accumulate: dualpipev needs twice as many micro-batches as pp has stages, not 7; the "
+            "nearest that works is 8.",
+            "8",
+        ),
         (("1f1b", 4, 2, 8), "virtual_stages: 1f1b needs 1 of each stage, not 2", "1"),
         (
             ("zb-h1", 8, 1, 4),
@@ -450,3 +512,27 @@ def test_free_work_takes_no_time() -> None:
     for schedule in SCHEDULES:
         run = pipeline_run(schedule, equal(schedule, 4, StageTimes(0.0, 0.0)), 128, 0.0)
         assert run.total_s == 0.0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+def test_dualpipev_runs_the_passes_that_pytorch_runs(stages: int) -> None:
+    """Its order, which passes run together, and which Ws are put off, by PyTorch's own schedule."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    letters = {"FORWARD": "F", "FULL_BACKWARD": "BW", "BACKWARD_INPUT": "B", "BACKWARD_WEIGHT": "W"}
+    for micro_batches in (2 * stages, 3 * stages + 2):
+        asked = object.__new__(schedules.ScheduleDualPipeV)  # without its process group
+        asked.pp_group_size, asked._n_microbatches = stages, micro_batches
+        for stage in range(stages):
+            theirs = [
+                [
+                    (letters[one.computation_type.name], int(one.stage_index >= stages))
+                    for one in action.sub_actions or (action,)
+                ]
+                for action in asked._calculate_single_rank_operations(stage)
+            ]
+            ours = [
+                [(step.kind + "W" * step.whole, step.chunk) for step in steps]
+                for steps in _dualpipev_order(stage, stages, micro_batches)
+            ]
+            assert ours == theirs

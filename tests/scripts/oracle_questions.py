@@ -229,6 +229,7 @@ DIVIDED = [
             "method=distributed_optimizer schedule=interleaved virtual_stages=5",
             "method=distributed_optimizer schedule=zb-h1",
             "method=distributed_optimizer schedule=zbv",
+            "method=distributed_optimizer schedule=dualpipev",
             "method=zero options.stage=1 recompute=full",
             "method=distributed_optimizer recompute=selective software=megatron",
             "method=distributed_optimizer recompute=selective software=megatron+unfused",
@@ -265,6 +266,8 @@ DIVIDED = [
     ),
     "model=mixtral-8x7b gpus=64 node=dgx-h100 batch=1 ep=8 method=distributed_optimizer",
     "model=mixtral-8x7b gpus=64 node=dgx-h100 batch=1 accumulate=8 ep=8 ep_overlap=true",
+    "model=mixtral-8x7b gpus=64 node=dgx-h100 accumulate=16 ep=8 pp=4 schedule=dualpipev"
+    " ep_overlap=true",
     "model=deepseek-v3 gpus=256 node=dgx-b200 precision=fp8 batch=1 accumulate=64 pp=8 ep=32"
     " dispatcher=deepep method=distributed_optimizer",
     "model=llama3-405b gpus=256 node=gb300-nvl72 precision=nvfp4 batch=1 accumulate=48 tp=4 pp=8"
