@@ -4,7 +4,8 @@ This model stands beside the data-parallel scenarios: ``perfsim pipeline FILE`` 
 A pipeline is no method, so ``perfsim list methods`` does not show it.
 
 It covers the GPipe schedule (all micro-batches forward, then all backward), one GPU a stage. Links
-carry one message at a time, beside the computation. Messages are dense; or Top-k, with a ratio
+carry one message at a time, beside the computation; the next follows while the latency of the one
+before passes. Messages are dense; or Top-k, with a ratio
 of each link in proportion to its time (AdaTopK); or activations thresholded sample by sample, whose
 gradients cross at the same positions (DCT-MP).
 
@@ -29,14 +30,14 @@ Two sites, two GPUs each; between the sites 100 Mbit/s and 20 ms, inside them 10
 >>> lan, wan = PipelineLink(1e-4, 8e-10, 2**20), PipelineLink(0.02, 8e-8, 2**20)
 >>> links = [lan, wan, lan]
 >>> round(iteration_s(stages, links, micro_batches=8), 2)
-5.94
+5.66
 >>> ratios = adaptive_ratios([link.dense_s for link in links], reduction=100)
 >>> [round(ratio, 1) for ratio in ratios]
 [2.9, 300.0, 2.9]
 >>> round(iteration_s(stages, links, 8, ratios), 2)
-0.74
+0.72
 >>> round(masked_iteration_s(stages, links, 8, share=0.05), 2)
-0.94
+0.8
 """
 
 from __future__ import annotations
@@ -243,29 +244,33 @@ class PipelineStage:
     backward_s: float
 
 
-def pass_s(times_s: Sequence[float], micro_batches: int) -> float:
+def pass_s(
+    times_s: Sequence[float], micro_batches: int, latencies_s: Sequence[float] = ()
+) -> float:
     """Return the time of M equal micro-batches through a chain of stages and links [s].
 
-    sum p + (M-1) max p: the first micro-batch passes all of them, the others follow at the pace of
-    the slowest. This is exact where each stage or link takes one micro-batch at a time, in order,
-    and results may wait before the next.
+    sum p + sum alpha + (M-1) max p: the first micro-batch passes all of them, the others follow at
+    the pace of the slowest. This is exact where each stage or link takes one micro-batch at a time,
+    in order, and results may wait before the next.
 
     Parameters
     ----------
-    times_s : p, the time of one micro-batch on each stage and link [s]
+    times_s : p, the time for which each stage and link has one micro-batch [s]
     micro_batches : M
+    latencies_s : alpha, by which each link's messages arrive later [s]
 
     Examples
     --------
-    >>> pass_s([1.0, 3.0, 2.0], micro_batches=4)
-    15.0
+    >>> pass_s([1.0, 3.0, 2.0], micro_batches=4), pass_s([1.0, 3.0, 2.0], 4, latencies_s=[5.0])
+    (15.0, 20.0)
 
     References
     ----------
     Huang et al. 2019, GPipe, section 2.3: S equal stages and free links take M + S - 1 steps, of
     which (S-1) / (M + S - 1) are idle.
     """
-    return sum_in_order(times_s) + (micro_batches - 1) * max(times_s)
+    first_s = sum_in_order(times_s) + sum_in_order(latencies_s)
+    return first_s + (micro_batches - 1) * max(times_s)
 
 
 def iteration_s(
@@ -296,7 +301,7 @@ def iteration_s(
     if len(ratios) != len(links):
         raise ValueError(f"{len(links)} links need as many ratios, got {len(ratios)}")
     sent_s = [link.message_s(ratio) for link, ratio in zip(links, ratios, strict=True)]
-    return _both_passes_s(stages, sent_s, sent_s, micro_batches)
+    return _both_passes_s(stages, links, (sent_s, sent_s), micro_batches)
 
 
 def masked_iteration_s(
@@ -329,25 +334,33 @@ def masked_iteration_s(
     """
     sent_s = [link.masked_s(share) for link in links]
     forward_s, backward_s = zip(*sent_s, strict=True) if sent_s else ((), ())
-    return _both_passes_s(stages, forward_s, backward_s, micro_batches)
+    return _both_passes_s(stages, links, (forward_s, backward_s), micro_batches)
 
 
 def _both_passes_s(
     stages: Sequence[PipelineStage],
-    sent_forward_s: Sequence[float],
-    sent_backward_s: Sequence[float],
+    links: Sequence[PipelineLink],
+    sent_s: tuple[Sequence[float], Sequence[float]],
     micro_batches: int,
 ) -> float:
-    """Return the time of a forward pass and of the backward pass after it [s]."""
-    if len(sent_forward_s) != len(stages) - 1:
+    """Return the time of a forward pass and of the backward pass after it [s].
+
+    ``sent_s`` are the times of messages by link, forward and backward [s].
+    """
+    if len(links) != len(stages) - 1:
         needed = len(stages) - 1
-        raise ValueError(f"{len(stages)} stages need {needed} links, got {len(sent_forward_s)}")
+        raise ValueError(f"{len(stages)} stages need {needed} links, got {len(links)}")
     if micro_batches < 1:
         raise ValueError(f"micro_batches is {micro_batches}, must be at least 1")
-    computed_forward_s = [stage.forward_s for stage in stages]
-    computed_backward_s = [stage.backward_s for stage in stages]
-    forward_s = pass_s([*computed_forward_s, *sent_forward_s], micro_batches)
-    return forward_s + pass_s([*computed_backward_s, *sent_backward_s], micro_batches)
+    latencies_s = [link.latency_s for link in links]
+
+    def through_s(computed_s: Sequence[float], messages_s: Sequence[float]) -> float:
+        pairs = zip(messages_s, latencies_s, strict=True)
+        carried_s = [message_s - latency_s for message_s, latency_s in pairs]
+        return pass_s([*computed_s, *carried_s], micro_batches, latencies_s)
+
+    forward_s = through_s([stage.forward_s for stage in stages], sent_s[0])
+    return forward_s + through_s([stage.backward_s for stage in stages], sent_s[1])
 
 
 PIPELINE_SCHEMA = "perfsim/pipeline/1"

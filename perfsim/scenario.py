@@ -1589,10 +1589,6 @@ def _check_whole_experts(etp: int, scenario: ScenarioFields) -> None:
         raise RequestError("etp", why, value=etp)
 
 
-_BESIDE_MICRO_BATCH = ("interleaved", "dualpipev")
-"""Schedules of a pipeline in which a forward of a micro-batch runs beside a backward of another."""
-
-
 def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
     """Refuse to send the tokens of experts beside another micro-batch where none is at hand.
 
@@ -1600,6 +1596,8 @@ def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
     @002526d8 megatron/core/transformer/transformer_config.py). DualPipeV was made for it
     (deepseek-ai/DualPipe@3da1bbea).
     """
+    from perfsim.models.split import BESIDE_MICRO_BATCH
+
     if scenario.accumulate == 1:
         why = "needs `accumulate` above 1: another micro-batch to run beside."
     elif _sends_tokens_again(scenario.recompute):
@@ -1607,7 +1605,7 @@ def _check_beside_micro_batch(scenario: ScenarioFields) -> None:
             "not with `recompute` full or moe, which sends tokens to their experts again in the"
             " backward pass: Megatron-LM refuses both together."
         )
-    elif scenario.pp > 1 and scenario.schedule not in _BESIDE_MICRO_BATCH:
+    elif scenario.pp > 1 and scenario.schedule not in BESIDE_MICRO_BATCH:
         why = (
             "needs `schedule` interleaved or dualpipev where `pp` is above 1: no other pipeline"
             " runs micro-batches side by side."

@@ -201,11 +201,11 @@ def test_the_driver_names_the_gpu(
 
 
 def test_a_gpu_without_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(tmp_path, monkeypatch, "NVIDIA GeForce RTX 3090 Ti", 1)
+    gpus(tmp_path, monkeypatch, "NVIDIA GeForce RTX 4090 Ti", 1)
     found = look_around(SHIPPED, {}, tmp_path / "none")
     assert "gpu" not in found.fields
     assert found.remarks == [
-        "NVIDIA GeForce RTX 3090 Ti has no file in perfsim; the nearest that has is rtx3090"
+        "NVIDIA GeForce RTX 4090 Ti has no file in perfsim; the nearest that has is rtx4090"
         " (`perfsim list gpus`)."
     ]
 

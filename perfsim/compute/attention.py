@@ -131,6 +131,8 @@ _TRITON = (
     " forward"
 )
 
+_H20 = AttentionRate(0.646, 0.62, 250, 0.17, f"{_SAGE}, H20 of 96 GB; {_AS_FORWARD}", 0.17)
+
 ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("serving", "Ampere"): AttentionRate(0.58, 0.50, 550, 0.4, f"{_SERVING}; {_BACKWARD}"),
     ("serving", "Hopper"): AttentionRate(0.77, 0.67, 1200, 0.38, f"{_SERVING}; {_BACKWARD}"),
@@ -146,7 +148,8 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
         1.01, 0.97, 115, 0.17, f"{_SAGE}, RTX 4090 and L20; {_AS_FORWARD}", 0.17
     ),
     ("flash2", "Hopper"): AttentionRate(0.46, 0.43, 460, 0.17, f"{_DAO} and {_SAGE}, H100", 0.17),
-    ("flash2", "h20"): AttentionRate(0.646, 0.62, 250, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),
+    ("flash2", "h20"): _H20,
+    ("flash2", "h20-3e"): _H20,
     ("flash2", "Blackwell"): AttentionRate(
         0.242,
         0.213,

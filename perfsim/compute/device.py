@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Annotated, NamedTuple, TypedDict
 
-from perfsim.compute.host_link import rate_of_copy
+from perfsim.compute.host_link import MAX_LANES, rate_of_copy
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.software import NEWEST, eras_of, is_newest, nearest_era, software_era
@@ -482,6 +482,14 @@ def _pcie(value: object) -> int:
     return generation
 
 
+def _lanes(value: object) -> int:
+    """Return how many lanes of PCIe a board has."""
+    lanes = whole_number(value)
+    if lanes not in (MAX_LANES // 2, MAX_LANES):
+        raise WrongValue(f"found {lanes}, allowed is {MAX_LANES // 2} or {MAX_LANES}")
+    return lanes
+
+
 _check_device = table_check(
     {
         "name": _text,
@@ -500,6 +508,7 @@ _check_device = table_check(
         "succeeds": _text,
         "measured_as": _text,
         "pcie": _pcie,
+        "pcie_lanes": _lanes,
         "link": _text,
         "intra_net": _text,
         "intra_net_why": _text,
@@ -516,7 +525,7 @@ _check_device = table_check(
         *("visible_memory", "host_gpus"),
         *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
         "measured_as",
-        *("architecture", "board", "pcie", "link", "references"),
+        *("architecture", "board", "pcie", "pcie_lanes", "link", "references"),
         *("intra_net", "intra_net_why", "usual_node"),
     ),
 )
@@ -545,6 +554,7 @@ class DeviceFile(TypedDict):
     architecture: str
     board: str
     pcie: int | None
+    pcie_lanes: int
     link: str
     intra_net: str
     intra_net_why: str
@@ -591,6 +601,7 @@ def read_device_file(path: Path) -> DeviceFile:
         architecture=table.get("architecture", ""),
         board=table.get("board", ""),
         pcie=table.get("pcie"),
+        pcie_lanes=table.get("pcie_lanes", MAX_LANES),
         link=table.get("link", ""),
         intra_net=table.get("intra_net", ""),
         intra_net_why=table.get("intra_net_why", ""),
@@ -633,8 +644,8 @@ class Device:
     ``measured_as`` is the same board with other memory or links: its measurements hold here too.
     ``visible_memory`` is what CUDA or ROCm show of the memory, where somebody saw it. ``host_gpus``
     are those that one operating system drives at most, where the links that make a node join more.
-    ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``link`` what joins
-    the GPUs of a node, in the data sheet's words.
+    ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``pcie_lanes`` how many
+    lanes of it there are, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. ``usual_node`` is the node type that
     joins several nodes of it where neither network nor node is named. Kernels are those of the era
@@ -665,6 +676,7 @@ class Device:
     architecture: str = ""
     board: str = ""
     pcie: int | None = None
+    pcie_lanes: int = MAX_LANES
     link: str = ""
     intra_net: str = ""
     intra_net_why: str = ""
@@ -781,7 +793,7 @@ class Device:
             "aliases": ", ".join(self.aliases) or "none",
             "architecture": self.architecture or "not stated",
             "board": self.board or "not stated",
-            "PCIe generation": str(self.pcie or "not stated"),
+            "PCIe generation": str(self.pcie or "not stated") + self._fewer_lanes,
             "power": f"{self.power_w:g} W" if self.power_w else "not stated",
             "link inside a node": self.link or "not stated",
             "network inside a node": self._inside_words(),
@@ -807,6 +819,10 @@ class Device:
             )
         table["scaled from"] = ", ".join(self.reference_names) or "no other GPU"
         return table
+
+    @property
+    def _fewer_lanes(self) -> str:
+        return "" if self.pcie_lanes == MAX_LANES else f", {self.pcie_lanes} lanes"
 
     def _usable_words(self) -> str:
         shown = self.visible_memory
@@ -963,7 +979,7 @@ def device_named(words: str, catalog: Catalog) -> str | None:
     Examples
     --------
     >>> from perfsim.data.catalog import Catalog
-    >>> words = "NVIDIA H100 80GB HBM3", "A100 80GB PCIe", "NVIDIA GeForce RTX 3090 Ti"
+    >>> words = "NVIDIA H100 80GB HBM3", "A100 80GB PCIe", "NVIDIA GeForce RTX 4090 Ti"
     >>> [device_named(one, Catalog()) for one in words]
     ['h100', 'a100-pcie', None]
     """

@@ -7,7 +7,18 @@ from typing import NamedTuple, Protocol
 from perfsim.compute.kernel import Kernel
 from perfsim.errors import RequestError
 
-__all__ = ["HostLink", "OnPcie", "copied_in", "copied_out", "host_link", "rate_of_copy"]
+__all__ = [
+    "MAX_LANES",
+    "HostLink",
+    "OnPcie",
+    "copied_in",
+    "copied_out",
+    "host_link",
+    "rate_of_copy",
+]
+
+MAX_LANES = 16
+"""Lanes of PCIe that a board has at most, and most boards have."""
 
 
 class OnPcie(Protocol):
@@ -20,6 +31,10 @@ class OnPcie(Protocol):
     @property
     def pcie(self) -> int | None:
         """The generation; None where none is stated."""
+
+    @property
+    def pcie_lanes(self) -> int:
+        """How many lanes of it the board has."""
 
 
 class HostLink(NamedTuple):
@@ -39,12 +54,16 @@ switch would share it: no node type says which do."""
 def host_link(device: OnPcie) -> HostLink:
     """Return the link of a GPU to its host.
 
+    Eight lanes of a generation carry as many bytes a second as sixteen of the one before it, by
+    which a board with eight is priced.
+
     Raises
     ------
     RequestError
         If its file names no generation of PCIe whose rate is known.
     """
-    if device.pcie not in _LINKS:
+    as_wide = device.pcie and device.pcie - (device.pcie_lanes < MAX_LANES)
+    if as_wide not in _LINKS:
         known = ", ".join(map(str, _LINKS))
         said = f"PCIe {device.pcie}" if device.pcie else "no generation of PCIe"
         why = (
@@ -52,7 +71,7 @@ def host_link(device: OnPcie) -> HostLink:
             f" were measured over generations {known}. Leave it out."
         )
         raise RequestError("offload", why)
-    return _LINKS[device.pcie]
+    return _LINKS[as_wide]
 
 
 _OUT, _IN = "offload_out", "offload_in"

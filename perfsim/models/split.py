@@ -16,6 +16,7 @@ from perfsim.models.blocks import NORMS
 from perfsim.models.layers import LayerShape, ModelLayer, is_expert, layer_figures
 
 __all__ = [
+    "BESIDE_MICRO_BATCH",
     "CONTEXT_EXCHANGES",
     "DISPATCHERS",
     "FOLDED",
@@ -47,6 +48,9 @@ ZERO_BUBBLE = ("zb-h1", "zb-h2", "zbv")
 
 SPLIT_BACKWARD = (*ZERO_BUBBLE, "dualpipev")
 """Those that may put off gradients of weights."""
+
+BESIDE_MICRO_BATCH = ("interleaved", "dualpipev")
+"""Those in which a forward of a micro-batch runs beside a backward of another."""
 
 FOLDED = ("zbv", "dualpipev")
 """Those of two chunks a stage, of which the second runs back from the last stage to the first."""

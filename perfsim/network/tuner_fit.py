@@ -43,9 +43,9 @@ _FIRST_FIGURES = "2.5.6"
 """The first version with figures a hop; NCCL 2.4 has none."""
 
 _GENERATIONS = (
-    ("blackwell", r"\b(G?B[23]00|GB10|RTX PRO 6000|RTX ?50\d\d)\b"),
+    ("blackwell", r"\b(G?B[23]00|GB10|RTX PRO \d{4}|RTX ?50[5-9]0)\b"),
     ("hopper", r"\b(G?H[128]00|GH200|H20)\b"),
-    ("ada", r"\b(RTX ?40\d\d|4090|RTX ?6000 ?Ada|L40S?|L20|L4)\b"),
+    ("ada", r"\b(RTX ?40\d\d|4090|RTX ?\d\d00 ?Ada|L40S?|L20|L4)\b"),
     ("ampere_rtx", r"\b(RTX ?30\d\d|3090|A40|A10G?|RTX A\d000)\b"),
     ("ampere", r"\bA[138]00\b"),
     ("turing", r"\b(T4|RTX ?20\d\d|2080)\b"),

@@ -24,7 +24,14 @@ from perfsim.model_parallel import expert_ranks, parallel_layout
 from perfsim.models import ModelLayer, build_model
 from perfsim.models.blocks import block_spans
 from perfsim.models.layers import is_expert
-from perfsim.models.split import Degrees, check_schedule, check_split, stage_blocks
+from perfsim.models.split import (
+    BESIDE_MICRO_BATCH,
+    FOLDED,
+    Degrees,
+    check_schedule,
+    check_split,
+    stage_blocks,
+)
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import MAX_MICRO_BATCHES, Scenario, with_checked
 from perfsim.session import default_session
@@ -496,7 +503,7 @@ class _Builder:
             count = samples // batch
             able = tuple(one for one in schedules if _takes(one, ranks.pp, count))
             if ranks.pp > 1 and self.overlaps(ranks):
-                able = tuple(one for one in able if one[0] == "interleaved")
+                able = tuple(one for one in able if one[0] in BESIDE_MICRO_BATCH)
             alone = count == 1 and self.overlaps(ranks)
             if able and count <= MAX_MICRO_BATCHES and not alone:
                 found.append((batch, count, able))
@@ -562,7 +569,7 @@ def _takes(schedule: PipelineSchedule, pp: int, count: int) -> bool:
     """Tell whether a schedule takes so many micro-batches."""
     name, chunks = schedule
     try:
-        check_schedule(name, pp, chunks or (2 if name == "zbv" else 1), count)
+        check_schedule(name, pp, chunks or (2 if name in FOLDED else 1), count)
     except RequestError:
         return False
     return True

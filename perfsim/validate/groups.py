@@ -79,6 +79,7 @@ _GENERATIONS = {
     "a": "Ampere",
     "rtx40": "Ada",
     "rtx6000ada": "Ada",
+    "rtx5000ada": "Ada",
     "l": "Ada",
     "rtx50": "RTX Blackwell",
     "rtxpro": "RTX Blackwell",
@@ -86,6 +87,7 @@ _GENERATIONS = {
     "gh": "Hopper",
     "b": "Blackwell",
     "gb": "Blackwell",
+    "gb10": "RTX Blackwell",
     "mi": "CDNA",
 }
 """How a GPU's name begins, and its generation (NVIDIA's and AMD's product pages)."""

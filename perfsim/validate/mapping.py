@@ -60,7 +60,7 @@ from perfsim.validate.criteria import (
     said_criterion,
 )
 from perfsim.validate.metrics import METRICS, predicted_metric
-from perfsim.validate.training import still_missing
+from perfsim.validate.training import gpu_of, still_missing
 
 __all__ = [
     "ADDED_METRIC",
@@ -651,7 +651,8 @@ def _named(case: Case, fields: Collection[str], catalog: Catalog) -> dict[str, A
             # Rows of training runs have family, words, tokens a sample.
             named |= {"model": family} | ({"seq": int(tokens[1])} if tokens else {})
     if "gpu" not in fields:
-        gpu = catalog.once(("gpu of words", case.gpu), lambda: device_named(case.gpu, catalog))
+        words = gpu_of(case)
+        gpu = catalog.once(("gpu of words", words), lambda: device_named(words, catalog))
         if gpu:
             named["gpu"] = gpu
     if not {"net", "node"} & set(fields):

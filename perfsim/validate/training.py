@@ -568,6 +568,20 @@ CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
 """What perfsim lacks for a row, by its columns alone: the first that is not "" is named."""
 
 
+def gpu_of(case: CaseWords) -> str:
+    """Return a training run's GPU as a driver would name it: maker, chip, board and memory.
+
+    Examples
+    --------
+    >>> class Words:
+    ...     publisher, gpu = "mlperf", "NVIDIA H200 NVL, 141GB, 600W, DGX H200, fp8"
+    >>> gpu_of(Words())
+    'NVIDIA H200 NVL 141GB'
+    """
+    name, *more, _ = case.gpu.split(", ") if case.publisher else (case.gpu, "")
+    return " ".join([name, *(word for word in more if _MEMORY.fullmatch(word))])
+
+
 class CaseWords(Protocol):
     """The words of a `Case` that tell what is missing."""
 
@@ -654,9 +668,9 @@ def _model_missing(model: str, known: Iterable[str]) -> str:
 
 
 _CHIPS = re.compile(
-    r"(?<![A-Z0-9])(GB300|GB200|GH200|B300|B200|H800|H200|H100|H20|A800|A100|A40|A30|A10G|A10|A5000|"
-    r"A6000|L40S|L40|L4|V100|P100|T4|RTX ?\d{4}|MI\d{3}[AX]?|ASCEND ?910|GAUDI ?\d?|V\dE?P?(?=-\d))"
-    r"(?![A-Z0-9])"
+    r"(?<![A-Z0-9])(GB300|GB200|GH200|B300|B200|H800|H200|H100|H20(?:-3E)?|A800|A100|A40|A30|A10G|"
+    r"A10|A5000|A6000|L40S|L40|L4|V100|P100|T4|MI\d{3}[AX]?|ASCEND ?910|GAUDI ?\d?|V\dE?P?(?=-\d)|"
+    r"RTX ?\d{4}(?:[ -]?(?:TI|SUPER|ADA|D|LAPTOP|MAX-Q)(?![A-Z0-9])){0,3})(?![A-Z0-9])"
 )
 _MAKERS = {"MI": "AMD", "AS": "Huawei", "GA": "Intel", "V4": "Google TPU", "V5": "Google TPU"}
 """Beginning of a chip's name -> its maker, where that is not NVIDIA."""
@@ -664,6 +678,8 @@ _MEMORY = re.compile(r"(?<![\d.x/])(\d{2,3}) ?GB?(?![A-Za-z/])", re.IGNORECASE)
 _POWER = re.compile(r"(\d{3,4}) ?W\b")
 _NODE_TYPE = re.compile(r"\b(DGX[- ]?\w*(?: [A-Z]\d+)?)\b")
 _BETWEEN_AND_INSIDE = re.compile(r"net:(.*?); intra:(.*)")
+_EAST_WEST = re.compile(r"(.{1,200}?) for NS and (.{1,200}?) for EW", re.IGNORECASE)
+"""Cards to storage and the outside (north-south), and those between GPUs (east-west)."""
 _FRAMEWORKS = {
     word.lower(): word
     for word in (
@@ -803,14 +819,17 @@ def _board(text: str) -> str:
 def _network_words(run: TrainingRun) -> str:
     """Return what lies between nodes, and the node type; of one node the links inside it.
 
-    Of ``net: ... ; intra: ...`` the first is between nodes: its cards for computing, where those
-    for storage and management are named apart.
+    Of ``net: ... ; intra: ...`` the first is between nodes: its cards for computing (east-west),
+    where those for storage and management (north-south) are named apart.
     """
     text = " ".join(run.text("network").split())
     parts = _BETWEEN_AND_INSIDE.fullmatch(text)
     if parts:
         between, inside = (re.sub(r"\s*(N/A\s*)+$", "", part).strip() for part in parts.groups())
         cards = re.search(r"Compute: (.*?)(?:[,+]? Management:| Ethernet Fabric|$)", between)
+        apart = _EAST_WEST.fullmatch(between)
+        if apart:
+            between = apart[2]
         text = inside if run.one_node else (cards[1].strip() if cards else between)
     node = _NODE_TYPE.search(run.text("gpu"))
     if node and node[1] not in text:

@@ -22,14 +22,17 @@ from support.what_ships import SHIPPED
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
 
 AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10g", "rtx3090")
-WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5090")
-HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h800", "h20", "gh200", "gh200-144gb")
-NEWER = ("b200", "b300", "gb200", "rtxpro6000")
+WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5000ada", "rtx5090")
+HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h800", "h20", "h20-3e", "gh200")
+NEWER = ("b200", "b300", "gb200", "gb10", "rtxpro6000", "rtxpro6000-maxq", "rtxpro5000")
 ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
 GEFORCE = ("gtx1080", "gtx1080ti", "titan-x-pascal", "rtx2080", "rtx3060", "rtx3070", "rtx3080")
-NEWER_GEFORCE = ("rtx3080ti", "rtx4070", "rtx4080", "rtx5080")
+NEWER_GEFORCE = ("rtx3060ti", "rtx3070ti", "rtx3080ti", "rtx3090ti", "rtx4070", "rtx4080")
+NEWER_GEFORCE += ("rtx4070ti", "rtx5070", "rtx5070ti", "rtx5080")
+SUPER = ("rtx4070super", "rtx4070tisuper", "rtx4080super")
+EIGHT_LANES = ("rtx4060ti", "rtx5060ti")
 NO_PEERS = {*GEFORCE[3:], *NEWER_GEFORCE, "rtx2070-super", "rtx2080ti"}
-NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090"}
+NO_PEERS |= {"rtx3090", "rtx4090", "rtx5090", *SUPER, *EIGHT_LANES}
 """GeForce boards that name hosts without peer access: they pass no messages to each other."""
 OLDER_BOARDS = ("m40", "p40", "p6000", "titan-v", "titan-rtx", "rtx8000", "v100s")
 OTHER_BOARDS = ("a4000", "a4500", "l20")
@@ -47,6 +50,7 @@ def rates(gpu: Device) -> dict[str, float]:
 def test_every_gpu_that_was_asked_for_ships() -> None:
     assert {*AMPERE, *WORKSTATION, *HOPPER, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
     assert {*GEFORCE, *NEWER_GEFORCE, *OLDER_BOARDS, *OTHER_BOARDS} <= set(GPUS)
+    assert {*SUPER, *EIGHT_LANES, "rtxpro4500", "gh200-144gb"} <= set(GPUS)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -84,7 +88,11 @@ def test_a_newer_flagship_is_faster_in_every_precision_that_both_have(
 
 
 @pytest.mark.parametrize(
-    ("sxm", "pcie"), [("a100", "a100-pcie"), ("h100", "h100-pcie"), ("h100", "h100-nvl")]
+    ("sxm", "pcie"),
+    [
+        *(("a100", "a100-pcie"), ("h100", "h100-pcie"), ("h100", "h100-nvl")),
+        *(("h200", "h200-nvl"), ("rtxpro6000", "rtxpro6000-maxq")),
+    ],
 )
 def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie: str) -> None:
     for precision, rate in rates(GPUS[pcie]).items():
@@ -117,6 +125,14 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("rtx3080", "amp-bf16", 59.5),
         ("rtx8000", "amp-fp16", 130.5),
         ("a4000", "amp-bf16", 76.7),
+        ("h200-nvl", "amp-bf16", 835.5),
+        ("h20-3e", "amp-bf16", 148),
+        ("gb10", "amp-bf16", 118.8),
+        ("rtx5070ti", "amp-fp16", 87.88),
+        ("rtx4070ti", "amp-bf16", 80.18),
+        ("rtx3090ti", "amp-fp16", 80),
+        ("rtxpro6000-maxq", "amp-bf16", 438.8),
+        ("rtx5000ada", "amp-bf16", 261.1),
     ],
 )
 def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
@@ -137,6 +153,8 @@ def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
         *(("h20", 4000), ("mi355x", 8000), ("a6000", 768), ("rtx6000ada", 960), ("rtx5090", 1792)),
         *(("l4", 300), ("l40s", 864), ("rtx4090", 1008), ("mi300x", 5300), ("v100", 900)),
         *(("gtx1080ti", 484), ("p40", 347), ("rtx3080", 760), ("titan-v", 653), ("rtx8000", 672)),
+        *(("h200-nvl", 4800), ("h20-3e", 4800), ("gb10", 273), ("rtx5070ti", 896)),
+        *(("rtxpro6000-maxq", 1792), ("rtxpro5000", 1344), ("rtx4060ti", 288)),
     ],
 )
 def test_kernels_reach_less_than_the_data_sheets_bandwidth(
@@ -152,17 +170,20 @@ def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None
     assert gpu.architecture and gpu.board and gpu.link
     assert (gpu.power_w is None) == (name in NO_POWER)
     inside = load_any_network(gpu.intra_net, SHIPPED, "intra_net")
-    assert inside.link("intra", "intra_net").rate.value > 0
+    alone = inside.node_type is not None and inside.node_type.gpus == 1
+    assert alone == (name == "gb10")
+    assert alone or inside.link("intra", "intra_net").rate.value > 0
     if gpu.board.startswith("SXM"):
         node = inside.node_type
         assert (node.inside.link if node else inside.transport).startswith("nvlink")
-        assert node is None or node.gpu in (name, "h100")  # h100-96gb is an H100
+        assert node is None or node.gpu in (name, "h100", "h20")  # h100-96gb is one, h20-3e too
     if gpu.board == "PCIe" and gpu.pcie:
         no_peers = name in NO_PEERS
-        usual = f"{'geforce-' * no_peers}pcie{gpu.pcie}{'-8' * no_peers}"
+        as_wide = gpu.pcie - (gpu.pcie_lanes == 8)  # as many bytes a second as 16 lanes of it
+        usual = f"{'geforce-' * no_peers}pcie{as_wide}{'-8' * no_peers}"
         assert gpu.intra_net == ("g5" if name == "a10g" else usual)  # AWS alone has the A10G
     of_own_node = inside.node_type is not None and inside.node_type.gpu == name
-    stands_in = not re.search(r"NVLink|PCIe", gpu.link) and not of_own_node
+    stands_in = not re.search(r"NVLink|PCIe(?!.* x8)", gpu.link) and not of_own_node
     assert bool(gpu.intra_net_why) == stands_in
 
 
@@ -240,9 +261,34 @@ def test_no_two_gpus_share_a_name() -> None:
         ("NVIDIA GeForce RTX 4090 D", None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("NVIDIA H800 PCIe", None),
-        ("NVIDIA H20-3e", None),  # more memory
-        ("NVIDIA H200 NVL", None),
-        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", None),
+        ("NVIDIA H20", "h20"),
+        ("NVIDIA H20-3e", "h20-3e"),  # more memory
+        ("NVIDIA H20 141GB", "h20-3e"),
+        ("NVIDIA H200 NVL", "h200-nvl"),
+        ("NVIDIA H200-NVL-141GB", "h200-nvl"),
+        ("NVIDIA H200 NVL 96GB", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtxpro6000-maxq"),
+        ("NVIDIA RTX Pro 6000 SE PCIe 96GB", "rtxpro6000"),
+        ("NVIDIA RTX PRO 5000 Blackwell", "rtxpro5000"),
+        ("NVIDIA RTX PRO 5000 72GB Blackwell", None),  # more memory
+        ("NVIDIA RTX PRO 4500 Blackwell", "rtxpro4500"),
+        ("NVIDIA RTX PRO 4000 Blackwell", None),
+        ("NVIDIA RTX 5000 Ada Generation", "rtx5000ada"),
+        ("NVIDIA RTX 4500 Ada Generation", None),
+        ("Quadro RTX 5000", None),  # Turing
+        ("NVIDIA GB10", "gb10"),
+        ("NVIDIA GeForce RTX 3060 Ti", "rtx3060ti"),
+        ("NVIDIA GeForce RTX 3090 Ti", "rtx3090ti"),
+        ("NVIDIA GeForce RTX 4060 Ti", "rtx4060ti"),
+        ("NVIDIA GeForce RTX 4060 Ti 8GB", None),
+        ("NVIDIA GeForce RTX 4070", "rtx4070"),
+        ("NVIDIA GeForce RTX 4070 Ti", "rtx4070ti"),
+        ("NVIDIA GeForce RTX 4070 SUPER", "rtx4070super"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx4070tisuper"),
+        ("NVIDIA GeForce RTX 4080 SUPER", "rtx4080super"),
+        ("NVIDIA GeForce RTX 5070", "rtx5070"),
+        ("NVIDIA GeForce RTX 5070 Ti", "rtx5070ti"),
+        ("NVIDIA GeForce RTX 5070 Ti Laptop GPU", None),
         ("Tesla P100-PCIE-12GB", None),
         ("A100-PCIE-96GB", None),
         ("NVIDIA", None),
@@ -294,6 +340,7 @@ def test_a_refused_gpu_has_a_nearest_match_by_what_is_not_its_maker() -> None:
     for words, near in (
         ("NVIDIA A100-SXM-64GB", "a100"),
         ("NVIDIA GeForce RTX 4090 Ti", "rtx4090"),
+        ("NVIDIA RTX PRO 6000 Laptop", "rtxpro6000"),
         ("Tesla V100-SXM2-8GB", "v100"),
         ("AMD Instinct MI300A", "mi300x"),
     ):

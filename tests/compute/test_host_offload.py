@@ -128,7 +128,10 @@ def test_published_iterations_with_the_optimizer_on_the_host(
 
 @pytest.mark.parametrize(
     ("gpu", "out", "back"),
-    [("v100", 13.1e9, 12.4e9), ("a100", 25.7e9, 25.8e9), ("h100", 54.2e9, 54.3e9)],
+    [
+        *(("v100", 13.1e9, 12.4e9), ("a100", 25.7e9, 25.8e9), ("h100", 54.2e9, 54.3e9)),
+        *(("rtx4060ti", 13.1e9, 12.4e9), ("rtx5060ti", 25.7e9, 25.8e9)),  # eight lanes
+    ],
 )
 def test_links_are_those_that_were_measured(gpu: str, out: float, back: float) -> None:
     device = load_device(gpu, SHIPPED)

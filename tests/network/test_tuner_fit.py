@@ -41,6 +41,7 @@ from support.growth_curves import SIZES, counts, curve
         ("RTX PRO 6000 Blackwell", "", "", ("2.21.5", "blackwell", "pci")),
         ("NVIDIA L20", "", "", ("2.21.5", "ada", "pci")),
         ("RTX 4090", "PCIe 4.0, no peer access", "", ("2.21.5", "ada", "pci")),
+        ("NVIDIA RTX 5000 Ada Generation", "", "", ("2.21.5", "ada", "pci")),
         ("GeForce RTX 2080 Ti", "PCIe 3.0 x16; 10GbE", "2.4.7", ("2.4.7", "turing", "pci")),
         ("Tesla V100-PCIE-32GB", "none; 10GbE", "2.3.7", ("2.4.8", "volta", "pci")),
         ("Tesla V100-SXM2-32GB", "none; EFA 100 Gbit/s", "2.6.4", ("2.6.4", "volta", "nvlink")),

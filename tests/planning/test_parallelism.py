@@ -215,6 +215,7 @@ def test_experts_beside_another_micro_batch_have_one_and_are_not_computed_again(
     [
         {"model": "llama3-8b", "gpus": 8, "lora": 16, "lora_base": "nf4"},
         {"model": "mixtral-8x7b", "gpus": 8, "ep_overlap": True},
+        {"model": "mixtral-8x7b", "gpus": 8, "ep_overlap": True, "schedule": "dualpipev"},
     ],
 )
 def test_all_that_is_searched_can_be_asked_for(fields: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from perfsim.models.split import FOLDED, SCHEDULES, SPLIT_BACKWARD, check_schedu
 from perfsim.schedule.pipeline import (
     PipelineRun,
     StageTimes,
+    _dualpipev_order,
     pipeline_run,
 )
 
@@ -511,3 +512,27 @@ def test_free_work_takes_no_time() -> None:
     for schedule in SCHEDULES:
         run = pipeline_run(schedule, equal(schedule, 4, StageTimes(0.0, 0.0)), 128, 0.0)
         assert run.total_s == 0.0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+def test_dualpipev_runs_the_passes_that_pytorch_runs(stages: int) -> None:
+    """Its order, which passes run together, and which Ws are put off, by PyTorch's own schedule."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    letters = {"FORWARD": "F", "FULL_BACKWARD": "BW", "BACKWARD_INPUT": "B", "BACKWARD_WEIGHT": "W"}
+    for micro_batches in (2 * stages, 3 * stages + 2):
+        asked = object.__new__(schedules.ScheduleDualPipeV)  # without its process group
+        asked.pp_group_size, asked._n_microbatches = stages, micro_batches
+        for stage in range(stages):
+            theirs = [
+                [
+                    (letters[one.computation_type.name], int(one.stage_index >= stages))
+                    for one in action.sub_actions or (action,)
+                ]
+                for action in asked._calculate_single_rank_operations(stage)
+            ]
+            ours = [
+                [(step.kind + "W" * step.whole, step.chunk) for step in steps]
+                for steps in _dualpipev_order(stage, stages, micro_batches)
+            ]
+            assert ours == theirs

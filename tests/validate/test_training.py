@@ -193,6 +193,37 @@ def test_gpus_are_written_alike(tmp_path: Path, text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("NVIDIA H200-NVL-141GB", "h200-nvl"),
+        ("NVIDIA RTX Pro 6000 SE PCIe 96GB", "rtxpro6000"),
+        ("GeForce RTX 4090 24GB (450W)", "rtx4090"),
+        ("NVIDIA H20-3e", "h20-3e"),
+        ("GeForce RTX 3080 Ti", "rtx3080ti"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
+        ("NVIDIA RTX A6000", "a6000"),
+    ],
+)
+def test_a_gpu_that_no_rule_names_is_found_by_its_words(
+    tmp_path: Path, text: str, gpu: str
+) -> None:
+    found = fields(tmp_path, gpu=text)
+    assert (found["gpu"], found["precision"]) == (gpu, "amp-fp16")
+
+
+@pytest.mark.parametrize(
+    ("text", "net"),
+    [
+        ("net: BF3 200Gbps for NS and 2xBF3 400Gbps for EW ; intra: PCIe", "88.76GB/s,6.03us"),
+        ("net: 4x ConnectX-7 IB NDR 400 Gb/s ; intra: PCIe", "177.5GB/s,6.03us"),
+        ("net: 4x ConnectX-8 IB XDR 800 Gb/s ; intra: PCIe", "355GB/s,6.03us"),
+    ],
+)
+def test_cards_between_nodes_are_read_by_their_rate(tmp_path: Path, text: str, net: str) -> None:
+    assert fields(tmp_path, n_gpus="16", network=text)["net"] == net
+
+
+@pytest.mark.parametrize(
     ("gpus", "text", "words"),
     [
         ("8", "net: 1x EDR 100 ; intra: NVLink", "one node: NVLink"),
@@ -201,6 +232,7 @@ def test_gpus_are_written_alike(tmp_path: Path, text: str, words: str) -> None:
         ("16", "net: ; intra: NVLink", ""),
         ("16", "net: Storage: 2x A, Compute: 8x B, Management: 1x C ; intra: D", "8x B"),
         ("16", "net: Compute: 4 x B + Management: 1 x C ; intra: D", "4 x B"),
+        ("16", "net: A 200Gbps for NS and 2xB 400Gbps for EW ; intra: D", "2xB 400Gbps"),
         ("16", "100 Gb/s of a test bed", "100 Gb/s of a test bed"),
     ],
 )
@@ -243,7 +275,8 @@ MISSING = {
     "offloading to the CPU": {"strategy": "ZeRO-3 + CPU offload"},
     "several nodes without a stated network": {"n_gpus": "16", "network": "net: ; intra: NVLink"},
     "network Omni-Path": {"n_gpus": "16", "network": "Omni-Path of 100 Gb/s"},
-    "GPU A6000": {"gpu": "NVIDIA RTX A6000"},
+    "GPU A10": {"gpu": "NVIDIA A10"},
+    "GPU RTX 4090 D": {"gpu": "NVIDIA GeForce RTX 4090 D"},
     "GPU Intel GAUDI": {"gpu": "Intel GAUDI"},
     "model Widget": {"model": "Ours/Widget-7b"},
     "sequence length 256 of GPT-2": {"model": "PyTorch/LanguageModeling/GPT-2", "seq": "256"},

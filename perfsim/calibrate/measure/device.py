@@ -66,9 +66,9 @@ def device_name(driver_name: str, catalog: Catalog) -> str:
 
     Examples
     --------
-    >>> words = "Tesla V100-PCIE-32GB", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090 Ti"
+    >>> words = "Tesla V100-PCIE-32GB", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090 Ti"
     >>> [device_name(one, Catalog()) for one in words]
-    ['v100-pcie', 'a100', 'rtx-3090-ti']
+    ['v100-pcie', 'a100', 'rtx-4090-ti']
     """
     if name := device_named(driver_name, catalog):
         return name

@@ -25,7 +25,7 @@ from perfsim.data.catalog import Catalog
         ("NVIDIA A100X", "a100x"),  # no such file: a board with a NIC of its own
         ("Tesla V100-PCIE-32GB", "v100-pcie"),
         ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"),
-        ("NVIDIA GeForce RTX 3090 Ti", "rtx-3090-ti"),
+        ("NVIDIA GeForce RTX 4090 Ti", "rtx-4090-ti"),
         ("cpu", "cpu"),
     ],
 )
