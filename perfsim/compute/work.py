@@ -82,6 +82,7 @@ class Work(NamedTuple):
     counted: bool = False
     widened: bool = False
     window: float = 1.0
+    head: int = 0
 
 
 class LayerWork(NamedTuple):
@@ -274,7 +275,7 @@ def _kinds_of_work(
             known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
             if layer is last:
-                work = _with_loss(work, layer)
+                work = _with_loss(work, layer, era.loss_by_operation)
             if not attends:
                 more = _launched_without_attention(layer, normed) + _LOSS_OPERATIONS * (
                     layer is last
@@ -291,11 +292,32 @@ def _kinds_of_work(
     return kinds, places
 
 
-def _with_loss(work: LayerWork, layer: ModelLayer) -> LayerWork:
-    """Return the work of the last layer with the passes over its outputs that the loss makes."""
-    forward = Work("stream", 0.0, 4 * layer.outputs, wide=True)
-    backward = Work("stream", 0.0, 3 * layer.outputs, wide=True)
-    return work._replace(forward=(*work.forward, forward), backward=(*work.backward, backward))
+_LOSS_PASSES = (4.0, 3.0)
+"""fp32 passes over the outputs that a loss makes: its softmax reads them three times and writes;
+the backward pass reads the softmax and the gradient and writes."""
+_LOSS_PASSES_BY_OPERATION = (4.0, 5.0)
+"""The same in eager PyTorch, whose backward pass fills a gradient with zeros and reads it twice
+(ATen/native/cuda/SoftMax.cu, cunn_SoftMaxForward and cunn_SoftMaxBackward; LossNLL.cu). On an H100
+both kernels of 1.05e9 outputs take 5.6 and 5.7 ms, the time of 16 bytes an output each
+(tests/scripts/end_to_end/one_gpu.jsonl)."""
+
+
+def _with_loss(work: LayerWork, layer: ModelLayer, by_operation: bool) -> LayerWork:
+    """Return the work of the last layer with the passes over its outputs that the loss makes.
+
+    Eager PyTorch makes outputs of 16 bits fp32 before it, by autocast or by the model's code, and
+    their gradient 16 bits wide behind it.
+    """
+    passes = _LOSS_PASSES_BY_OPERATION if by_operation else _LOSS_PASSES
+    forward, backward = (
+        [Work("stream", 0.0, one * layer.outputs, wide=True)] for one in passes
+    )
+    if by_operation:
+        cast = Work("stream", 0.0, _CAST_PASSES * layer.outputs, widened=True)
+        forward, backward = [cast, *forward], [*backward, cast]
+    return work._replace(
+        forward=(*work.forward, *forward), backward=(*work.backward, *backward)
+    )
 
 
 def _layer_work(
@@ -754,6 +776,7 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
             tokens=layer.document or layer.rows,
             causal=layer.causal,
             window=layer.window,
+            head=round(layer.outputs / (layer.rows * layer.heads)),
         )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
