@@ -61,7 +61,7 @@ class AttentionRate(NamedTuple):
         return (1.0 + BACKWARD_WORK) / (1.0 / self.forward + BACKWARD_WORK / self.backward)
 
     def narrower(self, width: int) -> float:
-        """Return how much longer both passes take for their work in heads of a width.
+        """Return how much longer both passes take for their work in heads of so many values.
 
         Examples
         --------
@@ -71,7 +71,7 @@ class AttentionRate(NamedTuple):
         """
         more = max(1.0, _FULL_WIDTH / width)
         forward, backward = 1.0 / self.forward, BACKWARD_WORK / self.backward
-        slower = forward * more**self.narrow + backward * more**self.narrow_backward
+        slower: float = forward * more**self.narrow + backward * more**self.narrow_backward
         return slower / (forward + backward)
 
     def short(self, tokens: int, causal: bool, window: float = 1.0) -> float:

@@ -54,7 +54,7 @@ class Work(NamedTuple):
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, or of a document that it stays within, ``causal`` whether it is masked,
-    ``window`` that of `ModelLayer`.
+    ``window`` that of `ModelLayer`, ``head`` the values of one of its heads.
     ``aligned`` is the largest power of two up to 8 that divides both sides of a product's weight,
     ``channels`` those of a batch normalisation. ``wide`` says that the values are fp32 whatever the
     precision. ``widened`` says that another kernel prices these values at the narrow width: this
@@ -309,15 +309,11 @@ def _with_loss(work: LayerWork, layer: ModelLayer, by_operation: bool) -> LayerW
     their gradient 16 bits wide behind it.
     """
     passes = _LOSS_PASSES_BY_OPERATION if by_operation else _LOSS_PASSES
-    forward, backward = (
-        [Work("stream", 0.0, one * layer.outputs, wide=True)] for one in passes
-    )
+    forward, backward = ([Work("stream", 0.0, one * layer.outputs, wide=True)] for one in passes)
     if by_operation:
         cast = Work("stream", 0.0, _CAST_PASSES * layer.outputs, widened=True)
         forward, backward = [cast, *forward], [*backward, cast]
-    return work._replace(
-        forward=(*work.forward, *forward), backward=(*work.backward, *backward)
-    )
+    return work._replace(forward=(*work.forward, *forward), backward=(*work.backward, *backward))
 
 
 def _layer_work(
@@ -469,7 +465,8 @@ def _launched_with_adapter(layer: ModelLayer) -> float:
     """Return the operations that a frozen layer launches for its adapter, less those that go."""
     if layer.kind == "linear":
         unpacking = 2.0 * _UNPACKING_OPERATIONS * layer.packed
-        return _ADAPTER_OPERATIONS * bool(layer.adapter) + unpacking - 1.0
+        casts = _ADAPTER_CASTS * layer.adapter_fp32 + 2.0 * layer.adapter_drops
+        return _ADAPTER_OPERATIONS * bool(layer.adapter) + casts + unpacking - 1.0
     return -1.0 if layer.kind == "embedding" else 0.0
 
 
@@ -478,6 +475,9 @@ _UNPACKING_OPERATIONS = 3.0
 their mean is added, and the values are (bitsandbytes-foundation/bitsandbytes 0.45.0
 bitsandbytes/functional.py, ``dequantize_4bit``)."""
 
+_ADAPTER_CASTS = 5.0
+"""Operations of both passes that cast what an adapter in fp32 reads, adds to and has gradients of
+(there; counted: tests/scripts/adapters_in_fp32.txt)."""
 _ADAPTER_OPERATIONS = 10.0
 """Operations of an adapter: two products, a scaling and a sum forward; four products, a scaling and
 a sum backward (huggingface/peft src/peft/tuners/lora/layer.py, ``Linear.forward``)."""
@@ -716,6 +716,7 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
 
     What the second product writes is scaled and added to what the layer writes; in the backward
     pass the gradient of what both read is a sum of two. A compiler scales as it adds.
+    Adapters in fp32 cast what they read; their sum is fp32, and cast back.
     """
     rows, rank, outputs = max(layer.rows, 1), layer.adapter, layer.outputs
     inputs = rows * layer.inner
@@ -723,14 +724,34 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
         "product", 2.0 * inputs * rank, inputs + rows * rank, layer.inner * rank, layer.inner
     )
     up = Work("product", 2.0 * outputs * rank, outputs + rows * rank, outputs / rows * rank, rank)
+    down, up = (one._replace(wide=layer.adapter_fp32) for one in (down, up))
     scaled = 0.0 if era.captured else _SCALED * outputs
-    added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
-    back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
-    return [down, up, added], [up, up, down, down, back]
+    summed = Work("stream", 0.0, _ADDED * inputs, counted=True)
+    if layer.adapter_fp32:
+        cast = Work("stream", 0.0, _CAST_WIDTHS * inputs, wide=True)
+        forward = [cast, Work("stream", 0.0, scaled + _ADDED_IN_FP32[0] * outputs, wide=True)]
+        backward = [cast, Work("stream", 0.0, scaled + _ADDED_IN_FP32[1] * outputs, wide=True)]
+        works = [*forward, down, up], [*backward, summed, up, up, down, down]
+    else:
+        added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
+        back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
+        works = [down, up, added], [up, up, down, down, back]
+    if layer.adapter_drops:
+        wide = layer.adapter_fp32 or era.autocasts
+        forward, backward = (
+            [work._replace(counted=True, wide=wide) for work in one_pass]
+            for one_pass in _streams(inputs, era.passes.dropout)
+        )
+        works = _with(works, (forward, backward))
+    return works
 
 
 _SCALED, _ADDED = 2.0, 3.0
 """Values that a scaling and a sum read and write of one value."""
+_ADDED_IN_FP32 = 4.0, 3.0
+"""fp32 values' worth that such a sum and its casts move of a value, forward and backward: it reads
+2 and 4 bytes and writes 4, of which a cast makes 2 again; the gradient is made 4 bytes wide for the
+adapter, and what is left of it 2 (huggingface/peft 0.21.2, src/peft/tuners/lora/layer.py)."""
 
 
 _CAST_PASSES = 3.0
