@@ -40,6 +40,7 @@ from perfsim.compute.host_offload import (
 )
 from perfsim.compute.mixed_precision import (
     check_half_weights,
+    check_lora_dtype,
     check_value_types,
     notes_on_autocast,
     notes_on_residuals,
@@ -271,7 +272,9 @@ def _stated_profile(
     model = canonical_model(scenario.model)
     if scenario.lora is not None:
         packed, wide = scenario.lora_base != AS_COMPUTED, scenario.residual_dtype == WIDE
-        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, packed, wide))
+        fp32, drops = scenario.lora_dtype == WIDE, scenario.lora_dropout > 0.0
+        kind = packed, wide, fp32, drops
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, *kind))
         build_model(model)
     precision = scenario.precision
     if precision is None:
@@ -345,12 +348,14 @@ def autocasts(scenario: Scenario, method: Method) -> bool:
     """Tell whether mixed precision casts an fp32 model's values at each operation.
 
     It is as asked, else as the method's code does. Codes that divide models keep parameters in 16
-    bits, as has a model without parameters in fp32.
+    bits, as has a model without parameters in fp32, and one beside which adapters alone are fp32.
     """
     if not scenario.master_weights:
         return False
     if scenario.autocast is not None:
         return scenario.autocast
+    if scenario.lora_dtype == WIDE:
+        return False
     return not _is_divided(scenario) and method.autocasts()
 
 
@@ -395,6 +400,13 @@ def _computed(
     precision = scenario.precision or profile.precision
     check_half_weights(precision, scenario.lora_base, master_weights=scenario.master_weights)
     check_kernel_precision(kernel_era(scenario), precision)
+    check_lora_dtype(
+        precision,
+        kernel_era(scenario),
+        scenario.lora_dtype,
+        casts=autocast,
+        master_weights=scenario.master_weights,
+    )
     check_value_types(
         precision,
         kernel_era(scenario),
@@ -459,7 +471,14 @@ def _profile(
 ) -> Profile:
     """Return the measured profile of a model, or that of its kernels where nobody measured it."""
     model, own = scenario.model, own_profile(scenario.model, catalog)
-    check_adapters(scenario.lora, scenario.lora_layers, scenario.lora_base, scenario.residual_dtype)
+    check_adapters(
+        scenario.lora,
+        scenario.lora_layers,
+        scenario.lora_base,
+        scenario.residual_dtype,
+        scenario.lora_dtype,
+        scenario.lora_dropout,
+    )
     if scenario.lora is not None:
         _check_adapted(scenario, own)
         return _stated_profile(scenario, device, notes, autocast)

@@ -571,6 +571,32 @@ class ScenarioFields:
             column=False,
         ),
     ] = "none"
+    lora_dtype: Annotated[
+        str,
+        ScenarioField(
+            "Type of adapters: auto (that of values); fp32, as PEFT makes them since 0.12 beside a"
+            " model of 16 bits: each casts what it reads and what it adds to.",
+            read_by=("compute",),
+            metavar="TYPE",
+            words=_lora_dtype_words,
+            vary="auto,fp32",
+            always=False,
+            column=False,
+        ),
+    ] = "auto"
+    lora_dropout: Annotated[
+        float,
+        ScenarioField(
+            "Share of what adapters read that is dropped; any share takes as long.",
+            read_by=("compute",),
+            metavar="SHARE",
+            min=0.0,
+            max=0.99,
+            vary="0,0.1",
+            always=False,
+            column=False,
+        ),
+    ] = 0.0
     residual_dtype: Annotated[
         str,
         ScenarioField(
@@ -1073,6 +1099,12 @@ def _residual_words() -> Collection[str]:
     from perfsim.models.adapters import RESIDUAL_DTYPES
 
     return RESIDUAL_DTYPES
+
+
+def _lora_dtype_words() -> Collection[str]:
+    from perfsim.models.adapters import LORA_DTYPES
+
+    return LORA_DTYPES
 
 
 def _lora_base_words() -> Collection[str]:

@@ -16,7 +16,8 @@ HELP_GROUPS = {
     "What trains": (
         *("model", "batch", "seq", "document_tokens", "precision", "autocast", "accumulate"),
         *("recompute", "optimizer"),
-        *("lora", "lora_layers", "lora_base", "residual_dtype", "master_weights", "reduce_dtype"),
+        *("lora", "lora_layers", "lora_base", "lora_dtype", "lora_dropout", "residual_dtype"),
+        *("master_weights", "reduce_dtype"),
         *("exchange_each", "chunked_loss", "offload"),
         *("input", "software"),
     ),

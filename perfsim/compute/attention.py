@@ -70,6 +70,20 @@ class AttentionRate(NamedTuple):
         """What both passes reach together."""
         return (1.0 + BACKWARD_WORK) / (1.0 / self.forward + BACKWARD_WORK / self.backward)
 
+    def narrower(self, width: int) -> float:
+        """Return how much longer both passes take for their work in heads of so many values.
+
+        Examples
+        --------
+        >>> rate = AttentionRate(0.9, 0.9, 1000, 1.0, "by hand", 1.0)
+        >>> rate.narrower(64), rate.narrower(128), rate.narrower(256)
+        (2.0, 1.0, 1.0)
+        """
+        more = max(1.0, _FULL_WIDTH / width)
+        forward, backward = 1.0 / self.forward, BACKWARD_WORK / self.backward
+        slower: float = forward * more**self.narrow + backward * more**self.narrow_backward
+        return slower / (forward + backward)
+
     def short(self, tokens: int, causal: bool, window: float = 1.0) -> float:
         """Return how much longer short sequences and windows take for their work.
 
@@ -104,6 +118,8 @@ class AttentionRate(NamedTuple):
         return min(keys + more * edges, whole) / keys
 
 
+_FULL_WIDTH = 128
+"""Values of a head at which kernels reach their rates."""
 _SHORTEST = 512
 """Tokens of the shortest sequences with measured times: BERT in MLPerf."""
 _UNMASKED = 0.25
@@ -139,8 +155,8 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("serving", "Blackwell"): AttentionRate(0.815, 0.64, 1900, 0.61, f"{_SERVING}; {_BACKWARD}"),
     ("cudnn", "Hopper"): AttentionRate(0.93, 0.81, 730, 0.38, f"{_CUDNN}, H200"),
     ("cudnn", "Blackwell"): AttentionRate(1.05, 0.82, 730, 0.61, f"{_CUDNN}, GB200 and GB300"),
-    ("triton", "Ampere"): AttentionRate(0.41, 0.355, 1075, 0.4, _TRITON),
-    ("triton", "Hopper"): AttentionRate(0.255, 0.222, 1075, 0.38, _TRITON),
+    ("triton", "Ampere"): AttentionRate(0.41, 0.355, 1075, 0.0, _TRITON),
+    ("triton", "Hopper"): AttentionRate(0.255, 0.222, 1075, 0.0, _TRITON),
     ("flash2", "Ampere"): AttentionRate(0.765, 0.745, 450, 0.17, f"{_DAO} and {_SAGE}, A100", 0.17),
     ("flash2", "a6000"): AttentionRate(0.72, 0.69, 20, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),
     ("flash2", "rtx3090"): AttentionRate(0.85, 0.815, 60, 0.17, f"{_SAGE}; {_AS_FORWARD}", 0.17),

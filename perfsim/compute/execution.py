@@ -173,6 +173,11 @@ class Execution(NamedTuple):
         return self.tuned and self.flash
 
     @property
+    def loss_by_operation(self) -> bool:
+        """Whether the loss of eager PyTorch is operations that each pass over all outputs."""
+        return self.updates_by_operation and not (self.fused or self.fused_loss)
+
+    @property
     def fused(self) -> bool:
         """Whether element-wise work of transformers runs in fused kernels."""
         return self.passes.layernorm == _FUSED.layernorm

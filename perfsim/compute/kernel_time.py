@@ -252,6 +252,7 @@ class KernelRates(NamedTuple):
             compute_s += work.fixed / self.flops_per_s["fixed"]
         if work.kind == "attention":
             compute_s *= self.attention.short(work.tokens, work.causal, work.window)
+            compute_s *= self.attention.narrower(work.head)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER

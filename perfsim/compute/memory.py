@@ -244,8 +244,15 @@ def _keeps_input(layers: Sequence[ModelLayer], first: int) -> bool:
 
 
 def _trains_weight(layer: ModelLayer | None) -> bool:
-    """Return whether a layer's weight or an adapter of it has a gradient."""
-    return layer is None or not layer.frozen or layer.adapter > 0
+    """Return whether the gradient of a layer's weight, or of its adapter's, needs what it reads."""
+    if layer is None or not layer.frozen:
+        return True
+    return layer.adapter > 0 and not _reads_a_copy(layer)
+
+
+def _reads_a_copy(layer: ModelLayer) -> bool:
+    """Return whether a layer's adapter reads a tensor of its own: a cast, or what dropout wrote."""
+    return layer.adapter_fp32 or layer.adapter_drops
 
 
 def _beside_experts(layers: Sequence[ModelLayer], first: int) -> bool:
@@ -346,6 +353,7 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
     read = (_read_values(asked, index) + layer.adapter * max(layer.rows, 1)) * size.value
+    read += _adapter_bytes(layer, size)
     values, each = 0.0, FLOAT if layer.wide else size.value
     if layer.split == "row" and is_expert(layer) and not size.fused:
         values += layer.outputs  # what the router's weights multiply
@@ -362,6 +370,18 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
         elif 2 * _inputs(whole[index + 1]) == whole[index].outputs and not size.fused:
             values += layer.outputs / 2
     return read + values * each + _kept_by_operations(layer, size)
+
+
+def _adapter_bytes(layer: ModelLayer, size: _Bytes) -> float:
+    """Return what an adapter keeps besides, for one sample: what it reads is a tensor of its own.
+
+    Dropout keeps a byte of each value, and writes another tensor, as a cast to fp32 does.
+    """
+    if not _reads_a_copy(layer):
+        return 0.0
+    width = FLOAT if layer.adapter_fp32 else size.value
+    narrow = layer.adapter * max(layer.rows, 1) * (width - size.value)
+    return _inputs(layer) * (width + layer.adapter_drops) + narrow
 
 
 def _read_values(asked: _Asked, index: int) -> float:

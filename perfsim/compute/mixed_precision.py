@@ -17,6 +17,7 @@ from perfsim.note import Note, assumption, warning
 __all__ = [
     "IN_16_BITS",
     "check_half_weights",
+    "check_lora_dtype",
     "check_value_types",
     "in_16_bits",
     "notes_on_autocast",
@@ -40,6 +41,40 @@ def check_half_weights(precision: str, lora_base: str, *, master_weights: bool) 
     if not master_weights:
         why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
         raise RequestError("master_weights", why, value=False)
+
+
+def check_lora_dtype(
+    precision: str, era: str, lora_dtype: str, *, casts: bool, master_weights: bool
+) -> None:
+    """Refuse adapters in fp32 where the values beside them have not 16 bits, or no known code does.
+
+    Parameters
+    ----------
+    era : the software that runs the model
+    lora_dtype : a word of `LORA_DTYPES`
+    casts, master_weights : as for `check_value_types`
+
+    Raises
+    ------
+    RequestError
+        If precision, software or code has no such adapters.
+    """
+    if lora_dtype != WIDE:
+        return
+    if not execution_of(era).autocasts:
+        why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
+    elif precision not in AUTOCAST_PRECISIONS:
+        why = f"is for a model of 16 bits, not {precision}; leave it out, or set `precision` bf16."
+    elif casts:
+        why = (
+            "is for a model that computes in 16 bits throughout: autocast computes adapters in 16"
+            " bits, whatever they are kept in; leave it or `autocast` out."
+        )
+    elif not master_weights:
+        why = "keeps them and their state in fp32; leave it or `master_weights` out."
+    else:
+        return
+    raise RequestError("lora_dtype", why, value=WIDE)
 
 
 def check_value_types(

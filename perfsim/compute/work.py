@@ -54,7 +54,7 @@ class Work(NamedTuple):
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
     sequence for attention, or of a document that it stays within, ``causal`` whether it is masked,
-    ``window`` that of `ModelLayer`.
+    ``window`` that of `ModelLayer`, ``head`` the values of one of its heads.
     ``aligned`` is the largest power of two up to 8 that divides both sides of a product's weight,
     ``channels`` those of a batch normalisation. ``wide`` says that the values are fp32 whatever the
     precision. ``widened`` says that another kernel prices these values at the narrow width: this
@@ -82,6 +82,7 @@ class Work(NamedTuple):
     counted: bool = False
     widened: bool = False
     window: float = 1.0
+    head: int = 0
 
 
 class LayerWork(NamedTuple):
@@ -274,7 +275,7 @@ def _kinds_of_work(
             known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
             if layer is last:
-                work = _with_loss(work, layer)
+                work = _with_loss(work, layer, era.loss_by_operation)
             if not attends:
                 more = _launched_without_attention(layer, normed) + _LOSS_OPERATIONS * (
                     layer is last
@@ -291,11 +292,28 @@ def _kinds_of_work(
     return kinds, places
 
 
-def _with_loss(work: LayerWork, layer: ModelLayer) -> LayerWork:
-    """Return the work of the last layer with the passes over its outputs that the loss makes."""
-    forward = Work("stream", 0.0, 4 * layer.outputs, wide=True)
-    backward = Work("stream", 0.0, 3 * layer.outputs, wide=True)
-    return work._replace(forward=(*work.forward, forward), backward=(*work.backward, backward))
+_LOSS_PASSES = (4.0, 3.0)
+"""fp32 passes over the outputs that a loss makes: its softmax reads them three times and writes;
+the backward pass reads the softmax and the gradient and writes."""
+_LOSS_PASSES_BY_OPERATION = (4.0, 5.0)
+"""The same in eager PyTorch, whose backward pass fills a gradient with zeros and reads it twice
+(ATen/native/cuda/SoftMax.cu, cunn_SoftMaxForward and cunn_SoftMaxBackward; LossNLL.cu). On an H100
+both kernels of 1.05e9 outputs take 5.6 and 5.7 ms, the time of 16 bytes an output each
+(tests/scripts/end_to_end/one_gpu.jsonl)."""
+
+
+def _with_loss(work: LayerWork, layer: ModelLayer, by_operation: bool) -> LayerWork:
+    """Return the work of the last layer with the passes over its outputs that the loss makes.
+
+    Eager PyTorch makes outputs of 16 bits fp32 before it, by autocast or by the model's code, and
+    their gradient 16 bits wide behind it.
+    """
+    passes = _LOSS_PASSES_BY_OPERATION if by_operation else _LOSS_PASSES
+    forward, backward = ([Work("stream", 0.0, one * layer.outputs, wide=True)] for one in passes)
+    if by_operation:
+        cast = Work("stream", 0.0, _CAST_PASSES * layer.outputs, widened=True)
+        forward, backward = [cast, *forward], [*backward, cast]
+    return work._replace(forward=(*work.forward, *forward), backward=(*work.backward, *backward))
 
 
 def _layer_work(
@@ -447,7 +465,8 @@ def _launched_with_adapter(layer: ModelLayer) -> float:
     """Return the operations that a frozen layer launches for its adapter, less those that go."""
     if layer.kind == "linear":
         unpacking = 2.0 * _UNPACKING_OPERATIONS * layer.packed
-        return _ADAPTER_OPERATIONS * bool(layer.adapter) + unpacking - 1.0
+        casts = _ADAPTER_CASTS * layer.adapter_fp32 + 2.0 * layer.adapter_drops
+        return _ADAPTER_OPERATIONS * bool(layer.adapter) + casts + unpacking - 1.0
     return -1.0 if layer.kind == "embedding" else 0.0
 
 
@@ -456,6 +475,9 @@ _UNPACKING_OPERATIONS = 3.0
 their mean is added, and the values are (bitsandbytes-foundation/bitsandbytes 0.45.0
 bitsandbytes/functional.py, ``dequantize_4bit``)."""
 
+_ADAPTER_CASTS = 5.0
+"""Operations of both passes that cast what an adapter in fp32 reads, adds to and has gradients of
+(there; counted: tests/scripts/adapters_in_fp32.txt)."""
 _ADAPTER_OPERATIONS = 10.0
 """Operations of an adapter: two products, a scaling and a sum forward; four products, a scaling and
 a sum backward (huggingface/peft src/peft/tuners/lora/layer.py, ``Linear.forward``)."""
@@ -694,6 +716,7 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
 
     What the second product writes is scaled and added to what the layer writes; in the backward
     pass the gradient of what both read is a sum of two. A compiler scales as it adds.
+    Adapters in fp32 cast what they read; their sum is fp32, and cast back.
     """
     rows, rank, outputs = max(layer.rows, 1), layer.adapter, layer.outputs
     inputs = rows * layer.inner
@@ -701,14 +724,36 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
         "product", 2.0 * inputs * rank, inputs + rows * rank, layer.inner * rank, layer.inner
     )
     up = Work("product", 2.0 * outputs * rank, outputs + rows * rank, outputs / rows * rank, rank)
+    down, up = (one._replace(wide=layer.adapter_fp32) for one in (down, up))
     scaled = 0.0 if era.captured else _SCALED * outputs
-    added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
-    back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
-    return [down, up, added], [up, up, down, down, back]
+    summed = Work("stream", 0.0, _ADDED * inputs, counted=True)
+    if layer.adapter_fp32:
+        cast = Work("stream", 0.0, _CAST_WIDTHS * inputs, wide=True)
+        forward = [cast, Work("stream", 0.0, scaled + _ADDED_IN_FP32[0] * outputs, wide=True)]
+        backward = [cast, Work("stream", 0.0, scaled + _ADDED_IN_FP32[1] * outputs, wide=True)]
+        works = [*forward, down, up], [*backward, summed, up, up, down, down]
+    else:
+        added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
+        back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
+        works = [down, up, added], [up, up, down, down, back]
+    if layer.adapter_drops:
+        wide = layer.adapter_fp32 or era.autocasts
+        moved = _DROPPED + _MASK_BYTES / (FLOAT if wide else _HALF_BYTES)
+        drop = Work("stream", 0.0, moved * inputs, counted=True, wide=wide)
+        works = _with(works, ([drop], [drop]))
+    return works
 
 
 _SCALED, _ADDED = 2.0, 3.0
 """Values that a scaling and a sum read and write of one value."""
+_DROPPED, _MASK_BYTES = 2.0, 1.0
+"""Values that dropout reads and writes of one value in each pass, and bytes of its mask
+(ATen/native/cuda/Dropout.cu). On an H100 8.4 million values of 16 bits, 42 MB each way, take 16 and
+11 us (tests/scripts/end_to_end/one_gpu.jsonl, BERT-Large)."""
+_ADDED_IN_FP32 = 4.0, 3.0
+"""fp32 values' worth that such a sum and its casts move of a value, forward and backward: it reads
+2 and 4 bytes and writes 4, of which a cast makes 2 again; the gradient is made 4 bytes wide for the
+adapter, and what is left of it 2 (huggingface/peft 0.21.2, src/peft/tuners/lora/layer.py)."""
 
 
 _CAST_PASSES = 3.0
@@ -754,6 +799,7 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
             tokens=layer.document or layer.rows,
             causal=layer.causal,
             window=layer.window,
+            head=round(layer.outputs / (layer.rows * layer.heads)),
         )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]

@@ -2,7 +2,8 @@
 
 ``llama3-8b+lora16:attention`` is the name inside perfsim of llama3-8b with adapters of rank 16
 beside the projections of its attention; ``+qlora16`` says that its dense layers are kept in 4 bits,
-``+fp32qlora16`` that all else is kept in fp32 besides.
+``+fp32qlora16`` that all else is kept in fp32 besides. ``+lora16w`` says that the adapters are fp32
+beside a model of 16 bits, ``+lora16d`` that dropout works on what they read.
 
 References
 ----------
@@ -18,6 +19,10 @@ whose weight is fp32 writes fp32, and bitsandbytes 0.50.2 (bitsandbytes/nn/modul
 ``Linear4bit.forward``) casts what a packed layer reads to its 16 bits and what it writes back to
 the type that it read. So all between packed layers is fp32, but for attention and what follows it.
 trl and HF's guides call it on one GPU and with DDP; trl leaves it out with FSDP.
+
+Since 0.12 PEFT makes adapters fp32 beside a model of 16 bits, unless ``autocast_adapter_dtype`` is
+False (0.21.2, src/peft/tuners/tuners_utils.py, ``cast_adapter_dtype``). Each then casts what it
+reads to fp32, and what it adds to back (``Linear.forward``).
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ __all__ = [
     "ALL_LAYERS",
     "AS_COMPUTED",
     "LORA_BASES",
+    "LORA_DTYPES",
     "RESIDUAL_DTYPES",
     "WIDE",
     "Adapters",
@@ -59,8 +65,14 @@ WIDE = "fp32"
 RESIDUAL_DTYPES = ("auto", WIDE)
 """Words for the type of values between layers: as precision and autocast say; fp32."""
 
+LORA_DTYPES = ("auto", WIDE)
+"""Words for the type of adapters: that of values; fp32 beside values of 16 bits."""
+
 _SIGNS = {"+fp32qlora": (True, True), "+qlora": (True, False), "+lora": (False, False)}
 """What stands between a model's name and its adapters -> whether the model is packed and wide."""
+_FP32, _DROPS = "w", "d"
+"""What stands behind the rank where adapters are fp32, and where dropout works before them."""
+_RANK = re.compile(f"([0-9]+)(?P<fp32>{_FP32}?)(?P<drops>{_DROPS}?)")
 
 
 class Adapters(NamedTuple):
@@ -68,22 +80,30 @@ class Adapters(NamedTuple):
 
     ``packed`` says whether the frozen dense layers are kept in 4 bits, experts among them (each is
     a module of dense layers in transformers 4, all of which bitsandbytes replaces). ``wide`` says
-    whether all that is not packed is fp32, and so the values between layers.
+    whether all that is not packed is fp32, and so the values between layers. ``fp32`` says whether
+    the adapters' own matrices are, beside a model of 16 bits, ``drops`` whether dropout works on
+    what they read.
     """
 
     rank: int
     layers: str = ALL_LAYERS
     packed: bool = False
     wide: bool = False
+    fp32: bool = False
+    drops: bool = False
 
 
-def check_adapters(rank: int | None, layers: str, base: str, residual_dtype: str) -> None:
+def check_adapters(
+    rank: int | None, layers: str, base: str, residual_dtype: str, dtype: str, dropout: float
+) -> None:
     """Refuse what is asked of adapters, or of a packed model beside them, without these.
 
     Parameters
     ----------
     rank : of the adapters; None without any
     layers, base, residual_dtype : words as in `ADAPTED_LAYERS`, `LORA_BASES`, `RESIDUAL_DTYPES`
+    dtype : of the adapters, as in `LORA_DTYPES`
+    dropout : share of what they read that is dropped
 
     Raises
     ------
@@ -104,6 +124,12 @@ def check_adapters(rank: int | None, layers: str, base: str, residual_dtype: str
     if base != AS_COMPUTED:
         why = "says what a frozen model is packed in; give the rank of adapters as `lora`, or leave"
         raise RequestError("lora_base", f"{why} it out.", value=base)
+    if dtype != LORA_DTYPES[0]:
+        why = "is the type of adapters; give their rank as `lora`, or leave it out."
+        raise RequestError("lora_dtype", why, value=dtype)
+    if dropout:
+        why = "is dropped before adapters; give their rank as `lora`, or leave it out."
+        raise RequestError("lora_dropout", why, value=dropout)
 
 
 def adapted_name(model: str, adapters: Adapters) -> str:
@@ -117,7 +143,8 @@ def adapted_name(model: str, adapters: Adapters) -> str:
     which = "" if adapters.layers == ALL_LAYERS else f":{adapters.layers}"
     kind = adapters.packed, adapters.wide
     sign = next(sign for sign, known in _SIGNS.items() if known == kind)
-    return f"{model}{sign}{adapters.rank}{which}"
+    flags = _FP32 * adapters.fp32 + _DROPS * adapters.drops
+    return f"{model}{sign}{adapters.rank}{flags}{which}"
 
 
 @cache
@@ -127,13 +154,15 @@ def base_model(name: str) -> tuple[str, Adapters | None]:
     Examples
     --------
     >>> base_model("gpt2+lora8:c_attn")
-    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False, wide=False))
+    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False, wide=False, fp32=False, drops=False))
     """
     for sign, (packed, wide) in _SIGNS.items():
         base, found, said = name.rpartition(sign)
-        rank, _, layers = said.partition(":")
-        if found and rank.isdecimal():
-            return base, Adapters(int(rank), layers or ALL_LAYERS, packed, wide)
+        stated, _, layers = said.partition(":")
+        rank = _RANK.fullmatch(stated)
+        if found and rank:
+            flags = rank["fp32"] == _FP32, rank["drops"] == _DROPS
+            return base, Adapters(int(rank[1]), layers or ALL_LAYERS, packed, wide, *flags)
     return name, None
 
 
@@ -175,6 +204,8 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
         layer._replace(
             frozen=True,
             adapter=adapters.rank if has_adapter(at) else 0,
+            adapter_fp32=adapters.fp32 and has_adapter(at),
+            adapter_drops=adapters.drops and has_adapter(at),
             packed=adapters.packed and (may[at] or is_expert(layer)),
             wide=adapters.wide,
         )

@@ -112,6 +112,9 @@ class ModelLayer(NamedTuple):
         that no library of kernels fuses
     frozen : whether its tensors are not trained: no product makes their gradients
     adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
+    adapter_fp32 : whether the adapter's matrices are fp32 where values have 16 bits, so that it
+        casts what it reads and what is added
+    adapter_drops : whether dropout works on what the adapter reads
     packed : whether its frozen matrix is kept in 4 bits
     wide : whether values between layers are fp32 in half precision too, beside packed matrices:
         each of these casts what it reads to 16 bits and what it writes back
@@ -153,6 +156,8 @@ class ModelLayer(NamedTuple):
     window: float = 1.0
     wide: bool = False
     document: int = 0
+    adapter_fp32: bool = False
+    adapter_drops: bool = False
 
     @property
     def outputs(self) -> float:

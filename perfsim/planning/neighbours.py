@@ -86,6 +86,7 @@ _SAME_BYTES = 1e-9
 _SAME_TRAINING = (
     *("autocast", "accumulate", "recompute", "optimizer", "reduce_dtype"),
     *("master_weights", "chunked_loss", "lora", "lora_layers", "lora_base", "residual_dtype"),
+    *("lora_dtype", "lora_dropout"),
     *("offload", "document_tokens"),
 )
 """The same, of those that nothing fills in."""

@@ -242,6 +242,8 @@ def batch_words(scenario: ResolvedScenario) -> str:
         which = f" ({asked['lora_layers']})" if "lora_layers" in asked else ""
         base = f" beside {asked['lora_base']}" if "lora_base" in asked else ""
         words.append(f"adapters of rank {asked['lora']}{which}{base}")
+        words += ["adapters in fp32"] if "lora_dtype" in asked else []
+        words += ["dropout before adapters"] if "lora_dropout" in asked else []
         words += ["values between layers in fp32"] if "residual_dtype" in asked else []
     words += [f"gradients in {asked['reduce_dtype']}"] if asked["reduce_dtype"] != "fp32" else []
     return ", ".join(words)

@@ -32,10 +32,20 @@ def test_a_dense_layer_is_one_product_forward_and_two_back() -> None:
     """ResNet-50's last: 2048 to 1000, with a bias; the loss passes over the 1000 in fp32."""
     fc = layer("resnet50", "fc")
     product = Work("product", 2 * 2048 * 1000, 2048 + 1000, 2048 * 1000, 2048)
-    assert fc.forward == (product, Work("stream", 0, 4 * 1000, wide=True))
+    # In half precision outputs are made fp32, and their gradient 16 bits wide: 6 bytes each.
+    cast = Work("stream", 0, 3 * 1000, widened=True)
+    assert fc.forward == (product, cast, Work("stream", 0, 4 * 1000, wide=True))
     # Gradients of input and weight; the bias's reads what comes in.
-    bias, loss = Work("stream", 0, 1000), Work("stream", 0, 3 * 1000, wide=True)
-    assert fc.backward == (product, product, bias, loss)
+    bias, loss = Work("stream", 0, 1000), Work("stream", 0, 5 * 1000, wide=True)
+    assert fc.backward == (product, product, bias, loss, cast)
+
+
+@pytest.mark.parametrize("era", ["composer-2023", "megatron", "torch2-compiled", "graph-2020"])
+def test_a_loss_that_is_fused_casts_no_outputs(era: str) -> None:
+    head = layer("llama3-8b", "lm_head", era, 128)
+    outputs = 128 * 128256
+    assert head.forward[1:] == (Work("stream", 0, 4 * outputs, wide=True),)
+    assert head.backward[2:] == (Work("stream", 0, 3 * outputs, wide=True),)
 
 
 def test_a_dense_layer_over_tokens_works_for_each_of_them() -> None:
@@ -105,8 +115,8 @@ def test_attention_is_products_with_passes_between_or_one_kernel() -> None:
     assert apart.backward[:4] == (product,) * 4
     assert apart.forward[2] == Work("stream", 0, 6.5 * scores)
     flash = layer("bert-base", name, "torch2", 128)
-    assert flash.forward == (Work("attention", flops, 4 * out, tokens=128),)
-    assert flash.backward == (Work("attention", 2.5 * flops, 8 * out, tokens=128),)
+    assert flash.forward == (Work("attention", flops, 4 * out, tokens=128, head=64),)
+    assert flash.backward == (Work("attention", 2.5 * flops, 8 * out, tokens=128, head=64),)
 
 
 def test_causal_attention_is_half_where_it_is_one_kernel() -> None:

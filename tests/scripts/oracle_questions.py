@@ -323,6 +323,8 @@ DIVIDED = [
     " recompute=full",
     "model=llama2-7b gpus=2 gpu=rtx4090 gpus_per_node=2 batch=8 seq=2048 lora=64 lora_base=nf4",
     "model=llama3-8b gpus=8 node=dgx-h100 tp=2 lora=16 lora_base=nf4",
+    "model=mistral-7b gpus=2 gpu=a100 gpus_per_node=2 method=fsdp batch=4 seq=4096 recompute=full"
+    " lora=16 lora_layers=attention lora_dtype=fp32 lora_dropout=0.1",
     "model=mistral-7b gpus=1 gpu=a100 gpus_per_node=1 batch=4 seq=4096 recompute=full lora=16"
     " lora_layers=attention lora_base=nf4 residual_dtype=fp32",
     "model=llama3-8b gpus=8 node=dgx-h200 batch=1 seq=8192 method=zero options.stage=3"
