@@ -103,6 +103,18 @@ _CUDNN = "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_train
 _BACKWARD = "backward derived: cuDNN's share of forward"
 _DAO = "fitted to bars of Dao-AILab/flash-attention@0251105a assets (BSD-3), both passes"
 _SAGE = "fitted to forward bars of thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)"
+_AITER = (
+    "fitted to ROCm/aiter@e4048607 op_tests/cpp/mha/README.md (MIT), both passes, and to {}, each"
+    " source weighed alike; backward sums in {}"
+)
+_TURBO = (
+    "AMD-AGI/Primus-Turbo@221d75f1 output/baseline_attention.csv (MIT, 2026-04), where it is 12 %"
+    " slower forward"
+)
+_HIPKITTENS = (
+    "HazyResearch/HipKittens@f09e9685 analysis/attn (MIT, AITER of 2025-10), where it is 10 %"
+    " slower forward"
+)
 _AS_FORWARD = "backward derived: 0.96 of forward, as on the A100 and the H100"
 _TRITON = (
     "fitted to whole iterations of mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking"
@@ -137,12 +149,39 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("flash2", "RTX Blackwell"): AttentionRate(
         0.893, 0.857, 257, 0.17, f"{_SAGE}, RTX 5090; {_AS_FORWARD}", 0.17
     ),
+    ("flash2", "CDNA 3"): AttentionRate(
+        0.595,
+        0.348,
+        800,
+        0.34,
+        "fitted to ROCm/flash-attention issue 142, MI300X, ROCm 6.3.2, sequences of 16,384 tokens;"
+        " shorter ones and narrower heads derived: as AITER's",
+        0.13,
+    ),
+    ("aiter", "CDNA 3"): AttentionRate(
+        0.95, 0.75, 800, 0.34, f"{_AITER.format(_TURBO, 'fp32')}, MI300X", 0.13
+    ),
+    ("aiter", "CDNA 4"): AttentionRate(
+        0.90,
+        0.755,
+        900,
+        0.89,
+        f"{_AITER.format(_HIPKITTENS, '16 bits')}, MI355X; narrow heads backward as on CDNA 3",
+        0.13,
+    ),
 }
 """(kernel, architecture or GPU) -> what it reaches; over 1 where it beats the products there.
 
 FlashAttention 2 uses no instruction that is newer than Ampere's: on boards whose tensor cores are
 slow for their other units (RTX 4090, L20, RTX 5090) it keeps them busy, on the H100 and the B200 it
-reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh."""
+reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh.
+
+AITER has AMD's kernels in assembly. The backward pass adds up in fp32 on the MI300X and in 16 bits
+on the MI355X, as the scripts that AMD trains with set it (ROCm/MAD and AMD-AGI/Primus@fd1eeabb
+docs/02-user-guide/megatron-lm-training.md, NVTE_CK_IS_V3_ATOMIC_FP32)."""
+
+_VENDORS = ("cudnn", "aiter")
+"""Kernels that the makers of GPUs write for their own."""
 
 _OTHER = AttentionRate(
     0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere; not measured here"
@@ -154,10 +193,10 @@ def usual_kernel(architecture: str) -> str:
 
     Examples
     --------
-    >>> usual_kernel("Hopper"), usual_kernel("Ampere")
-    ('cudnn', 'flash2')
+    >>> usual_kernel("Hopper"), usual_kernel("CDNA 3"), usual_kernel("Ampere")
+    ('cudnn', 'aiter', 'flash2')
     """
-    return "cudnn" if ("cudnn", architecture) in ATTENTION else "flash2"
+    return next((one for one in _VENDORS if (one, architecture) in ATTENTION), "flash2")
 
 
 def known_attention(kernel: str, device: Device) -> AttentionRate | None:

@@ -232,7 +232,8 @@ class KernelTimes(NamedTuple):
         ----------
         kv_heads : heads of keys and values, those of the queries if None
         window : tokens that a token attends to at most, all if None
-        kernel : cudnn, flash2 or serving (fused), or unfused; the architecture's usual one if None
+        kernel : cudnn, aiter, flash2 or serving (fused), or unfused; if None, the architecture's
+            usual one
 
         Raises
         ------
@@ -434,7 +435,7 @@ def kernel_times(gpu: str, catalog: Catalog) -> KernelTimes:
 
     Examples
     --------
-    >>> times = kernel_times("mi300x", Catalog())
+    >>> times = kernel_times("mi250", Catalog())
     >>> times.product(8192, 8192, 8192).known
     'data sheet'
     """

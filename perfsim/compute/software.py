@@ -115,10 +115,10 @@ def software_era(name: str) -> SoftwareEra:
 WITH = "+"
 """Stands between an era and the kernel that attention runs in it: ``megatron+unfused``."""
 
-ATTENTION_SINCE = {"unfused": 0, "flash2": 2023, "cudnn": 2023}
+ATTENTION_SINCE = {"unfused": 0, "flash2": 2023, "cudnn": 2023, "aiter": 2024}
 """Kernels of attention that may follow an era, and the year of the first software that can have
 them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); cuDNN's fused
-attention. Without one, attention is what the era has."""
+attention; AITER's, AMD's kernels in assembly. Without one, attention is what the era has."""
 
 
 LOOP = "loop"

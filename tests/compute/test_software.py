@@ -235,7 +235,7 @@ def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
     [
         ("megatrn+unfused", "did you mean 'megatron'"),
         ("megatron+flash4", "did you mean 'flash2'"),
-        ("megatron+", "Allowed: cudnn, flash2, unfused; or an era alone, such as megatron"),
+        ("megatron+", "Allowed: aiter, cudnn, flash2, unfused; or an era alone, such as megatron"),
         ("torch1.8+flash2", "flash2 is of 2023, torch1.8 of 2021; leave +flash2 out"),
     ],
 )
