@@ -129,6 +129,18 @@ _CUDNN = "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_train
 _BACKWARD = "backward derived: cuDNN's share of forward"
 _DAO = "fitted to bars of Dao-AILab/flash-attention@0251105a assets (BSD-3), both passes"
 _SAGE = "fitted to forward bars of thu-ml/SageAttention@d1a57a54 assets (Apache-2.0)"
+_AITER = (
+    "fitted to ROCm/aiter@e4048607 op_tests/cpp/mha/README.md (MIT), both passes, and to {}, each"
+    " source weighed alike; backward sums in {}"
+)
+_TURBO = (
+    "AMD-AGI/Primus-Turbo@221d75f1 output/baseline_attention.csv (MIT, 2026-04), where it is 12 %"
+    " slower forward"
+)
+_HIPKITTENS = (
+    "HazyResearch/HipKittens@f09e9685 analysis/attn (MIT, AITER of 2025-10), where it is 10 %"
+    " slower forward"
+)
 _AS_FORWARD = "backward derived: 0.96 of forward, as on the A100 and the H100"
 _SHAH = (
     "fitted to bars of Shah et al., arXiv 2407.08608, figures 5 and 6, H100, heads of 64 and 128"
@@ -196,6 +208,26 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     (EFFICIENT, "Blackwell"): AttentionRate(
         0.177, 0.127, 100, 0.0, "derived: Hopper's, times the ratio of FlashAttention 2's"
     ),
+    ("flash2", "CDNA 3"): AttentionRate(
+        0.595,
+        0.348,
+        800,
+        0.34,
+        "fitted to ROCm/flash-attention issue 142, MI300X, ROCm 6.3.2, sequences of 16,384 tokens;"
+        " shorter ones and narrower heads derived: as AITER's",
+        0.13,
+    ),
+    ("aiter", "CDNA 3"): AttentionRate(
+        0.95, 0.75, 800, 0.34, f"{_AITER.format(_TURBO, 'fp32')}, MI300X", 0.13
+    ),
+    ("aiter", "CDNA 4"): AttentionRate(
+        0.90,
+        0.755,
+        900,
+        0.89,
+        f"{_AITER.format(_HIPKITTENS, '16 bits')}, MI355X; narrow heads backward as on CDNA 3",
+        0.13,
+    ),
 }
 """(kernel, architecture or GPU) -> what it reaches; over 1 where it beats the products there.
 
@@ -209,7 +241,14 @@ with heads of 128 and 4,096 tokens or more, its rate is off by -12 to +7 % forwa
 backward (meta-pytorch/tritonbench pull requests 1254, 1256, 1267), by +10 to +16 % forward with a
 mask and +40 % without (SageAttention's bars); 1,024 tokens are +39 and +57 % off backward.
 "efficient" is PyTorch's memory-efficient attention of fp32 values: its share is of a third of the
-rate that large products reach in tf32 (`fused_attention`)."""
+rate that large products reach in tf32 (`fused_attention`).
+
+AITER has AMD's kernels in assembly. The backward pass adds up in fp32 on the MI300X and in 16 bits
+on the MI355X, as the scripts that AMD trains with set it (ROCm/MAD and AMD-AGI/Primus@fd1eeabb
+docs/02-user-guide/megatron-lm-training.md, NVTE_CK_IS_V3_ATOMIC_FP32)."""
+
+_VENDORS = ("cudnn", "aiter")
+"""Kernels that the makers of GPUs write for their own."""
 
 _OTHER = AttentionRate(
     0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere; not measured here"
@@ -221,10 +260,10 @@ def usual_kernel(architecture: str) -> str:
 
     Examples
     --------
-    >>> usual_kernel("Hopper"), usual_kernel("Ampere")
-    ('cudnn', 'flash2')
+    >>> usual_kernel("Hopper"), usual_kernel("CDNA 3"), usual_kernel("Ampere")
+    ('cudnn', 'aiter', 'flash2')
     """
-    return "cudnn" if ("cudnn", architecture) in ATTENTION else "flash2"
+    return next((one for one in _VENDORS if (one, architecture) in ATTENTION), "flash2")
 
 
 def known_attention(kernel: str, device: Device) -> AttentionRate | None:
@@ -270,19 +309,28 @@ def fused_attention(kernel: str, device: Device, precision: str) -> tuple[Attent
 
 
 _FP32_VALUES = ("fp32", "tf32")
-_OF_16_BITS = ("flash2", "flash3", "cudnn")
+_OF_16_BITS = ("flash2", "flash3", "cudnn", "aiter")
 _PRODUCTS_FOR_ONE = 3.0
 """Products in tf32 for one of fp32 values: of both large parts, and of each with the other's small
 one (NVIDIA/cutlass, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm)."""
 
 
+_BOARDS = {
+    "flash3": "Hopper GPUs (H100, H200, H20)",
+    "aiter": "AMD's CDNA 3 and 4 (MI300X to MI355X)",
+    "cudnn": "NVIDIA's GPUs",
+}
+"""Kernels that run on some GPUs alone, or were measured there alone, and which these are."""
+
+
 def check_kernel(software: str, device: Device) -> None:
-    """Refuse FlashAttention 3 by name on a GPU where nobody measured it.
+    """Refuse a kernel of attention by name on a GPU that it is not for.
 
     Raises
     ------
     RequestError
-        If software names it on another architecture than Hopper.
+        If software names FlashAttention 3 or AITER where nobody measured it, or cuDNN on a GPU
+        that is not NVIDIA's.
 
     Examples
     --------
@@ -294,9 +342,14 @@ def check_kernel(software: str, device: Device) -> None:
     ...
     perfsim.errors.RequestError: software: flash3 is for Hopper GPUs (H100, ...), not b200; ...
     """
-    if "flash3" in software.split(WITH) and known_attention("flash3", device) is None:
+    stated = next((one for one in software.split(WITH)[1:] if one in _BOARDS), "")
+    if stated == "cudnn":
+        runs = not device.architecture.startswith("CDNA")
+    else:
+        runs = not stated or known_attention(stated, device) is not None
+    if not runs:
         other = f"{software_era(software).name}{WITH}{usual_kernel(device.architecture)}"
-        why = f"flash3 is for Hopper GPUs (H100, H200, H20), not {device.name}; take {other}."
+        why = f"{stated} is for {_BOARDS[stated]}, not {device.name}; take {other}."
         raise RequestError("software", why, value=software)
 
 
@@ -306,7 +359,7 @@ def check_kernel_precision(software: str, precision: str) -> None:
     Raises
     ------
     RequestError
-        If software names FlashAttention or cuDNN, and values are fp32.
+        If software names FlashAttention, cuDNN or AITER, and values are fp32.
 
     Examples
     --------

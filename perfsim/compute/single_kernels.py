@@ -235,8 +235,9 @@ class KernelTimes(NamedTuple):
         ----------
         kv_heads : heads of keys and values, those of the queries if None
         window : tokens that a token attends to at most, all if None
-        kernel : cudnn, flash2, flash3 or serving (fused), or unfused; the architecture's usual one
-            if None; fp32 values go through the kernel that takes them (`attention.fused_attention`)
+        kernel : cudnn, aiter, flash2, flash3 or serving (fused), or unfused; the architecture's
+            usual one if None; fp32 values go through the kernel that takes them
+            (`attention.fused_attention`)
 
         Raises
         ------
@@ -434,7 +435,7 @@ def kernel_times(gpu: str, catalog: Catalog) -> KernelTimes:
 
     Examples
     --------
-    >>> times = kernel_times("mi300x", Catalog())
+    >>> times = kernel_times("mi250", Catalog())
     >>> times.product(8192, 8192, 8192).known
     'data sheet'
     """

@@ -235,7 +235,10 @@ def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
     [
         ("megatrn+unfused", "did you mean 'megatron'"),
         ("megatron+flash4", "did you mean 'flash3'"),
-        ("megatron+", "Allowed: cudnn, flash2, flash3, unfused; or an era alone, such as megatron"),
+        (
+            "megatron+",
+            "Allowed: aiter, cudnn, flash2, flash3, unfused; or an era alone, such as megatron",
+        ),
         ("composer-2023+flash3", "flash3 is of 2024, composer-2023 of 2023; leave +flash3 out"),
         ("torch1.8+flash2", "flash2 is of 2023, torch1.8 of 2021; leave +flash2 out"),
     ],
