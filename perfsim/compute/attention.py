@@ -158,7 +158,9 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
 
 FlashAttention 2 uses no instruction that is newer than Ampere's: on boards whose tensor cores are
 slow for their other units (RTX 4090, L20, RTX 5090) it keeps them busy, on the H100 and the B200 it
-reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh."""
+reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh.
+In Triton heads of 64, 96 and 128 are alike: with one rate, iterations of llm-foundry's models at
+32,768 tokens on an A100 are off by -0.3 to +1.1 % in each."""
 
 _OTHER = AttentionRate(
     0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere; not measured here"
