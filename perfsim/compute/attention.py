@@ -234,6 +234,8 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
 FlashAttention 2 uses no instruction that is newer than Ampere's: on boards whose tensor cores are
 slow for their other units (RTX 4090, L20, RTX 5090) it keeps them busy, on the H100 and the B200 it
 reaches no half of what large products do. The H20 is an H100 with tensor cores at a seventh.
+In Triton heads of 64, 96 and 128 are alike: with one rate, iterations of llm-foundry's models at
+32,768 tokens on an A100 are off by -0.3 to +1.1 % in each.
 
 FlashAttention 3 is written for Hopper's instructions. Heads of 256 are faster forward than those
 of 128, by 17 % without a mask and 4 % with one, which no number here tells. Left out, on the H100,
