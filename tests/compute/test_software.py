@@ -284,6 +284,8 @@ def test_flash_attention_may_be_written_as_others_write_it(text: str) -> None:
         ({"gpu": "a100", "software": "torch2+flash3"}, "not a100; take torch2+flash2"),
         ({"gpu": "a800", "software": "torch2+flash3"}, "not a800; take torch2+flash2"),
         ({"gpu": "b200", "software": "megatron+flash3"}, "take megatron+cudnn"),
+        ({"gpu": "h100", "software": "torch2+aiter"}, "not h100; take torch2+cudnn"),
+        ({"gpu": "mi300x", "software": "torch2+cudnn"}, "not mi300x; take torch2+aiter"),
         ({"precision": "fp32", "software": "torch2+flash2"}, "not fp32; take torch2"),
         ({"precision": "tf32", "software": "torch2+cudnn"}, "not tf32; take torch2"),
     ],
