@@ -133,7 +133,7 @@ def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, f
         first += count
 
 
-def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
+def parallel_layout(scenario: Scenario) -> ParallelLayout:
     """Return the degrees of parallelism of a scenario and the order of its ranks.
 
     Where experts have a layout of their own (`ParallelLayout.of_experts`), all replicas are in
@@ -142,7 +142,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
     Raises
     ------
     RequestError
-        If they do not multiply to its GPUs, or tensor-parallel ranks do not fit on a node.
+        If they do not multiply to its GPUs.
     """
     each = scenario.tp * scenario.pp * scenario.cp
     if scenario.gpus % each:
@@ -162,15 +162,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
         why = "experts that stand on `cp` or `tp` ranks too need pp last, as in Megatron-LM."
         raise RequestError("layout", why, value=scenario.layout, nearest=DEFAULT_LAYOUT)
     ep = 1 if apart else scenario.ep
-    layout = ParallelLayout(scenario.tp, scenario.cp, ep, replicas // ep, scenario.pp, order)
-    if scenario.layout is None and scenario.tp > gpus_per_node:
-        raise RequestError(
-            "tp",
-            f"{scenario.tp} ranks do not fit on a node of {gpus_per_node} GPUs; the nearest that do"
-            f" are {gpus_per_node} (with `layout` {DEFAULT_LAYOUT} they may go over nodes).",
-            value=scenario.tp,
-        )
-    return layout
+    return ParallelLayout(scenario.tp, scenario.cp, ep, replicas // ep, scenario.pp, order)
 
 
 def _stages_last(scenario: Scenario) -> bool:
@@ -240,7 +232,7 @@ def model_split(
     """
     if cluster.uneven:
         raise RequestError("placement", "a divided model needs as many GPUs on each node.")
-    layout = parallel_layout(scenario, cluster.gpus_per_node)
+    layout = parallel_layout(scenario)
     experts = layout.of_experts(scenario.ep, whole=whole_experts(scenario))
     chunks = scenario.virtual_stages or _CHUNKED.get(scenario.schedule, 1)
     if scenario.pp == 1:

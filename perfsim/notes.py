@@ -98,6 +98,7 @@ def notes_of(
             " messages are under way (overlap_slowdown)."
         )
     notes += _node_notes(setup)
+    notes += _tensor_notes(setup)
     notes += _scores_notes(setup)
     notes += _experts_notes(setup)
     asked = setup.scenario
@@ -123,6 +124,21 @@ def _divided_muon(setup: Setup) -> list[str]:
             " gathers that this needs are left out, and the update may take longer;"
             " `method` distributed_muon has such gathers.",
             f"the gathers that Muon needs with {name} are left out; distributed_muon has them",
+        )
+    ]
+
+
+def _tensor_notes(setup: Setup) -> list[str]:
+    """Warn that tensor-parallel ranks go over nodes, where nobody asked for a layout."""
+    tp, per_node = setup.scenario.tp, setup.cluster.gpus_per_node
+    if setup.split is None or tp <= per_node or setup.scenario.layout is not None:
+        return []
+    each = f"{per_node} GPU{'s' * (per_node > 1)}"
+    return [
+        warning(
+            f"`tp` {tp} goes over nodes of {each}: each layer waits for messages between nodes;"
+            " `pp` sends less.",
+            f"tensor-parallel ranks go over nodes of {each}",
         )
     ]
 
