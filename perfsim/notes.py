@@ -153,7 +153,12 @@ def _scores_notes(setup: Setup) -> list[str]:
     scores = next((layer.scores for layer in layers if layer.kind == "attention"), None)
     if not scores or execution.in_one_kernel(scores):
         return []
-    why = {"softcap": "caps its scores", "sinks": "has sinks beside its scores"}[scores]
+    why = {
+        "softcap": "caps its scores",
+        "sinks": "has sinks beside its scores",
+        "relative": "adds a learned bias to its scores",
+        "alibi": "adds ALiBi's bias to its scores",
+    }[scores]
     return [
         assumption(
             f"Attention of {profile.model} {why}, which PyTorch's kernel does not: {software} runs"

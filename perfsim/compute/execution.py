@@ -121,9 +121,11 @@ class Execution(NamedTuple):
         """Tell whether attention with such scores is one kernel.
 
         Eager PyTorch's, scaled_dot_product_attention, neither caps scores nor has sinks, so that
-        transformers falls back to single operations; a kernel that is asked for does.
+        transformers falls back to single operations; a kernel that is asked for does. Where code
+        adds a bias to scores, a compiler fuses what it does between products.
         """
-        return self.flash and (not scores or self.fused or self.tuned or self.stated)
+        compiled = self.fused and scores not in ("relative", "alibi")
+        return self.flash and (not scores or compiled or self.tuned or self.stated)
 
     @property
     def recomputes_attention(self) -> bool:
