@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.software import LOOP, WITH, software_era
+from perfsim.compute.software import BLOCKS, LOOP, WITH, software_era
 from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
@@ -93,7 +93,8 @@ class Execution(NamedTuple):
     while it sends to another, as in Megatron-LM, which then waits for the device (NVIDIA/
     Megatron-LM@d98e8a64 megatron/core/pipeline_parallel/p2p_communication.py, ``batch_p2p_sync``).
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
-    in Python runs experts one by one.
+    in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
+    is single operations.
     """
 
     passes: Passes
@@ -116,6 +117,7 @@ class Execution(NamedTuple):
     blocking_sends: bool = False
     stated: bool = False
     looped: bool = False
+    blocks: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
         """Tell whether attention with such scores is one kernel.
@@ -168,6 +170,11 @@ class Execution(NamedTuple):
         with padding and 19 % faster than without (tests/scripts/end_to_end/one_gpu.txt).
         """
         return self.tuned or self.compiled
+
+    @property
+    def loss_in_one_kernel(self) -> bool:
+        """Whether one kernel computes the loss."""
+        return (self.fused and not self.blocks) or self.fused_loss
 
     @property
     def adds_in_products(self) -> bool:
@@ -269,11 +276,12 @@ def execution_of(era: str) -> Execution:
     (0.0, False)
     >>> execution_of("torch2+flash2+loop").looped
     True
+    >>> execution_of("torch2-compiled+blocks").loss_in_one_kernel
+    False
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
-    if LOOP in words:
-        known = known._replace(looped=True)
-    kernel = next((word for word in words if word != LOOP), "")
+    known = known._replace(looped=LOOP in words, blocks=BLOCKS in words)
+    kernel = next((word for word in words if word not in (LOOP, BLOCKS)), "")
     if not kernel:
         return known
     if kernel == "unfused":

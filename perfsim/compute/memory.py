@@ -173,7 +173,7 @@ def activation_bytes(
     kept = [_layer_bytes(asked, index) for index in range(len(layers))]
     head = _head(layers) if loss else None
     if fused_loss is None:
-        fused_loss = execution.fused or execution.fused_loss
+        fused_loss = execution.loss_in_one_kernel
     how = size, execution, fused_loss, chunked_loss
     logits = _logits(layers[head], *how) if head is not None else 0.0
     grown = [_grown(layer) for index, layer in enumerate(layers) if index != head]
