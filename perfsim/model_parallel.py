@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import checkpoints_to_host
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import kernel_rates
-from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
+from perfsim.compute.micro_batches import added_bytes
+from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
 from perfsim.compute.transfer import gradient_bytes
 from perfsim.errors import RequestError
@@ -349,6 +349,7 @@ def _rank_work(
     profile = transferred.profile
     read = _layers_read(scenario, transferred, degrees)
     model, tokens, document, era, autocast, *_ = read
+    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
 
     def divided() -> DividedLayers:
         layers = packed_model(model, tokens, document)
@@ -368,7 +369,7 @@ def _rank_work(
             scenario.recompute,
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
-            added_bytes=_added_bytes(scenario, profile.precision, era) if adds else 0.0,
+            added_bytes=added_bytes(profile.precision, era, kept) if adds else 0.0,
             to_host=checkpoints_to_host(scenario.offload, device, profile, era, autocast=autocast),
         )
 
@@ -401,27 +402,6 @@ def _layers_read(
     autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
     tokens, document = defined_tokens(profile), scenario.document_tokens
     return profile.model, tokens, document, transferred.era, autocast, *degrees
-
-
-_WAITS = 0.6
-"""Share of the extra memory traffic of adding up that makes a product longer; its operations hide
-the rest. A product that adds to an fp32 sum moves 6 bytes a parameter more than one that writes
-bf16. It takes as long as 3.7 of them do, the median of 61 products on an A100, and 3.2 on a B200
-(226; derived from MooreThreads/SimuMax@4dcaae51, Apache-2.0, configs/system/a100_pcie.json and
-b200_bf16_ceperm.json: each weight gradient beside the two other products of its layer)."""
-
-
-def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
-    """Return the memory traffic that adds a micro-batch's gradient of one parameter to the sum [B].
-
-    Megatron-LM's products add to what is there (gradient_accumulation_fusion): they read the sum
-    and write it. Otherwise a kernel of its own reads both and writes the sum.
-    """
-    made = precision_bytes(precision)
-    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
-    if execution_of(era).adds_in_products:
-        return _WAITS * max(0.0, 2.0 * kept - made)
-    return made + 2.0 * kept
 
 
 def _copies_sent(
