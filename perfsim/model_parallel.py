@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import checkpoints_to_host
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import kernel_rates
-from perfsim.compute.profile import defined_tokens, matches_definition, precision_bytes
+from perfsim.compute.micro_batches import added_bytes
+from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.stages import DividedLayers, ModelParts, RankWork, divide_layers
 from perfsim.compute.transfer import gradient_bytes
 from perfsim.errors import RequestError
@@ -132,7 +132,7 @@ def _slow_gpus(stragglers: Sequence[tuple[int, float]]) -> Iterator[tuple[int, f
         first += count
 
 
-def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
+def parallel_layout(scenario: Scenario) -> ParallelLayout:
     """Return the degrees of parallelism of a scenario and the order of its ranks.
 
     Where experts have a layout of their own (`ParallelLayout.of_experts`), all replicas are in
@@ -141,7 +141,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
     Raises
     ------
     RequestError
-        If they do not multiply to its GPUs, or tensor-parallel ranks do not fit on a node.
+        If they do not multiply to its GPUs.
     """
     each = scenario.tp * scenario.pp * scenario.cp
     if scenario.gpus % each:
@@ -161,15 +161,7 @@ def parallel_layout(scenario: Scenario, gpus_per_node: int) -> ParallelLayout:
         why = "experts that stand on `cp` or `tp` ranks too need pp last, as in Megatron-LM."
         raise RequestError("layout", why, value=scenario.layout, nearest=DEFAULT_LAYOUT)
     ep = 1 if apart else scenario.ep
-    layout = ParallelLayout(scenario.tp, scenario.cp, ep, replicas // ep, scenario.pp, order)
-    if scenario.layout is None and scenario.tp > gpus_per_node:
-        raise RequestError(
-            "tp",
-            f"{scenario.tp} ranks do not fit on a node of {gpus_per_node} GPUs; the nearest that do"
-            f" are {gpus_per_node} (with `layout` {DEFAULT_LAYOUT} they may go over nodes).",
-            value=scenario.tp,
-        )
-    return layout
+    return ParallelLayout(scenario.tp, scenario.cp, ep, replicas // ep, scenario.pp, order)
 
 
 def _stages_last(scenario: Scenario) -> bool:
@@ -239,7 +231,7 @@ def model_split(
     """
     if cluster.uneven:
         raise RequestError("placement", "a divided model needs as many GPUs on each node.")
-    layout = parallel_layout(scenario, cluster.gpus_per_node)
+    layout = parallel_layout(scenario)
     experts = layout.of_experts(scenario.ep, whole=whole_experts(scenario))
     chunks = scenario.virtual_stages or _CHUNKED.get(scenario.schedule, 1)
     if scenario.pp == 1:
@@ -356,6 +348,7 @@ def _rank_work(
     profile = transferred.profile
     read = _layers_read(scenario, transferred, degrees)
     model, tokens, document, era, autocast, *_ = read
+    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
 
     def divided() -> DividedLayers:
         layers = packed_model(model, tokens, document)
@@ -375,7 +368,7 @@ def _rank_work(
             scenario.recompute,
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
-            added_bytes=_added_bytes(scenario, profile.precision, era) if adds else 0.0,
+            added_bytes=added_bytes(profile.precision, era, kept) if adds else 0.0,
             to_host=checkpoints_to_host(scenario.offload, device, profile, era, autocast=autocast),
         )
 
@@ -408,27 +401,6 @@ def _layers_read(
     autocast = bool(scenario.autocast)  # codes that divide models keep parameters in 16 bits
     tokens, document = defined_tokens(profile), scenario.document_tokens
     return profile.model, tokens, document, transferred.era, autocast, *degrees
-
-
-_WAITS = 0.6
-"""Share of the extra memory traffic of adding up that makes a product longer; its operations hide
-the rest. A product that adds to an fp32 sum moves 6 bytes a parameter more than one that writes
-bf16. It takes as long as 3.7 of them do, the median of 61 products on an A100, and 3.2 on a B200
-(226; derived from MooreThreads/SimuMax@4dcaae51, Apache-2.0, configs/system/a100_pcie.json and
-b200_bf16_ceperm.json: each weight gradient beside the two other products of its layer)."""
-
-
-def _added_bytes(scenario: Scenario, precision: str, era: str) -> float:
-    """Return the memory traffic that adds a micro-batch's gradient of one parameter to the sum [B].
-
-    Megatron-LM's products add to what is there (gradient_accumulation_fusion): they read the sum
-    and write it. Otherwise a kernel of its own reads both and writes the sum.
-    """
-    made = precision_bytes(precision)
-    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
-    if execution_of(era).adds_in_products:
-        return _WAITS * max(0.0, 2.0 * kept - made)
-    return made + 2.0 * kept
 
 
 def _copies_sent(

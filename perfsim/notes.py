@@ -98,6 +98,7 @@ def notes_of(
             " messages are under way (overlap_slowdown)."
         )
     notes += _node_notes(setup)
+    notes += _tensor_notes(setup)
     notes += _scores_notes(setup)
     notes += _experts_notes(setup)
     asked = setup.scenario
@@ -127,6 +128,21 @@ def _divided_muon(setup: Setup) -> list[str]:
     ]
 
 
+def _tensor_notes(setup: Setup) -> list[str]:
+    """Warn that tensor-parallel ranks go over nodes, where nobody asked for a layout."""
+    tp, per_node = setup.scenario.tp, setup.cluster.gpus_per_node
+    if setup.split is None or tp <= per_node or setup.scenario.layout is not None:
+        return []
+    each = f"{per_node} GPU{'s' * (per_node > 1)}"
+    return [
+        warning(
+            f"`tp` {tp} goes over nodes of {each}: each layer waits for messages between nodes;"
+            " `pp` sends less.",
+            f"tensor-parallel ranks go over nodes of {each}",
+        )
+    ]
+
+
 def _scores_notes(setup: Setup) -> list[str]:
     """Say that attention is no one kernel where its scores are what PyTorch's kernel has not."""
     software, profile = setup.transferred.era, setup.profile
@@ -137,7 +153,12 @@ def _scores_notes(setup: Setup) -> list[str]:
     scores = next((layer.scores for layer in layers if layer.kind == "attention"), None)
     if not scores or execution.in_one_kernel(scores):
         return []
-    why = {"softcap": "caps its scores", "sinks": "has sinks beside its scores"}[scores]
+    why = {
+        "softcap": "caps its scores",
+        "sinks": "has sinks beside its scores",
+        "relative": "adds a learned bias to its scores",
+        "alibi": "adds ALiBi's bias to its scores",
+    }[scores]
     return [
         assumption(
             f"Attention of {profile.model} {why}, which PyTorch's kernel does not: {software} runs"

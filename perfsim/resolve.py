@@ -38,6 +38,9 @@ from perfsim.compute.host_offload import (
     parameters_note,
     updated_on_host,
 )
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel_time import kernel_rates
+from perfsim.compute.micro_batches import added_bytes, with_added
 from perfsim.compute.mixed_precision import (
     check_half_weights,
     check_lora_dtype,
@@ -61,6 +64,7 @@ from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
     TransferredProfile,
+    gradient_bytes,
     kernel_profile,
     pin_iteration,
     transfer,
@@ -782,8 +786,29 @@ class Setup:
 
     @property
     def profile_in_node(self) -> Profile:
-        """The profile among the other GPUs of the node."""
-        return self.profile.slowed(self.node_load)
+        """The profile among the other GPUs of the node, with what adds gradients up."""
+        profile = self.profile.slowed(self.node_load)
+        return with_added(profile, self.added_s) if self.added_s else profile
+
+    @cached_property
+    def added_s(self) -> float:
+        """What adds a micro-batch's gradient of a parameter to those before it, on average [s].
+
+        It is 0 where a part of a divided model has it among its own times, and where gradients of
+        each micro-batch go to the host.
+        """
+        scenario, at = self.scenario, self.transferred
+        elsewhere = self.split is not None or self.profile.host_sharing
+        if elsewhere or not _adds_micro_batches(scenario, self.method):
+            return 0.0
+        casts = autocasts(scenario, self.method)
+        if execution_of(at.era).adds_in_products or (scenario.master_weights and not casts):
+            return 0.0  # casts are priced there that 16-bit parameters do not need
+        kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
+        precision = at.profile.precision
+        moved = added_bytes(precision, at.era, FLOAT if casts else kept, casts_weights=casts)
+        moved *= 1.0 - 1.0 / scenario.accumulate  # the first is the sum
+        return moved / kernel_rates(self.device, precision, at.era).bytes_per_s
 
     @property
     def profile_key(self) -> tuple[Hashable, ...]:
@@ -792,7 +817,8 @@ class Setup:
         asked = values_read_by("compute", scenario, without="gpu")
         cast = self.transferred.autocast
         on_host = scenario.offload, self.profile.host_sharing
-        return (self.device.name, cast, *asked, scenario.single_gpu, self.node_load, *on_host)
+        times = scenario.single_gpu, self.node_load, self.added_s
+        return (self.device.name, cast, *asked, *times, *on_host)
 
     @property
     def autocast(self) -> bool:
@@ -845,9 +871,15 @@ class Setup:
         if self.parts:
             from perfsim.compute.gpu_types import alone_s
 
-            return alone_s(self.parts, self.scenario.accumulate)
-        profile, more = self.profile, self.scenario.accumulate - 1
-        return profile.alone_s + more * (profile.forward_s + profile.backward_s)
+            types = [
+                replace(self, device=one.device, transferred=one.transferred, parts=())
+                for one in self.parts
+            ]
+            return alone_s(self.parts, [one.alone_s for one in types])
+        profile, count = self.profile, self.scenario.accumulate
+        passes_s = profile.forward_s + profile.backward_s
+        added_s = count * self.added_s * profile.elements
+        return profile.alone_s + (count - 1) * passes_s + added_s
 
     @property
     def samples(self) -> int:

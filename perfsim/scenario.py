@@ -29,7 +29,15 @@ from typing import (
 )
 
 from perfsim.compute.node_load import INPUTS
-from perfsim.compute.software import ATTENTION_SINCE, ERAS, LOOP, NEWEST, WITH, software_named
+from perfsim.compute.software import (
+    ATTENTION_SINCE,
+    BLOCKS,
+    ERAS,
+    LOOP,
+    NEWEST,
+    WITH,
+    software_named,
+)
 from perfsim.errors import RequestError, own_name, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
@@ -457,7 +465,8 @@ class ScenarioFields:
             + ", ".join(ERAS)
             + f". A kernel of attention may follow, as in megatron{WITH}flash2: "
             + ", ".join(ATTENTION_SINCE)
-            + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0.",
+            + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
+            f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss.",
             read_by=("compute", "methods"),
             metavar="ERA",
             default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",

@@ -646,6 +646,15 @@ def test_the_prediction_says_how_it_is_divided() -> None:
     assert set(block["waits_s"]) == {"tp", "pp"}
 
 
+def test_tensor_parallel_ranks_may_go_over_nodes_and_are_told_so() -> None:
+    """The usual order of ranks is asked by name, or not at all: one answer, with a warning."""
+    asked = {"tp": 16, "method": "distributed_optimizer"}
+    usual, named = ask(**asked), ask(**asked, layout="tp-cp-ep-dp-pp")
+    assert usual.iteration_s == named.iteration_s
+    words = "goes over nodes of 8 GPUs"
+    assert [any(words in note for note in found.notes) for found in (usual, named)] == [True, False]
+
+
 INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
 
 
@@ -653,7 +662,6 @@ INTERLEAVED = (0, 0, 16, 0, 16, 0, 0, 0)
     ("more", "words"),
     [
         ({"tp": 3}, "gpus: 64 GPUs do not divide by tp 3"),
-        ({"tp": 16}, "tp: 16 ranks do not fit on a node of 8 GPUs; the nearest that do are 8"),
         ({"tp": 64, "layout": "tp-dp-pp"}, "64 does not divide 32 heads"),
         ({"pp": 64, "accumulate": 64}, "64 stages for 32 blocks; at most 34"),
         ({"ep": 2}, "the model has no experts"),

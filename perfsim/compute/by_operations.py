@@ -60,9 +60,16 @@ Cohere's 60 and 144, and 48 and 132. T5's is Llama's to 2 bytes, and counts as G
 SCORES: dict[str, ByOperations] = {
     "softcap": ByOperations((12, 12), (8, 9)),
     "sinks": ByOperations((11, 16)),
+    "relative": ByOperations((5, 4), (8, 9)),
+    "alibi": ByOperations((8, 7), (8, 11)),
 }
-"""Scale, mask, cap or sink and softmax of eager attention, for a score (eager_attention_forward of
-modeling_gemma2.py, whose softmax is fp32, and of modeling_gpt_oss.py, whose is not)."""
+"""Scale, mask, cap, sink or bias and softmax of eager attention, for a score
+(eager_attention_forward of modeling_gemma2.py, whose softmax is fp32, and of modeling_gpt_oss.py,
+whose is not). T5 adds a bias with the mask in it, and its softmax is fp32 between casts; the
+gradient of the bias reads that of the scores once (T5Attention of transformers 5.0.0). MPT scales,
+adds a bias in fp32 and masks what that made fp32 (MptAttention). With copies of queries, keys and
+values, of 64 for 256 scores, they were counted as 27 and 29 bytes in bf16, 22 and 22 in fp32, and
+as 36 and 42, 40 and 40."""
 
 
 def activated_values(layer: ModelLayer) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.software import LOOP, WITH, software_era
+from perfsim.compute.software import BLOCKS, LOOP, WITH, software_era
 from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
@@ -93,7 +93,8 @@ class Execution(NamedTuple):
     while it sends to another, as in Megatron-LM, which then waits for the device (NVIDIA/
     Megatron-LM@d98e8a64 megatron/core/pipeline_parallel/p2p_communication.py, ``batch_p2p_sync``).
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
-    in Python runs experts one by one.
+    in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
+    is single operations.
     """
 
     passes: Passes
@@ -116,14 +117,17 @@ class Execution(NamedTuple):
     blocking_sends: bool = False
     stated: bool = False
     looped: bool = False
+    blocks: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
         """Tell whether attention with such scores is one kernel.
 
         Eager PyTorch's, scaled_dot_product_attention, neither caps scores nor has sinks, so that
-        transformers falls back to single operations; a kernel that is asked for does.
+        transformers falls back to single operations; a kernel that is asked for does. Where code
+        adds a bias to scores, a compiler fuses what it does between products.
         """
-        return self.flash and (not scores or self.fused or self.tuned or self.stated)
+        compiled = self.fused and scores not in ("relative", "alibi")
+        return self.flash and (not scores or compiled or self.tuned or self.stated)
 
     @property
     def recomputes_attention(self) -> bool:
@@ -168,6 +172,11 @@ class Execution(NamedTuple):
         return self.tuned or self.compiled
 
     @property
+    def loss_in_one_kernel(self) -> bool:
+        """Whether one kernel computes the loss."""
+        return (self.fused and not self.blocks) or self.fused_loss
+
+    @property
     def adds_in_products(self) -> bool:
         """Whether products add to the gradients of earlier micro-batches, as Megatron-LM's do."""
         return self.tuned and self.flash
@@ -175,7 +184,7 @@ class Execution(NamedTuple):
     @property
     def loss_by_operation(self) -> bool:
         """Whether the loss of eager PyTorch is operations that each pass over all outputs."""
-        return self.updates_by_operation and not (self.fused or self.fused_loss)
+        return self.updates_by_operation and not self.loss_in_one_kernel
 
     @property
     def fused(self) -> bool:
@@ -272,11 +281,12 @@ def execution_of(era: str) -> Execution:
     (0.0, False)
     >>> execution_of("torch2+flash2+loop").looped
     True
+    >>> execution_of("torch2-compiled+blocks").loss_in_one_kernel
+    False
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
-    if LOOP in words:
-        known = known._replace(looped=True)
-    kernel = next((word for word in words if word != LOOP), "")
+    known = known._replace(looped=LOOP in words, blocks=BLOCKS in words)
+    kernel = next((word for word in words if word not in (LOOP, BLOCKS)), "")
     if not kernel:
         return known
     if kernel == "unfused":

@@ -32,19 +32,13 @@ class GpuGroup:
         return self.transferred.profile.alone_s
 
 
-def alone_s(groups: Sequence[GpuGroup], micro_batches: int = 1) -> float:
+def alone_s(groups: Sequence[GpuGroup], each: Sequence[float]) -> float:
     """Return the iteration on one GPU of the mean rate of all GPUs [s].
 
     ``gpus * samples / alone_s`` samples/s is what they would train if none waited for another.
-    ``micro_batches`` is how many make an iteration.
+    ``each`` is an iteration on one GPU of each type [s].
     """
     gpus = sum(group.count for group in groups)
-    each = [
-        group.alone_s
-        + (micro_batches - 1)
-        * (group.transferred.profile.forward_s + group.transferred.profile.backward_s)
-        for group in groups
-    ]
     return gpus / sum_in_order(group.count / one for group, one in zip(groups, each, strict=True))
 
 

@@ -18,7 +18,7 @@ from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
-from perfsim.models.layers import ModelLayer, is_expert
+from perfsim.models.layers import ModelLayer, Scores, is_expert
 from perfsim.sums import sum_in_order
 
 __all__ = [
@@ -173,7 +173,7 @@ def activation_bytes(
     kept = [_layer_bytes(asked, index) for index in range(len(layers))]
     head = _head(layers) if loss else None
     if fused_loss is None:
-        fused_loss = execution.fused or execution.fused_loss
+        fused_loss = execution.loss_in_one_kernel
     how = size, execution, fused_loss, chunked_loss
     logits = _logits(layers[head], *how) if head is not None else 0.0
     grown = [_grown(layer) for index, layer in enumerate(layers) if index != head]
@@ -527,7 +527,8 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
 
     The softmax keeps its output, in fp32 under autocast; dropout keeps its mask and the product
     after it the dropped scores. In 16 bits that is 5 bytes a score (Korthikanti et al., section 4).
-    A softcap keeps its hyperbolic tangent, and its softmax is fp32 (`by_operations.SCORES`).
+    A softcap keeps its hyperbolic tangent, and its softmax is fp32, as behind a bias
+    (`by_operations.SCORES`).
     """
     keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
     softmax = size.wide
@@ -535,8 +536,10 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
     if layer.scores and not size.fused:
         narrow = size.value < FLOAT
         softcap = size.value + FLOAT + size.value * narrow
-        each = {"softcap": softcap, "sinks": size.value}[layer.scores]
-        return float(layer.heads * layer.rows**2 * each)
+        biased = FLOAT + size.value * (narrow or bool(layer.dropped)) + bool(layer.dropped) * _MASK
+        kept: dict[Scores, float] = {"softcap": softcap, "sinks": size.value}
+        each = kept.get(layer.scores, biased)
+        return float(layer.heads * layer.rows * keys * each)
     each = softmax + copied * size.value + bool(layer.dropped) * _MASK
     return layer.heads * layer.rows * keys * each
 

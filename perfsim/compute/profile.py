@@ -9,7 +9,7 @@ K-FAC's kernels are sized.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -315,16 +315,20 @@ class Profile:
         return self._with_passes((iteration_s - optimizer_s) / rest_s, iteration_s, optimizer_s)
 
     def _with_passes(self, factor: float, iteration_s: float, optimizer_s: float) -> Profile:
-        """Return what `_paced` returns, kept where it was asked for lately.
+        """Return what `_paced` returns, kept where it was asked for lately."""
+        asked = factor, iteration_s, optimizer_s
+        return self.lately(asked, lambda: self._paced(*asked))
+
+    def lately(self, asked: tuple[float, ...], make: Callable[[], Profile]) -> Profile:
+        """Return the profile that ``make`` makes of this one, kept where it was asked for lately.
 
         Predictions that follow each other often ask for the same. None is kept for times that stand
         for many at once: one of them may equal a time that is asked for.
         """
-        asked = factor, iteration_s, optimizer_s
         plain = all(isinstance(number, float | int) for number in asked)
         if plain and asked in self._latest:
             return self._latest[asked]
-        made = self._paced(factor, iteration_s, optimizer_s)
+        made = make()
         if plain:
             if len(self._latest) == _MAX_LATEST:
                 del self._latest[next(iter(self._latest))]
@@ -332,7 +336,7 @@ class Profile:
         return made
 
     @cached_property
-    def _latest(self) -> dict[tuple[float, float, float], Profile]:
+    def _latest(self) -> dict[tuple[float, ...], Profile]:
         return {}
 
 

@@ -17,6 +17,7 @@ from perfsim.errors import RequestError, own_name, unknown
 
 __all__ = [
     "ATTENTION_SINCE",
+    "BLOCKS",
     "ERAS",
     "LOOP",
     "NEWEST",
@@ -133,6 +134,21 @@ newer; ``experts_implementation="eager"`` is the loop (transformers 5.24.0, mode
 ``get_correct_experts_implementation``; integrations/moe.py, ``_can_use_grouped_mm``)."""
 
 
+BLOCKS = "blocks"
+"""May follow torch2-compiled: blocks alone are compiled, output layer and loss run eagerly.
+
+So prime-rl compiles (PrimeIntellect-ai/prime-rl@559b4477 src/prime_rl/trainer/model.py), and
+torchtitan where ``compile.components`` has no "loss", as before it had components
+(benchmarks/llama3_h100_202412_torchtitan.md). torchtitan's default compiles the loss too, as
+torchtune does; Hugging Face's Trainer and nanoGPT compile a model with its loss."""
+
+_WAYS = {
+    LOOP: (NEWEST, "experts run in a loop in"),
+    BLOCKS: ("torch2-compiled", "blocks alone are compiled in"),
+}
+"""Words for how a model runs -> the era that they may follow, and what there is in it alone."""
+
+
 def may_loop(software: str) -> bool:
     """Tell whether experts may run in a loop in an era: in eager PyTorch 2.
 
@@ -158,7 +174,7 @@ def without_loop(software: str) -> str:
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
-    ``loop`` may stand behind both.
+    ``loop`` or ``blocks`` may stand behind both.
 
     Raises
     ------
@@ -173,14 +189,18 @@ def software_named(text: str) -> str:
     ('torch2+loop', 'torch2+flash2+loop')
     >>> software_named("torch2+flash_attention_3"), software_named("megatron+FA2")
     ('torch2+flash3', 'megatron+flash2')
+    >>> software_named("torch2-compiled+blocks+flash2")
+    'torch2-compiled+flash2+blocks'
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
-    allowed = (*ATTENTION_SINCE, *([LOOP] if may_loop(era.name) else []))
-    words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, LOOP)) for word in words]
+    ways = [way for way, (of, _) in _WAYS.items() if of == era.name]
+    allowed = (*ATTENTION_SINCE, *ways)
+    words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, *_WAYS)) for word in words]
     for word in words:
-        if word == LOOP not in allowed:
-            why = f"experts run in a loop in {NEWEST} only; leave {WITH}{LOOP} out."
+        if word in _WAYS and word not in allowed:
+            of, what = _WAYS[word]
+            why = f"{what} {of} only; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
         if word not in allowed:
             raise unknown("software", word, allowed).or_else(f"an era alone, such as {era.name}.")
@@ -188,11 +208,12 @@ def software_named(text: str) -> str:
             since = ATTENTION_SINCE[word]
             why = f"{word} is of {since}, {era.name} of {era.year}; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
-    kernels = [word for word in words if word != LOOP]
+    kernels = [word for word in words if word not in ways]
     if len(kernels) > 1 or len(words) - len(kernels) > 1:
-        why = f"one kernel of attention may follow {era.name}, and {LOOP} once."
+        once = "".join(f", and {way} once" for way in ways)
+        why = f"one kernel of attention may follow {era.name}{once}."
         raise RequestError("software", why, value=text)
-    return WITH.join([era.name, *kernels, *([LOOP] if LOOP in words else [])])
+    return WITH.join([era.name, *kernels, *(way for way in ways if way in words)])
 
 
 _SOFTWARE = re.compile(

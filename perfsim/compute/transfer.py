@@ -48,7 +48,7 @@ from perfsim.compute.profile import (
     matches_definition,
 )
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
-from perfsim.compute.software import ERAS, NEWEST, WITH, software_era, without_loop
+from perfsim.compute.software import BLOCKS, ERAS, NEWEST, WITH, software_era, without_loop
 from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, has_experts, is_defined, takes_tokens
@@ -896,6 +896,7 @@ def _setting(
     model, _ = base_model(model)
     family, gpu = _family(model), device.name
     chip, architecture = _chip(gpu), device.architecture or gpu
+    era = era.removesuffix(f"{WITH}{BLOCKS}")  # the loss is a small part
     return IterationSetting(
         model, family, tokens, gpu, chip, architecture, precision, batch, era, source
     )

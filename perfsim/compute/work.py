@@ -803,11 +803,12 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
         )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
-    scores = float(layer.heads * layer.rows**2)
+    keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+    scores = float(layer.heads * layer.rows * keys)
     work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores)
     if layer.scores and not era.fused:
         # All scores are computed, masked or not, whatever the window.
-        work = work._replace(flops=2.0 * layer.rows * layer.outputs)
+        work = work._replace(flops=2.0 * keys * layer.outputs)
         more = _by_operations(SCORES[layer.scores], scores, era, fp32=False)
         return [work] * 2 + more[0], [work] * 4 + more[1]
     more = _streams(scores, era.passes.scores)

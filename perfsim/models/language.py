@@ -57,12 +57,12 @@ class Architecture(NamedTuple):
     says that two normalisations of a block read the same, as attention and dense layers work beside
     each other; with one normalisation they do.
 
-    Five say how Hugging Face transformers writes it, which counts where software runs single
+    Six say how Hugging Face transformers writes it, which counts where software runs single
     operations: ``router_fp32`` that experts are chosen by a product in fp32, ``softcap`` that
     scores of attention are capped by a hyperbolic tangent, ``sinks`` that a learned score of each
-    head stands beside them, ``fused_qkv`` that queries, keys and values are views of what one
-    product writes, ``partial_rotary`` that positions turn a part of each head, which is then joined
-    with the rest.
+    head stands beside them, ``alibi`` that a bias by distance is added to them, ``fused_qkv`` that
+    queries, keys and values are views of what one product writes, ``partial_rotary`` that positions
+    turn a part of each head, which is then joined with the rest.
     """
 
     layers: int
@@ -111,6 +111,7 @@ class Architecture(NamedTuple):
     fused_qkv: bool = False
     partial_rotary: bool = False
     parallel: bool = False
+    alibi: bool = False
 
     @property
     def drops(self) -> bool:
@@ -120,9 +121,14 @@ class Architecture(NamedTuple):
     @property
     def scores(self) -> Scores:
         """What its code does with scores of attention."""
-        if self.softcap:
-            return "softcap"
-        return "sinks" if self.sinks else ""
+        if self.family == "encoder-decoder":
+            return "relative"
+        words: dict[Scores, bool] = {
+            "softcap": self.softcap,
+            "sinks": self.sinks,
+            "alibi": self.alibi,
+        }
+        return next((word for word, done in words.items() if done), "")
 
 
 def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
@@ -466,7 +472,8 @@ def _cross_attention(
         again = part == "k_proj" and not first
         yield made._replace(split="column", parts=heads, reads_again=again)
     made = attention(f"{name}.attn", wide, rows, heads=heads, dropped=shape.dropout)
-    yield made._replace(flops=made.flops * tokens / rows)
+    share = tokens / rows
+    yield made._replace(flops=made.flops * share, dropped=made.dropped * share, scores=shape.scores)
     yield linear(f"{name}.o_proj", wide, shape.hidden, rows, bias=False, split="row")
 
 

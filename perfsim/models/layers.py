@@ -46,12 +46,15 @@ Activation = Literal[
 "one-kernel" is a GELU, a SiLU or any other that PyTorch has a kernel for. "clamped_swiglu" is the
 gate of gpt-oss (modeling_gpt_oss.py, GptOssExperts._apply_gate)."""
 
-Scores = Literal["", "softcap", "sinks"]
+Scores = Literal["", "softcap", "sinks", "relative", "alibi"]
 """What code does with scores of attention that PyTorch's scaled_dot_product_attention does not.
 
-They are capped by a hyperbolic tangent (Gemma 2), or a learned score of each head stands beside
-those of the tokens (gpt-oss). Hugging Face transformers runs both by single operations
-(modeling_gemma2.py, modeling_gpt_oss.py: eager_attention_forward, ``_supports_sdpa = False``)."""
+They are capped by a hyperbolic tangent (Gemma 2), a learned score of each head stands beside those
+of the tokens (gpt-oss), or a bias by distance is added: a learned one (T5) or ALiBi's (MPT).
+Hugging Face transformers runs all by single operations (modeling_gemma2.py, modeling_gpt_oss.py:
+eager_attention_forward, ``_supports_sdpa = False``; modeling_mpt.py: MptAttention; modeling_t5.py
+of 4.57.1 and 5.0.0: T5Attention, which 5.24.0 hands to scaled_dot_product_attention with the bias
+as its mask: no kernel of `perfsim.compute.attention` takes one)."""
 
 Module = Literal[
     "", "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"

@@ -18,7 +18,8 @@ MAX_PARAMETERS = 10**14
 _BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
 _ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
 _AS_DECODERS: dict[str, Any] = dict.fromkeys(
-    ("softcap", "sinks", "fused_qkv", "partial_rotary", "residual_dropout", "parallel"), False
+    ("softcap", "sinks", "alibi", "fused_qkv", "partial_rotary", "residual_dropout", "parallel"),
+    False,
 )
 """What code of decoders alone does."""
 USUAL: dict[str, dict[str, Any]] = {
@@ -106,10 +107,14 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
         and (shape.bias, shape.window, shape.qk_norm, shape.kv) != ("none", 0, False, shape.heads),
         "kv_rank goes with bias=none, window=0, qk_norm=no and as many kv as heads",
     )
-    yield shape.softcap and shape.sinks, "scores of attention have a softcap or sinks, not both"
     yield (
-        shape.kv_rank and (shape.softcap or shape.sinks or shape.fused_qkv or shape.partial_rotary),
-        "kv_rank goes without softcap, sinks, fused_qkv and partial_rotary",
+        shape.softcap + shape.sinks + shape.alibi > 1,
+        "scores of attention have a softcap, sinks or alibi, one of them",
+    )
+    yield shape.alibi and shape.positions, "alibi goes without learned positions (positions=0)"
+    yield (
+        shape.kv_rank and (shape.scores or shape.fused_qkv or shape.partial_rotary),
+        "kv_rank goes without softcap, sinks, alibi, fused_qkv and partial_rotary",
     )
     yield (
         shape.dropout and shape.residual_dropout,

@@ -3,8 +3,8 @@
 Keys, and what holds where a key is absent, are those of transformers 5.24.0
 (huggingface/transformers, src/transformers/models/<model_type>/configuration_<model_type>.py).
 Numbers that every file has (layers, width, heads, vocabulary) are needed. The layers follow
-modeling_<model_type>.py beside it: ALiBi costs what rotary positions cost, a router's correction
-bias is no parameter, and a module that predicts a second token is left out.
+modeling_<model_type>.py beside it: Falcon's ALiBi costs what rotary positions cost, a router's
+correction bias is no parameter, and a module that predicts a second token is left out.
 """
 
 from __future__ import annotations
@@ -649,7 +649,10 @@ def _mpt(config: ConfigKeys) -> Architecture:
     kv = {kinds[0]: heads, kinds[1]: 1}.get(kind) or attention.count("kv_n_heads")
     tokens = config.count("max_seq_len", 2048)
     bare = config.switch("no_bias", True)
-    turned = attention.switch("alibi", True) or attention.switch("rope", False)
+    alibi = attention.switch("alibi", True)
+    turned = alibi or attention.switch("rope", False)
+    # transformers has single operations whatever this says, llm-foundry one kernel for the others.
+    kernel = attention.word("attn_impl", "torch", ("torch", "flash", "triton", "flex"))
     learned = config.switch("learned_pos_emb", True) and not turned
     norm = _MPT_NORMS[config.word("norm_type", "low_precision_layernorm", tuple(_MPT_NORMS))]
     if heads % kv:
@@ -668,6 +671,7 @@ def _mpt(config: ConfigKeys) -> Architecture:
         gated=inner.word("ffn_type", "mptmlp", ("mptmlp", "mptglu")) == "mptglu",
         bias="none" if bare else "all",
         tied=config.switch("tie_word_embeddings", True),
+        alibi=alibi and kernel == "torch",
     )
 
 

@@ -59,7 +59,15 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _SWITCHES = (
     *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "dropout"),
-    *("residual_dropout", "router_fp32", "softcap", "sinks", "fused_qkv", "partial_rotary"),
+    *(
+        "residual_dropout",
+        "router_fp32",
+        "softcap",
+        "sinks",
+        "alibi",
+        "fused_qkv",
+        "partial_rotary",
+    ),
     "parallel",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
@@ -143,7 +151,15 @@ def _text(shape: Architecture) -> str:
 
 _LATER = (
     *("groups", "topk_groups", "activation", "full_every", "value", "qk_norm_all", "dropout"),
-    *("residual_dropout", "router_fp32", "softcap", "sinks", "fused_qkv", "partial_rotary"),
+    *(
+        "residual_dropout",
+        "router_fp32",
+        "softcap",
+        "sinks",
+        "alibi",
+        "fused_qkv",
+        "partial_rotary",
+    ),
     "parallel",
 )
 """What came after files that name models so: left out where it is as usual."""

@@ -290,7 +290,7 @@ def asked_samples(scenario: Scenario, setup: Setup) -> int:
     """
     # Where experts stand makes no difference, and may be left to the search.
     asked = scenario.model_copy(update={"ep": 1, "etp": None})
-    layout = parallel_layout(asked, max(setup.cluster.gpus_per_node, scenario.tp))
+    layout = parallel_layout(asked)
     return layout.replicas * setup.profile.batch * scenario.accumulate
 
 

@@ -120,12 +120,19 @@ def test_autocast_runs_a_router_in_16_bits() -> None:
     assert len({kept(one, precision="amp-bf16") for one in both}) == 1
 
 
-@pytest.mark.parametrize("scores", ["softcap", "sinks"])
+@pytest.mark.parametrize("scores", ["softcap", "sinks", "alibi"])
 def test_a_kernel_that_is_asked_for_takes_such_scores(scores: str) -> None:
     plain, other = PLAIN, PLAIN._replace(**{scores: True})
     assert kept(other, "torch2+flash2") == kept(plain, "torch2+flash2")
     assert kept(other, "torch2") > kept(plain, "torch2")
     assert layer(other, "attn", "torch2+flash2") == layer(plain, "attn", "torch2+flash2")
+
+
+def test_a_bias_by_distance_keeps_an_fp32_softmax_and_its_cast() -> None:
+    """Besides keys and values of all heads; one kernel keeps a log-sum-exp a head."""
+    more = kept(PLAIN._replace(alibi=True)) - kept(PLAIN)
+    repeated = 2 * (HEADS - KV) * HEAD * 2
+    assert more == pytest.approx(repeated - 4 * HEADS + HEADS * TOKENS * (4 + 2))
 
 
 @pytest.mark.parametrize("era", ["torch2", "megatron"])
@@ -159,7 +166,7 @@ def test_normalisations_beside_each_other_read_one_tensor(era: str) -> None:
 
 
 def test_t5_drops_what_its_dense_layers_work_on() -> None:
-    """Masks of the stream and of the dense layer's values, and the dropped copy of these."""
+    """Masks of the stream, the dense layer's values and scores, and the dropped copy of values."""
     shape = Architecture(*(1, HIDDEN, HEADS, HEADS, HEAD, FFN, 512), family="encoder-decoder")
     shape = shape._replace(gated=False, tied=True, activation="relu", norm="rms-fp32")
     found = [
@@ -169,7 +176,8 @@ def test_t5_drops_what_its_dense_layers_work_on() -> None:
     encoder, decoder = 512, 114
     stream = (2 + 2) * encoder + (3 + 2) * decoder  # embedding, parts of a block, the last norm
     inner = (encoder + decoder) * FFN * (1 + 2)
-    assert found[1] - found[0] == stream * HIDDEN + inner
+    scores = HEADS * (encoder**2 + decoder**2 + decoder * encoder)
+    assert found[1] - found[0] == stream * HIDDEN + inner + scores
 
 
 def test_a_decoder_reads_its_encoder_once() -> None:
@@ -277,6 +285,23 @@ def test_scores_by_operations_are_products_of_the_whole_square() -> None:
     )
     sinks = layer(PLAIN._replace(sinks=True), "attn")
     assert sinks.backward == (*[product] * 4, Work("stream", 0, 16 * scores, counted=True))
+
+
+@pytest.mark.parametrize(
+    ("era", "kernels"),
+    [("torch2", 4), ("torch2-compiled", 3), ("torch2-compiled+cudnn", 1), ("megatron", 1)],
+)
+def test_t5_adds_a_bias_to_scores_and_no_kernel_takes_it(era: str, kernels: int) -> None:
+    """26 bytes a score and 26 backward; compiled, what is between products is one kernel."""
+    shape = PLAIN._replace(family="encoder-decoder", kv=HEADS, gated=False)
+    found = layer(shape, "attn", era)
+    assert len(found.forward) == kernels
+    if era == "torch2":
+        scores = HEADS * TOKENS**2
+        assert found.forward[2:] == (
+            Work("stream", 0, 5 * scores, counted=True),
+            Work("stream", 0, 8 * scores, widened=True),
+        )
 
 
 def test_gpt_oss_gate_is_its_operations_and_no_others() -> None:

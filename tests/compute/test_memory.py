@@ -254,6 +254,12 @@ def test_the_loss_makes_copies_of_the_logits() -> None:
     assert found.logits == 14 * values
     fused = activation_bytes(layers, 1, "bf16", execution, fused_loss=True)
     assert fused.logits == 4 * values and fused.kept == found.kept
+    compiled = [
+        activation_bytes(layers, 1, "bf16", execution_of(f"torch2-compiled{how}"))
+        for how in ("", "+blocks")
+    ]
+    assert [one.logits for one in compiled] == [fused.logits, found.logits]
+    assert compiled[0].kept == compiled[1].kept
     assert found.peak == found.kept + max(found.logits, found.working)
 
 

@@ -320,6 +320,20 @@ def test_other_software_has_no_loop(text: str, why: str) -> None:
         software_named(text)
 
 
+def test_blocks_alone_may_be_compiled() -> None:
+    """A kernel of attention goes before; what iterations elsewhere say holds as of the era."""
+    assert software_named("torch2-compiled+Blocks+flash2") == "torch2-compiled+flash2+blocks"
+    with pytest.raises(RequestError, match="blocks alone are compiled in torch2-compiled only"):
+        software_named("torch2+blocks")
+    asked = {"model": "llama3-8b", "gpus": 8, "gpu": "h100", "batch": 1, "seq": 8192}
+    blocks, whole = (
+        predict(make_scenario(asked | {"software": f"torch2-compiled{how}", "method": "fsdp"}))
+        for how in ("+blocks", "")
+    )
+    assert blocks.iteration_s == whole.iteration_s
+    assert sum(blocks.memory_bytes.values()) > sum(whole.memory_bytes.values())
+
+
 def test_a_loop_launches_each_expert_s_operations() -> None:
     """32 operations an expert of Qwen3, 65 of gpt-oss; frozen ones make no gradient of a weight."""
     layers = build_model("qwen3-30b-a3b", 1024)

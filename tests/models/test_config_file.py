@@ -657,6 +657,21 @@ def test_a_model_of_more_than_texts_names_the_part_that_perfsim_knows(
     stated(within)
 
 
+@pytest.mark.parametrize(
+    ("attention", "single"),
+    [
+        ({}, True),
+        ({"attn_impl": "torch"}, True),
+        ({"attn_impl": "flash"}, False),  # llm-foundry's
+        ({"alibi": False, "rope": True}, False),
+    ],
+)
+def test_alibi_is_no_kernel_of_its_own_unless_one_is_named(
+    attention: dict[str, object], single: bool, stated: Callable[[object], Architecture]
+) -> None:
+    assert stated(_mpt(2, 64, 4, attn_config=attention)).alibi == single
+
+
 def test_gemma_2_may_name_the_kinds_of_its_layers(
     stated: Callable[[object], Architecture],
 ) -> None:

@@ -97,7 +97,7 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},qk_norm=yes,qknorm=no", "qknorm stands there twice"),
         (
             f"{SMALL},hiden=3",
-            "has no 'hiden'; did you mean 'hidden'? Allowed: activation, bias, dense, dropout, ",
+            "has no 'hiden'; did you mean 'hidden'? Allowed: activation, alibi, bias, dense, ",
         ),
         (f"{SMALL},ffn", "'ffn' is not NAME=NUMBER, such as layers=32"),
         (f"{SMALL},ffn=", "'ffn=' is not NAME=NUMBER"),
@@ -137,8 +137,11 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},window=9,full_every=4,window_every=2", "full_every=4 with window_every=2"),
         (f"{SMALL},qk_norm_all=yes", "qk_norm_all=yes needs qk_norm"),
         (f"{SMALL},router_fp32=yes", "router_fp32=yes needs experts"),
-        (f"{SMALL},softcap=yes,sinks=yes", "scores of attention have a softcap or sinks, not both"),
-        (f"{SMALL},kv_rank=8,sinks=yes", "kv_rank goes without softcap, sinks, fused_qkv and"),
+        (
+            f"{SMALL},softcap=yes,sinks=yes",
+            "scores of attention have a softcap, sinks or alibi",
+        ),
+        (f"{SMALL},kv_rank=8,sinks=yes", "kv_rank goes without softcap, sinks, alibi, fused_qkv"),
         (f"{SMALL},dropout=yes,residual_dropout=yes", "dropout has residual_dropout within"),
         (f"{SMALL},norms=1,parallel=yes", "norms=1: parallel is of 2 in a block"),
         (f"{SMALL},family=vit,softcap=yes", "softcap=yes is not for family=vit, which has soft"),
