@@ -330,7 +330,8 @@ def test_blocks_alone_may_be_compiled() -> None:
         predict(make_scenario(asked | {"software": f"torch2-compiled{how}", "method": "fsdp"}))
         for how in ("+blocks", "")
     )
-    assert blocks.iteration_s == whole.iteration_s
+    # The loss passes over the outputs by single kernels: 128,256 words of 8,192 tokens.
+    assert 1.0 < blocks.iteration_s / whole.iteration_s < 1.02
     assert sum(blocks.memory_bytes.values()) > sum(whole.memory_bytes.values())
 
 
