@@ -57,18 +57,13 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "bias": get_args(Bias),
     "activation": tuple(name for name in get_args(Activation) if name != "clamped_swiglu"),
 }
+_LATER_SWITCHES = (
+    *("residual_dropout", "router_fp32", "softcap", "sinks", "alibi", "fused_qkv"),
+    *("partial_rotary", "parallel"),
+)
 _SWITCHES = (
     *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "dropout"),
-    *(
-        "residual_dropout",
-        "router_fp32",
-        "softcap",
-        "sinks",
-        "alibi",
-        "fused_qkv",
-        "partial_rotary",
-    ),
-    "parallel",
+    *_LATER_SWITCHES,
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
@@ -151,16 +146,7 @@ def _text(shape: Architecture) -> str:
 
 _LATER = (
     *("groups", "topk_groups", "activation", "full_every", "value", "qk_norm_all", "dropout"),
-    *(
-        "residual_dropout",
-        "router_fp32",
-        "softcap",
-        "sinks",
-        "alibi",
-        "fused_qkv",
-        "partial_rotary",
-    ),
-    "parallel",
+    *_LATER_SWITCHES,
 )
 """What came after files that name models so: left out where it is as usual."""
 
