@@ -32,6 +32,7 @@ TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_sta
 collect_ignore = [
     "support/emulated",
     "scripts/adapters_in_fp32.py",
+    "scripts/dispatched_calls.py",
     "scripts/kbit_against_peft.py",
     "scripts/passes_against_pytorch.py",
 ]
