@@ -51,7 +51,7 @@ class FusionContext:
     limit_bytes : the bucket size asked for; None: the policy's own default
     backward_s : length of the backward pass
     message_bytes : what the method sends for a gradient
-    known_bytes : the same of each gradient that the policy gets, where that is known already
+    known_bytes : returns the same of each gradient that the policy gets, where somebody keeps it
     by_size : of a collective among all ranks, the function that tells its time by a size
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
@@ -67,12 +67,12 @@ class FusionContext:
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
     count_ranks: Callable[[], int] = _one_rank
-    known_bytes: tuple[float, ...] | None = None
+    known_bytes: Callable[[], tuple[float, ...]] | None = None
 
     def sizes_bytes(self, gradients: Sequence[Gradient]) -> tuple[float, ...]:
         """Return what the method sends for each of the gradients that the policy gets."""
         known = self.known_bytes
-        return tuple(map(self.message_bytes, gradients)) if known is None else known
+        return tuple(map(self.message_bytes, gradients)) if known is None else known()
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

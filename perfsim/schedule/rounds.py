@@ -342,9 +342,9 @@ def _fuse(
     costs: Costs | RecordedCosts,
     context: MethodContext,
     iteration: int,
-    known_bytes: tuple[float, ...] | None = None,
+    known_bytes: Callable[[], tuple[float, ...]] | None = None,
 ) -> list[Bucket]:
-    """Put the gradients of an iteration in buckets; ``known_bytes`` are those of their messages."""
+    """Put the gradients of an iteration in buckets; ``known_bytes`` is that of `FusionContext`."""
     profile = context.profile
     assert profile is not None
     asked = FusionContext(
@@ -435,7 +435,8 @@ class _Builder:
         if cache is None:
             return method.jobs(self.fuse(self.context, iteration), self.context, iteration)
         context = self.recorded.context
-        sizes = cache.message_bytes(self.profile, self.profile_key, method, iteration)
+        about = self.profile, self.profile_key, method, iteration
+        sizes = partial(cache.message_bytes, *about)
         buckets = self.fuse(context, iteration, sizes)
         make = partial(method.jobs, buckets, context, iteration)
         return cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
