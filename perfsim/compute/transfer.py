@@ -23,6 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
@@ -829,30 +830,47 @@ def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
 
     Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's.
     """
-    nearest: dict[tuple[str, str, str, str, int | None], tuple[float, Anchor, str]] = {}
-    for gpu in inputs.anchors:
-        for anchor in inputs.anchors[gpu]:
-            if anchor.use == "ratio" or (anchor.use == "local" and gpu != goal.gpu):
-                continue
-            if not is_defined(anchor.model):
-                continue
-            key = (gpu, anchor.precision, anchor.model, anchor.source, anchor.sequence)
-            away = abs(math.log(anchor.batch / goal.batch))
-            if key not in nearest or away < nearest[key][0]:
-                nearest[key] = (away, anchor, gpu)
-    shared = sorted(nearest.values(), key=lambda item: item[0])
-    gpus = dict.fromkeys(gpu for *_, gpu in shared)
+    shared = _nearest_by_batch(inputs, goal.gpu, goal.batch)
+    gpus = dict.fromkeys(gpu for _, gpu, _ in shared)
     architectures = {gpu: inputs.gpu(gpu).architecture or gpu for gpu in gpus}
-    families = {model: _family(model) for model in {anchor.model for _, anchor, _ in shared}}
     chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "architecture", "era"):
-        picked = [
+        sharing = (
             (gpu, anchor)
-            for _, anchor, gpu in shared
-            if _shares(way, goal, gpu, architectures[gpu], families[anchor.model], anchor)
-        ]
-        chosen |= dict.fromkeys(picked[:_MAX_CELLS])
+            for anchor, gpu, family in shared
+            if _shares(way, goal, gpu, architectures[gpu], family, anchor)
+        )
+        chosen |= dict.fromkeys(islice(sharing, _MAX_CELLS))
     return [residual_of(inputs, anchor, gpu) for gpu, anchor in chosen]
+
+
+def _nearest_by_batch(
+    inputs: TransferInputs, gpu: str, batch: int
+) -> list[tuple[Anchor, str, str]]:
+    """Return measured iterations with their GPU and family, those nearest to a batch first.
+
+    Of each GPU, precision, model and source one; those that count on their GPU only, on ``gpu``.
+    """
+
+    def found() -> list[tuple[Anchor, str, str]]:
+        nearest: dict[tuple[str, str, str, str, int | None], tuple[float, Anchor, str]] = {}
+        for place in inputs.anchors:
+            for anchor in inputs.anchors[place]:
+                if anchor.use == "ratio" or (anchor.use == "local" and place != gpu):
+                    continue
+                if not is_defined(anchor.model):
+                    continue
+                key = (place, anchor.precision, anchor.model, anchor.source, anchor.sequence)
+                away = abs(math.log(anchor.batch / batch))
+                if key not in nearest or away < nearest[key][0]:
+                    nearest[key] = (away, anchor, place)
+        ordered = sorted(nearest.values(), key=lambda item: item[0])
+        families = {model: _family(model) for model in {anchor.model for _, anchor, _ in ordered}}
+        return [(anchor, place, families[anchor.model]) for _, anchor, place in ordered]
+
+    if not isinstance(inputs.anchors, Anchors):
+        return found()
+    return inputs.catalog.once(("nearest anchors", gpu, batch), found)
 
 
 def _shares(

@@ -95,6 +95,7 @@ def has_attention(name: str) -> bool:
     return any(layer.kind == "attention" for layer in build_model(name))
 
 
+@cache
 def has_experts(name: str) -> bool:
     """Tell whether a layer of a defined model has several experts, of which a token takes some."""
     return any(is_expert(layer) for layer in build_model(name))
