@@ -34,6 +34,7 @@ collect_ignore = [
     "scripts/adapters_in_fp32.py",
     "scripts/dispatched_calls.py",
     "scripts/kbit_against_peft.py",
+    "scripts/mistral_block.py",
     "scripts/passes_against_pytorch.py",
 ]
 """What imports PyTorch or transformers as it is read: there are no examples in it to test."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfsim.compute.software import WITH, software_era
+from perfsim.compute.software import WITH, software_era, stated_kernel
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -79,10 +79,16 @@ class AttentionRate(NamedTuple):
         >>> rate.narrower(64), rate.narrower(128), rate.narrower(256)
         (2.0, 1.0, 1.0)
         """
-        more = max(1.0, _FULL_WIDTH / width)
         forward, backward = 1.0 / self.forward, BACKWARD_WORK / self.backward
-        slower: float = forward * more**self.narrow + backward * more**self.narrow_backward
+        slower = forward * self.narrower_pass(width)
+        slower += backward * self.narrower_pass(width, backward=True)
         return slower / (forward + backward)
+
+    def narrower_pass(self, width: int, *, backward: bool = False) -> float:
+        """Return how much longer one pass takes for its work in heads of so many values."""
+        more = max(1.0, _FULL_WIDTH / width)
+        slower: float = more ** (self.narrow_backward if backward else self.narrow)
+        return slower
 
     def short(self, tokens: int, causal: bool, window: float = 1.0) -> float:
         """Return how much longer short sequences and windows take for their work.
@@ -344,11 +350,11 @@ def check_kernel(software: str, device: Device) -> None:
     ...
     perfsim.errors.RequestError: software: flash3 is for Hopper GPUs (H100, ...), not b200; ...
     """
-    stated = next((one for one in software.split(WITH)[1:] if one in _BOARDS), "")
+    stated = stated_kernel(software)
     if stated == "cudnn":
         runs = not device.architecture.startswith("CDNA")
     else:
-        runs = not stated or known_attention(stated, device) is not None
+        runs = stated not in _BOARDS or known_attention(stated, device) is not None
     if not runs:
         other = f"{software_era(software).name}{WITH}{usual_kernel(device.architecture)}"
         why = f"{stated} is for {_BOARDS[stated]}, not {device.name}; take {other}."
@@ -371,8 +377,8 @@ def check_kernel_precision(software: str, precision: str) -> None:
     ...
     perfsim.errors.RequestError: software: flash2 takes values of 16 bits, not fp32; take torch2.
     """
-    era = software_era(software).name
-    kernel = next((one for one in software.split(WITH)[1:] if one in _OF_16_BITS), "")
-    if kernel and precision in _FP32_VALUES:
+    kernel = stated_kernel(software)
+    if kernel in _OF_16_BITS and precision in _FP32_VALUES:
+        era = software_era(software).name
         why = f"{kernel} takes values of 16 bits, not {precision}; take {era}."
         raise RequestError("software", why, value=software)

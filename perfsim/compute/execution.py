@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.software import BLOCKS, LOOP, WITH, software_era
+from perfsim.compute.software import BLOCKS, LOOP, WITH, software_era, stated_kernel
 from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
@@ -286,7 +286,7 @@ def execution_of(era: str) -> Execution:
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
     known = known._replace(looped=LOOP in words, blocks=BLOCKS in words)
-    kernel = next((word for word in words if word not in (LOOP, BLOCKS)), "")
+    kernel = stated_kernel(era)
     if not kernel:
         return known
     if kernel == "unfused":

@@ -269,11 +269,9 @@ class KernelTimes(NamedTuple):
         rate, large = fused_attention(name, self.device, _plain(precision))
         share = min(1.0, reached / tokens)
         flops *= attended_share(causal, share) * (BACKWARD_WORK if backward else 1.0)
-        narrower = max(1.0, 128 / head_dim)
+        slower = rate.narrower_pass(head_dim, backward=backward)
         if backward:
-            slower = max(1.0, head_dim / 128) ** _WIDE * narrower**rate.narrow_backward
-        else:
-            slower = narrower**rate.narrow
+            slower *= max(1.0, head_dim / 128) ** _WIDE
         compute_s = flops * slower / (large * (rate.backward if backward else rate.forward))
         compute_s *= rate.short(tokens, causal, share)
         tiles = batch * heads * -(-tokens // 128)

@@ -30,7 +30,8 @@ __all__ = [
     "neighbour_eras",
     "software_era",
     "software_named",
-    "without_loop",
+    "stated_kernel",
+    "without",
 ]
 
 Version = tuple[int, ...]
@@ -160,15 +161,26 @@ def may_loop(software: str) -> bool:
     return software_era(software).name == NEWEST
 
 
-def without_loop(software: str) -> str:
-    """Return software as it runs models that have no experts.
+def without(way: str, software: str) -> str:
+    """Return software that does not run a model in a way (`LOOP`, `BLOCKS`), else the same.
 
     Examples
     --------
-    >>> without_loop("torch2+flash2+loop"), without_loop("megatron")
+    >>> without(LOOP, "torch2+flash2+loop"), without(BLOCKS, "megatron")
     ('torch2+flash2', 'megatron')
     """
-    return software.removesuffix(f"{WITH}{LOOP}")
+    return software.removesuffix(f"{WITH}{way}")
+
+
+def stated_kernel(software: str) -> str:
+    """Return the kernel of attention that software names, "" where it names none.
+
+    Examples
+    --------
+    >>> stated_kernel("torch2+flash2+loop"), stated_kernel("torch2-compiled+blocks")
+    ('flash2', '')
+    """
+    return next((word for word in software.split(WITH)[1:] if word not in _WAYS), "")
 
 
 def software_named(text: str) -> str:

@@ -49,7 +49,7 @@ from perfsim.compute.profile import (
     matches_definition,
 )
 from perfsim.compute.residuals import IterationSetting, Residual, estimate
-from perfsim.compute.software import BLOCKS, ERAS, NEWEST, WITH, software_era, without_loop
+from perfsim.compute.software import BLOCKS, ERAS, LOOP, NEWEST, WITH, software_era, without
 from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, has_experts, is_defined, takes_tokens
@@ -217,7 +217,7 @@ def transfer(
     goal = GpuPrecision(device.name, precision)
     era = software or _usual_era(plain, goal)
     if not (is_defined(profile.model) and has_experts(profile.model)):
-        era = without_loop(era)
+        era = without(LOOP, era)
     casts = _may_cast(inputs, goal, era)
     if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)
@@ -849,7 +849,8 @@ def _nearest_by_batch(
 ) -> list[tuple[Anchor, str, str]]:
     """Return measured iterations with their GPU and family, those nearest to a batch first.
 
-    Of each GPU, precision, model and source one; those that count on their GPU only, on ``gpu``.
+    It is one of each GPU, precision, model and source. An iteration that holds on its own GPU alone
+    is left out unless that is ``gpu``.
     """
 
     def found() -> list[tuple[Anchor, str, str]]:
@@ -914,7 +915,7 @@ def _setting(
     model, _ = base_model(model)
     family, gpu = _family(model), device.name
     chip, architecture = _chip(gpu), device.architecture or gpu
-    era = era.removesuffix(f"{WITH}{BLOCKS}")  # the loss is a small part
+    era = without(BLOCKS, era)  # the loss is a small part
     return IterationSetting(
         model, family, tokens, gpu, chip, architecture, precision, batch, era, source
     )

@@ -470,7 +470,7 @@ def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) 
         return
     least, most = (2, 2) if schedule in FOLDED else (1, 1)
     if schedule == "interleaved":
-        most, least = chunks, 2
+        least, most = 2, chunks
     if not least <= chunks <= most:
         nearest = max(least, min(chunks, most))
         needs = f"{least} chunks or more" if schedule == "interleaved" else f"{least}"
@@ -493,13 +493,13 @@ def check_schedule(schedule: str, stages: int, chunks: int, micro_batches: int) 
             value=micro_batches,
             nearest=str(nearest),
         )
-    chunks_passed = 2 * stages if schedule == "dualpipev" else stages
-    if schedule in SPLIT_BACKWARD and micro_batches < chunks_passed:
-        twice = "twice " if chunks_passed > stages else ""
+    fewest = 2 * stages if schedule == "dualpipev" else stages
+    if schedule in SPLIT_BACKWARD and micro_batches < fewest:
+        twice = "twice " if fewest > stages else ""
         raise RequestError(
             "accumulate",
             f"{schedule} needs {twice}as many micro-batches as `pp` has stages, not"
-            f" {micro_batches}; the nearest that works is {chunks_passed}.",
+            f" {micro_batches}; the nearest that works is {fewest}.",
             value=micro_batches,
-            nearest=str(chunks_passed),
+            nearest=str(fewest),
         )

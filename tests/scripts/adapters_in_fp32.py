@@ -16,15 +16,11 @@ from typing import Any
 import peft
 import torch
 import transformers
+from mistral_block import EACH, RANK, counted_block, mistral, moved, run_block, with_peft
 from passes_against_pytorch import ReadsAndWrites
 
-from perfsim.compute.work import work_of
-from perfsim.models.adapters import Adapters, with_adapters
-from perfsim.models.language import Architecture, architecture_layers
+from perfsim.models.adapters import Adapters
 
-HIDDEN, FFN, HEADS, GROUPS, TOKENS, RANK = 1024, 3584, 8, 2, 512, 2
-"""Mistral 7B's proportions."""
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
 _PRODUCTS = ("mm", "addmm", "attention")
 
 Counts = tuple[float, float, float]
@@ -47,47 +43,17 @@ class Operations(ReadsAndWrites):
 
 def by_peft(fp32: bool) -> Counts:
     """Return what PyTorch's operations move in a block, and how many there are."""
-    sizes = {"hidden_size": HIDDEN, "intermediate_size": FFN, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "vocab_size": 512}
-    config = transformers.MistralConfig(**sizes, head_dim=HIDDEN // HEADS, sliding_window=None)
-    model = transformers.AutoModel.from_config(config).to(torch.bfloat16)
-    adapters = peft.LoraConfig(r=RANK, target_modules=TARGETS, lora_dropout=0.0)
-    made = peft.get_peft_model(model, adapters, autocast_adapter_dtype=fp32)
-    body = made.train().base_model.model
-    values = torch.randn(1, TOKENS, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
-    places = torch.arange(TOKENS)[None]
-    turned = body.rotary_emb(values, places)
-    with Operations() as forward:
-        found = body.layers[1](
-            values,
-            attention_mask=None,
-            position_ids=places,
-            position_embeddings=turned,
-            use_cache=False,
-        )
-    written = found[0] if isinstance(found, tuple) else found
-    with Operations() as backward:
-        written.backward(torch.ones_like(written))
-    each = TOKENS * HIDDEN
+    body = with_peft(mistral(), autocast_adapter_dtype=fp32)
+    forward, backward = run_block(body, torch.bfloat16, Operations)
     operations = forward.operations + backward.operations
-    return forward.moved / each, backward.moved / each, operations
+    return forward.moved / EACH, backward.moved / EACH, operations
 
 
 def by_perfsim(fp32: bool) -> Counts:
-    """Return what perfsim counts for the same block, without factors of eager kernels."""
-    shape = Architecture(
-        layers=2, hidden=HIDDEN, heads=HEADS, kv=GROUPS, head=HIDDEN // HEADS, ffn=FFN, vocab=512
-    )
-    layers = with_adapters(
-        architecture_layers(shape, TOKENS), Adapters(RANK, "attention", fp32=fp32)
-    )
-    block = [one for one in work_of(layers, "torch2").layers if ".1." in one.name]
-
-    def moved(way: str) -> float:
-        streams = (one for layer in block for one in getattr(layer, way) if one.kind == "stream")
-        return sum((4 if one.wide else 2) * one.values for one in streams) / (TOKENS * HIDDEN)
-
-    return moved("forward"), moved("backward"), sum(layer.operations for layer in block)
+    """Return what perfsim counts for the same block."""
+    block = counted_block(Adapters(RANK, "attention", fp32=fp32))
+    operations = sum(layer.operations for layer in block)
+    return moved(block, "forward"), moved(block, "backward"), operations
 
 
 def main() -> None:

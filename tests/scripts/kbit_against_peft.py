@@ -17,15 +17,11 @@ import bitsandbytes
 import peft
 import torch
 import transformers
+from mistral_block import EACH, RANK, counted_block, mistral, moved, run_block, with_peft
 from passes_against_pytorch import ReadsAndWrites
 
-from perfsim.compute.work import work_of
-from perfsim.models.adapters import Adapters, with_adapters
-from perfsim.models.language import Architecture, architecture_layers
+from perfsim.models.adapters import Adapters
 
-HIDDEN, FFN, HEADS, GROUPS, TOKENS, RANK = 1024, 3584, 8, 2, 512, 2
-"""Mistral 7B's proportions."""
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
 _PRODUCTS = ("mm", "addmm", "gemm_4bit", "dequantize", "attention")
 
 Both = tuple[float, float]
@@ -47,10 +43,7 @@ class ElementWise(ReadsAndWrites):
 
 def packed_model() -> Any:
     """Return a Mistral of two blocks, the dense layers of which bitsandbytes keeps in 4 bits."""
-    sizes = {"hidden_size": HIDDEN, "intermediate_size": FFN, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "vocab_size": 512}
-    config = transformers.MistralConfig(**sizes, head_dim=HIDDEN // HEADS, sliding_window=None)
-    model = transformers.AutoModel.from_config(config).to(torch.bfloat16)
+    model = mistral()
     usual = {"quant_type": "nf4", "compress_statistics": True}
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
@@ -73,42 +66,16 @@ def by_peft(wide: bool) -> Both:
     model = packed_model()
     if wide:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-    adapters = peft.LoraConfig(r=RANK, target_modules=TARGETS, lora_dropout=0.0)
-    body = peft.get_peft_model(model, adapters).train().base_model.model
     dtype = torch.float32 if wide else torch.bfloat16
-    values = torch.randn(1, TOKENS, HIDDEN, dtype=dtype, requires_grad=True)
-    places = torch.arange(TOKENS)[None]
-    turned = body.rotary_emb(values, places)
-    with torch.autocast("cpu", torch.bfloat16), ElementWise() as forward:
-        found = body.layers[1](
-            values,
-            attention_mask=None,
-            position_ids=places,
-            position_embeddings=turned,
-            use_cache=False,
-        )
-    written = found[0] if isinstance(found, tuple) else found
-    assert written.dtype == dtype
-    with ElementWise() as backward:
-        written.backward(torch.ones_like(written))
-    each = TOKENS * HIDDEN
-    return forward.moved / each, backward.moved / each
+    forward, backward = run_block(with_peft(model), dtype, ElementWise, autocast=True)
+    return forward.moved / EACH, backward.moved / EACH
 
 
 def by_perfsim(wide: bool) -> Both:
-    """Return what perfsim counts for the same block, without factors of eager kernels."""
-    shape = Architecture(
-        layers=2, hidden=HIDDEN, heads=HEADS, kv=GROUPS, head=HIDDEN // HEADS, ffn=FFN, vocab=512
-    )
+    """Return what perfsim counts for the same block."""
     adapters = Adapters(RANK, "attention", packed=True, wide=wide)
-    layers = with_adapters(architecture_layers(shape, TOKENS), adapters)
-    block = [one for one in work_of(layers, "torch2", autocast=wide).layers if ".1." in one.name]
-
-    def moved(way: str) -> float:
-        streams = (one for layer in block for one in getattr(layer, way) if one.kind == "stream")
-        return sum((4 if one.wide else 2) * one.values for one in streams) / (TOKENS * HIDDEN)
-
-    return moved("forward"), moved("backward")
+    block = counted_block(adapters, autocast=wide)
+    return moved(block, "forward"), moved(block, "backward")
 
 
 def main() -> None:
