@@ -1041,7 +1041,7 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
     limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
-    return replace(
+    setup = replace(
         like,
         scenario=scenario,
         method=method,
@@ -1049,6 +1049,8 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
         policy=policy,
         limit_bytes=limit_bytes,
     )
+    setup.node_load = like.node_load  # of model, GPU and node alone
+    return setup
 
 
 def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, str, fusion.Policy]:

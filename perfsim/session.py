@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -34,9 +35,10 @@ from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
+from perfsim.network.by_size import Timer, TimesBySize
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
-from perfsim.network.route import Route, SecondsBySize
+from perfsim.network.route import Route
 from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph, TaskWork
 from perfsim.schedule.costs import Costs, reprice, task_work
@@ -106,6 +108,17 @@ class Answers:
         return found
 
 
+def _remembering(timer: Timer) -> Timer:
+    """Return a function of a size that remembers its answers."""
+    timings = _Memory[float, Timing]()
+
+    def remembered(size_bytes: float) -> Timing:
+        timing = timings.get(size_bytes)
+        return timing if timing is not None else timings.keep(size_bytes, timer(size_bytes))
+
+    return remembered
+
+
 class RememberingDevice(Device):
     """A GPU that remembers what its kernels cost."""
 
@@ -141,10 +154,10 @@ class RememberingCluster(Cluster):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self._costs = _Memory[tuple[str, float, str, str], Cost]()
-        self._timings = _Memory[tuple[str, float, str, str], Timing]()
+        self._timers = _Memory[tuple[str, str, str], Timer]()
         self._routes = _Memory[tuple[str, str, str], Route]()
         self._compared = _Memory[tuple[str, str, str], tuple[Route, ...]]()
-        self._by_size = _Memory[tuple[str, str, str], SecondsBySize]()
+        self._by_size = _Memory[tuple[str, str, str], TimesBySize]()
         self._clusters = _Memory[tuple[str, Hashable], Cluster]()
 
     @classmethod
@@ -160,23 +173,19 @@ class RememberingCluster(Cluster):
         cost = self._costs.get(asked)
         return cost if cost is not None else self._costs.keep(asked, super().cost(*asked))
 
-    def timing(
-        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
-    ) -> Timing:
-        """Return the time of one collective and what a rank sends (see `Cluster.timing`)."""
-        asked = (collective, size_bytes, algorithm, protocol)
-        timing = self._timings.get(asked)
-        return timing if timing is not None else self._timings.keep(asked, super().timing(*asked))
-
-    def by_size(
-        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
-    ) -> SecondsBySize:
-        """Return the function of a size that tells a collective's time (see `Cluster.by_size`)."""
+    def timer(self, collective: str, algorithm: str = AUTO, protocol: str = AUTO) -> Timer:
+        """Return what tells a collective's time and what a rank sends (see `Cluster.timer`)."""
         asked = (collective, algorithm, protocol)
-        seconds = self._by_size.get(asked)
-        if seconds is None:
-            seconds = self._by_size.keep(asked, super().by_size(*asked))
-        return seconds
+        timer = self._timers.get(asked)
+        if timer is None:
+            timer = self._timers.keep(asked, _remembering(super().timer(*asked)))
+        return timer
+
+    def by_size(self, collective: str, algorithm: str = AUTO, protocol: str = AUTO) -> TimesBySize:
+        """Return what tells a collective's time by its size (see `Cluster.by_size`)."""
+        asked = (collective, algorithm, protocol)
+        times = self._by_size.get(asked)
+        return times if times is not None else self._by_size.keep(asked, super().by_size(*asked))
 
     def compared_routes(
         self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
@@ -247,6 +256,8 @@ class RememberingCluster(Cluster):
 _SHAPE = frozenset({"ranks", "nodes", "gpus_per_node", "gpus_of_host"})
 """What a method may read of the shape of its cluster."""
 
+_shape_of = attrgetter(*sorted(_SHAPE))
+
 
 class _RecordedContext(MethodContext):
     """What a method is told, which notes what of the cluster's shape the method reads."""
@@ -271,6 +282,7 @@ class RecordedCosts:
     ----------
     context : what the method is told
     costs : what the fusion policy asks for collectives; None where no policy asks
+    shape : the cluster's shape as `RecordedCosts.shape` has it; None where the context may tell it
 
     Examples
     --------
@@ -281,7 +293,12 @@ class RecordedCosts:
     {('kernel', 'a kernel'): 0.001, ('shape', 'ranks'): 2}
     """
 
-    def __init__(self, context: MethodContext, costs: Costs | None = None) -> None:
+    def __init__(
+        self,
+        context: MethodContext,
+        costs: Costs | RecordedCosts | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
         self._ask: dict[str, Callable[..., Any]] = {
             "shape": partial(getattr, context),
             "collective": context.collective_s,
@@ -289,14 +306,15 @@ class RecordedCosts:
         }
         if costs is not None:
             self._ask["by_size"] = costs.by_size
-        self._context = context
+        self._context, self._shape = context, shape
         self._compared: dict[tuple[Any, ...], Any] = {}  # asked, but not by method or policy
         self.answers: dict[tuple[Any, ...], Any] = {}
 
     @property
     def context(self) -> MethodContext:
         """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
-        told = {one.name: getattr(self._context, one.name) for one in fields(self._context)}
+        known = partial(object.__getattribute__, self._context)  # reads that count as nobody's
+        told = {one.name: known(one.name) for one in fields(self._context)}
         told["collective_s"] = partial(self._answer, "collective")
         told["kernel_s"] = partial(self._answer, "kernel")
         context = _RecordedContext(**told)
@@ -306,7 +324,10 @@ class RecordedCosts:
     @property
     def shape(self) -> tuple[int, ...]:
         """The cluster's shape, noted or not."""
-        return tuple(getattr(self._context, name) for name in sorted(_SHAPE))
+        if self._shape is None:
+            self._shape = _shape_of(self._context)
+        shape: tuple[int, ...] = self._shape
+        return shape
 
     @property
     def asked_cluster(self) -> bool:
@@ -323,13 +344,13 @@ class RecordedCosts:
         """Whether the method asked what kernels or collectives take."""
         return any(what in ("kernel", "collective") for what, *_ in self.answers)
 
-    def by_size(self, collective: str) -> SecondsBySize:
+    def by_size(self, collective: str) -> TimesBySize:
         """Return what tells the fusion policy the time of a collective by its size [s], recorded.
 
-        Each cluster has one function for it, which stands for all its answers.
+        Each cluster has one for it, which stands for all its answers.
         """
-        seconds: SecondsBySize = self._answer("by_size", collective)
-        return seconds
+        times: TimesBySize = self._answer("by_size", collective)
+        return times
 
     def _answer(self, what: str, *about: Any) -> Any:
         question = (what, *about)
@@ -395,8 +416,10 @@ class WorksOfJobs:
         return kernels_s
 
 
-class _KeptJobs(NamedTuple):
-    jobs: list[Job]
+class _Kept(NamedTuple, Generic[T]):
+    """What was made, and the answers on which it rests."""
+
+    made: T
     answers: dict[tuple[Any, ...], Any]
 
 
@@ -427,23 +450,23 @@ class _Latest(Generic[T]):
 
 
 def _kept_or_made(
-    latest: _Latest[_KeptJobs],
+    latest: _Latest[_Kept[list[T]]],
     key: tuple[Hashable, ...],
     recorded: RecordedCosts,
-    make: Callable[[], list[Job]],
-) -> list[Job]:
-    """Return the jobs of a key, kept or new, and leave the answers on which they rest recorded."""
+    make: Callable[[], list[T]],
+) -> list[T]:
+    """Return the jobs or rounds of a key, kept or new, and leave recorded on which they rest."""
     for known in (key, (*key, recorded.shape)):
         kept = latest.get(known)
         if kept is not None and recorded.same_answers(kept.answers):
             recorded.answers = {**kept.answers}
-            return kept.jobs
+            return kept.made
     recorded.answers = {}
-    jobs = make()
+    made = make()
     if recorded.asked_cluster:  # one for each shape, as sweeps of shapes come back to each
         key = (*key, recorded.shape)
-    latest.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
-    return jobs
+    latest.keep(key, _Kept(made, recorded.answers), 1 + len(made))
+    return made
 
 
 class JobCache:
@@ -467,13 +490,37 @@ class JobCache:
     """
 
     def __init__(self) -> None:
-        self._jobs = _Latest[_KeptJobs]()
-        self._jobs_of_buckets = _Latest[_KeptJobs]()
+        self._asked = _Latest[None]()
+        self._rounds = _Latest[_Kept[list[CostedGraph]]]()
+        self._jobs = _Latest[_Kept[list[Job]]]()
+        self._jobs_of_buckets = _Latest[_Kept[list[Job]]]()
         self._graphs = _Latest[_KeptGraph]()
         self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
         self._message_bytes = _Latest[tuple[float, ...]]()
+
+    def asks_again(self, key: tuple[Hashable, ...]) -> bool:
+        """Tell whether rounds of a key were asked for before: for others nothing is recorded."""
+        again = key in self._asked
+        if not again:
+            self._asked.keep(key, None, 1)
+        return again
+
+    def rounds(
+        self,
+        key: tuple[Hashable, ...],
+        recorded: RecordedCosts,
+        costs: Costs,
+        make: Callable[[], list[CostedGraph]],
+    ) -> list[CostedGraph]:
+        """Return the rounds of a key of which only times are asked, at what these take here.
+
+        Other costs give the same rounds where everything that was asked for while they were made
+        has the same answer.
+        """
+        kept = _kept_or_made(self._rounds, key, recorded, make)
+        return [reprice(costed, costs, durations_only=True) for costed in kept]
 
     def jobs(
         self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]

@@ -409,7 +409,7 @@ def test_a_policy_that_asks_a_cluster_for_a_function_is_asked_again_on_another_c
         recorded = RecordedCosts(costs.context(setup.profile), costs)
 
         def make(recorded: RecordedCosts = recorded) -> list[Any]:
-            made.append(recorded.by_size("all_reduce")(1e6))
+            made.append(recorded.by_size("all_reduce").of(1e6))
             return []
 
         cache.jobs(("key",), recorded, make)
@@ -547,7 +547,7 @@ def test_remembered_times_are_those_of_the_cluster(name: str) -> None:
                     assert mine.seconds(*question) == theirs.cost(*question).seconds
                     by_size = mine.by_size(collective, algorithm)
                     assert by_size is mine.by_size(collective, algorithm)
-                    assert by_size(size_bytes) == theirs.cost(*question).seconds
+                    assert by_size.of(size_bytes) == theirs.cost(*question).seconds
                 compared += bool(mine.compared_routes(collective, algorithm))
     # Of sites, the groups inside one.
     assert (compared > 0) == (name in ("formulas", "gloo", "mpi", "one node", "sites"))

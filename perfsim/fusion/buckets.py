@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfsim.compute.profile import Gradient
+from perfsim.network.by_size import TimesBySize
 
 __all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill", "fill_up"]
 
@@ -52,7 +53,7 @@ class FusionContext:
     backward_s : length of the backward pass
     message_bytes : what the method sends for a gradient
     known_bytes : returns the same of each gradient that the policy gets, where somebody keeps it
-    by_size : of a collective among all ranks, the function that tells its time by a size
+    by_size : of a collective among all ranks, what tells its time by a size
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     forward_s : length of each layer's forward pass, by the layer's number
@@ -62,7 +63,7 @@ class FusionContext:
     limit_bytes: float | None
     backward_s: float
     message_bytes: Callable[[Gradient], float]
-    by_size: Callable[[str], Callable[[float], float]]
+    by_size: Callable[[str], TimesBySize]
     options: Mapping[str, str] = field(default_factory=dict)
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
+from perfsim.network.by_size import MessageSizes, TimesBySize, message_sizes, one_by_one
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
@@ -22,8 +23,8 @@ MERGE_COST_OPTIONS = {
 }
 
 
-def merge_cost(context: FusionContext) -> Callable[[float], float]:
-    """Return bytes -> seconds of an all-reduce, as the rule assumes it.
+def merge_cost(context: FusionContext) -> TimesBySize:
+    """Return the times of an all-reduce by its size, as the rule assumes them.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def merge_cost(context: FusionContext) -> Callable[[float], float]:
     beta_s_per_byte = parse_seconds_per_byte(
         context.options["merge_beta"], "fusion_options.merge_beta"
     )
-    return lambda size_bytes: alpha_s + beta_s_per_byte * size_bytes
+    return one_by_one(lambda size_bytes: alpha_s + beta_s_per_byte * size_bytes)
 
 
 @policy(
@@ -89,25 +90,26 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     HKBU-HPML/ddl-benchmarks@30de09bc (mgwfbp/hv_distributed_optimizer.py) besides merges every
     message below 8192 elements into the next one: the option merge_below=32KiB.
     """
-    cost_s = merge_cost(context)
+    cost_s, each_of = merge_cost(context)
     below_bytes = parse_bytes(
         context.options.get("merge_below", "0B"), "fusion_options.merge_below"
     )
     sizes_bytes = context.sizes_bytes(gradients)
-    each_s = {size: cost_s(size) for size in set(sizes_bytes)}  # layers repeat
+    sizes = message_sizes(sizes_bytes)  # layers repeat
+    each_s = dict(zip(sizes.sizes_bytes, each_of(sizes), strict=True))
     groups: list[list[Gradient]] = []
     size_bytes = start_s = taken_s = 0.0
     for gradient, next_bytes in zip(gradients, sizes_bytes, strict=True):
-        alone_s = each_s[next_bytes]
+        alone_s, ready_s = each_s[next_bytes], gradient.ready_s
         if groups:
             both_s = cost_s(size_bytes + next_bytes)
-            waits_s = max(0.0, gradient.ready_s - start_s)
-            if waits_s < taken_s + alone_s - both_s or size_bytes < below_bytes:
+            saves_s = taken_s + alone_s - both_s
+            if (saves_s > 0.0 and ready_s - start_s < saves_s) or size_bytes < below_bytes:
                 groups[-1].append(gradient)
                 size_bytes += next_bytes
-                start_s, taken_s = max(start_s, gradient.ready_s), both_s
+                start_s, taken_s = max(start_s, ready_s), both_s
                 continue
-        start_s, taken_s = max(start_s + taken_s, gradient.ready_s), alone_s
+        start_s, taken_s = max(start_s + taken_s, ready_s), alone_s
         groups.append([gradient])
         size_bytes = next_bytes
     return [Bucket.of(group) for group in groups]
@@ -142,7 +144,7 @@ def fuse_as_asc(gradients: Sequence[Gradient], context: FusionContext) -> list[B
     mgwfbp/hv_distributed_optimizer.py, ``_generate_groups_asc``, which takes alpha and beta from a
     table: the options merge_alpha and merge_beta do the same.
     """
-    cost_s = merge_cost(context)
+    cost_s = merge_cost(context).of
     groups: list[list[Gradient]] = []
     size_bytes = start_s = 0.0
     for gradient, next_bytes in zip(gradients, context.sizes_bytes(gradients), strict=True):
@@ -181,7 +183,7 @@ def fuse_optimally(gradients: Sequence[Gradient], context: FusionContext) -> lis
     RequestError
         See `merge_cost`.
     """
-    cost_s = merge_cost(context)
+    cost_s = merge_cost(context).of
     sizes = context.sizes_bytes(gradients)
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for last, gradient in enumerate(gradients):
@@ -229,19 +231,27 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     # None is kept for times that stand for many at once, as `Profile` keeps none.
     plain = isinstance(context.backward_s, float | int)
     to_try = _groups_to_try if plain else _groups_to_try.__wrapped__
-    tried, asked_bytes = to_try(
+    tried, asked = to_try(
         tuple([gradient.layer for gradient in gradients]),
         tuple([gradient.ready_s for gradient in gradients]),
         sizes_bytes,
         tuple(context.forward_s),
     )
     scatter_s, gather_s = (
-        [*map(context.by_size(half), asked_bytes)] for half in ("reduce_scatter", "all_gather")
+        context.by_size(half).of_each(asked) for half in ("reduce_scatter", "all_gather")
     )
-    best = min(
-        tried, key=lambda one: _decoupled_s(one.sends, context.backward_s, scatter_s, gather_s)
-    )
+    best, best_s = tried[0], _decoupled_s(tried[0].sends, context.backward_s, scatter_s, gather_s)
+    for one in tried[1:]:
+        if plain and one.least_s(context.backward_s, scatter_s, gather_s) > best_s:
+            continue
+        ended_s = _decoupled_s(one.sends, context.backward_s, scatter_s, gather_s)
+        if ended_s < best_s:
+            best, best_s = one, ended_s
     return [Bucket.of(gradients[first:end]) for first, end in best.places]
+
+
+_ROUNDED = 1.0 - 1e-9
+"""A sum of some hundred floats is no nearer to what it stands for. No source: chosen."""
 
 
 class _Groups(NamedTuple):
@@ -252,10 +262,25 @@ class _Groups(NamedTuple):
     places : where the gradients of each group begin and end
     sends : of each group the number of its size among those asked for, when its last gradient is
         ready, and what the forward passes of its layers take
+    sizes : the numbers of the groups' sizes
+    forward_s : what the forward passes of all groups take
     """
 
     places: tuple[tuple[int, int], ...]
     sends: list[tuple[int, float, float]]
+    sizes: list[int]
+    forward_s: float
+
+    def least_s(
+        self, backward_s: float, scatter_s: Sequence[float], gather_s: Sequence[float]
+    ) -> float:
+        """Return what `_decoupled_s` is at least: nothing waits but for the first group [s]."""
+        _, ready_s, last_pass_s = self.sends[0]
+        first_gather_s = gather_s[self.sizes[-1]]
+        scattered_s = ready_s + sum_in_order([scatter_s[size] for size in self.sizes])
+        gathered_s = sum_in_order([gather_s[size] for size in self.sizes]) + last_pass_s
+        passed_s = first_gather_s + self.forward_s
+        return _ROUNDED * (max(scattered_s, backward_s) + max(gathered_s, passed_s))
 
 
 @lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
@@ -264,8 +289,8 @@ def _groups_to_try(
     ready_s: tuple[float, ...],
     sizes_bytes: tuple[float, ...],
     forward_s: tuple[float, ...],
-) -> tuple[list[_Groups], tuple[float, ...]]:
-    """Return the groups of each size tried, 25 MiB first, and all sizes of groups [B].
+) -> tuple[list[_Groups], MessageSizes]:
+    """Return the groups of each size tried, 25 MiB first, and the sizes of all groups.
 
     Groups that are alike are there once.
 
@@ -277,18 +302,25 @@ def _groups_to_try(
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     ranges = layer_ranges(layers)
-    tried = (tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits)
-    numbers: dict[float, int] = {}
+    tried = dict.fromkeys([tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits])
+    size_of = {
+        place: sum_in_order(sizes_bytes[slice(*place)]) for places in tried for place in places
+    }
+    asked = MessageSizes.of(size_of.values())
+    number_of = {size: number for number, size in enumerate(asked.sizes_bytes)}
 
     def sent(first: int, end: int) -> tuple[int, float, float]:
-        size = numbers.setdefault(sum_in_order(sizes_bytes[first:end]), len(numbers))
         passes_s = (
             sum_in_order([forward_s[one] for one in set(layers[first:end])]) if forward_s else 0.0
         )
-        return size, ready_s[end - 1], passes_s
+        return number_of[size_of[first, end]], ready_s[end - 1], passes_s
 
-    found = [_Groups(one, [sent(*place) for place in one]) for one in dict.fromkeys(tried)]
-    return found, tuple(numbers)
+    found = []
+    for places in tried:
+        sends = [sent(*place) for place in places]
+        sizes = [size for size, _, _ in sends]
+        found.append(_Groups(places, sends, sizes, sum_in_order([one for _, _, one in sends])))
+    return found, asked
 
 
 def _decoupled_s(

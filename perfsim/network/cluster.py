@@ -6,7 +6,6 @@ links' formulas (`Route`). `make_cluster` builds one for a network and a placeme
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,14 +16,13 @@ from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library
 from perfsim.methods.base import Group
+from perfsim.network.by_size import Timer, TimesBySize, fastest_of, one_by_one
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
 from perfsim.network.route import (
     ClusterLinks,
     Route,
-    SecondsBySize,
     among_nodes,
-    chosen_by,
     over_nics,
 )
 from perfsim.quantity import Cost, Quantity, Term, Timing
@@ -537,41 +535,53 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
-        return self.by_size(collective, algorithm, protocol)(size_bytes)
+        return self.by_size(collective, algorithm, protocol).of(size_bytes)
 
-    def by_size(
-        self, collective: str, algorithm: str = AUTO, protocol: str = AUTO
-    ) -> SecondsBySize:
-        """Return the function of a size that tells the time of a collective [s], as `seconds` does.
+    def by_size(self, collective: str, algorithm: str = AUTO, protocol: str = AUTO) -> TimesBySize:
+        """Return what tells the time of a collective by its size [s], as `seconds` does.
 
         Examples
         --------
         >>> from perfsim.network.link import custom_link
         >>> two = Cluster(2, (1, 1), custom_link("1GB/s,1ms", "net"), None)
-        >>> [round(seconds, 6) for seconds in map(two.by_size("all_gather", "ring"), (0.0, 2e6))]
+        >>> [round(two.by_size("all_gather", "ring").of(size), 6) for size in (0.0, 2e6)]
         [0.001, 0.002]
         """
         routes = self.compared_routes(collective, algorithm, protocol)
         if routes:
-            return chosen_by(operator.lt, [route.seconds for route in routes])
-        return lambda size_bytes: self.timing(collective, size_bytes, algorithm, protocol).seconds
+            return fastest_of([route.times for route in routes])
+        return one_by_one(
+            lambda size_bytes: self.timing(collective, size_bytes, algorithm, protocol).seconds
+        )
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> Timing:
         """Return the time of one collective and what a rank sends, without their provenance."""
+        return self.timer(collective, algorithm, protocol)(size_bytes)
+
+    def timer(self, collective: str, algorithm: str = AUTO, protocol: str = AUTO) -> Timer:
+        """Return the function of a size that tells what `timing` does."""
         routes = self.compared_routes(collective, algorithm, protocol)
-        if routes:
-            fastest, seconds = routes[0], routes[0].seconds(size_bytes)
-            for route in routes[1:]:
+
+        def of_fastest(size_bytes: float) -> Timing:
+            fastest, seconds = first, first.seconds(size_bytes)
+            for route in others:
                 other_s = route.seconds(size_bytes)
                 if other_s < seconds:
                     fastest, seconds = route, other_s
             return Timing(seconds, fastest.sent_bytes(size_bytes))
-        known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
-        if isinstance(known, Route):
-            return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
-        return Timing(known.seconds, known.sent_bytes)
+
+        def of_known(size_bytes: float) -> Timing:
+            known = self._cost_or_route(collective, size_bytes, algorithm, protocol)
+            if isinstance(known, Route):
+                return Timing(known.seconds(size_bytes), known.sent_bytes(size_bytes))
+            return Timing(known.seconds, known.sent_bytes)
+
+        if not routes:
+            return of_known
+        first, *others = routes
+        return of_fastest
 
     def _cost_or_route(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str

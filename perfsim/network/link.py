@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +36,10 @@ _LATENCY_SMALL_BYTES = 65536.0
 """Up to this message size a hop's latency does not depend on what one step carries.
 
 No source: chosen on Polaris, see `Latency.stretched`."""
+
+
+_MAX_STRETCHED = 256
+"""Factors by which a curve keeps what it is, stretched."""
 
 
 class LatencyPiece(NamedTuple):
@@ -94,6 +98,22 @@ class Latency:
         ]
         return [LatencyPiece(alphas[0]), *between, LatencyPiece(alphas[-1])]
 
+    @cached_property
+    def lines(self) -> list[tuple[float, float]]:
+        """The pieces as straight lines over ln n: what each is at 0, and what it rises by [s/hop].
+
+        Examples
+        --------
+        >>> Latency((1.0, math.e), (2e-5, 5e-5), "fitted", "an example").lines[1]
+        (2e-05, 3e-05)
+        """
+        return [(piece.at(0.0), piece.rise_s / piece.log_width) for piece in self.pieces]
+
+    def lines_from(self, sizes_bytes: Sequence[float]) -> list[tuple[float, float]]:
+        """Return the line on which a message of each size is."""
+        lines, knots = self.lines, self.size_bytes
+        return [lines[bisect_right(knots, size)] for size in sizes_bytes]
+
     @classmethod
     def constant(cls, alpha: Quantity) -> Latency:
         """Return a curve that is the same at every size."""
@@ -124,6 +144,19 @@ class Latency:
         >>> [round(long.at(size) * 1e6) for size in (1e6, 1e7)]
         [20, 40]
         """
+        known = self._stretched
+        if factor not in known:
+            if len(known) >= _MAX_STRETCHED:
+                known.clear()
+            known[factor] = self._stretched_by(factor)
+        return known[factor]
+
+    @cached_property
+    def _stretched(self) -> dict[float, Latency]:
+        """The curve by some factors: each collective of a cluster asks for the same one."""
+        return {}
+
+    def _stretched_by(self, factor: float) -> Latency:
         sizes = [size for size in self.size_bytes if size < _LATENCY_SMALL_BYTES]
         alphas = [
             *self.alpha_s[: len(sizes)],

@@ -8,17 +8,15 @@ the message size.
 from __future__ import annotations
 
 import math
-import operator
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, reduce
-from itertools import accumulate
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfsim.collectives import Algorithm, Hops, Line
+from perfsim.collectives import Algorithm, Hops
 from perfsim.errors import RequestError
-from perfsim.network.link import Latency, LatencyPiece, Link
+from perfsim.network.by_size import line_times, rising, slowest_of
+from perfsim.network.link import Latency, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterLinks",
     "Route",
-    "SecondsBySize",
     "among_nodes",
-    "chosen_by",
     "inside_node",
     "over_nics",
     "through_fabric",
@@ -291,45 +287,14 @@ _SLOWER = 1.0 - 1e-6
 """A rate is made so much slower to see whether the formula uses it. No source: chosen."""
 
 
-SecondsBySize = Callable[[float], float]
-"""A function that returns the time for a message of a size [s]."""
-
-
-def chosen_by(
-    goes_first: Callable[[float, float], bool], times: Sequence[SecondsBySize]
-) -> SecondsBySize:
-    """Return the function that tells which of the times by some functions goes before the others.
-
-    Parameters
-    ----------
-    goes_first : ``operator.lt`` for the shortest, ``operator.gt`` for the longest
-
-    Examples
-    --------
-    >>> chosen_by(operator.lt, [lambda size: 1.0 + size, lambda size: 2.0 * size])(3.0)
-    4.0
-    """
-
-    def of_two(one: SecondsBySize, other: SecondsBySize) -> SecondsBySize:
-        def seconds(size_bytes: float) -> float:
-            one_s, other_s = one(size_bytes), other(size_bytes)
-            return other_s if goes_first(other_s, one_s) else one_s
-
-        return seconds
-
-    return reduce(of_two, times)
-
-
 class LinkPath:
     """An algorithm over hops, each class of link with one latency curve.
 
     A latency curve may fall faster than the wire time grows, and the sum would fall with size. A
-    larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
-    Alpha is straight in log size: between knots the sum rises or is convex, so its maximum lies at
-    a knot. From the last knot on alpha is constant.
+    larger message never costs less than a smaller one, so ``times`` are the running maximum. Alpha
+    is straight in log size: between knots the sum rises or is convex, so its maximum lies at a
+    knot. From the last knot on alpha is constant.
     """
-
-    seconds: SecondsBySize
 
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
         self.algorithm, self.base, self.curves = algorithm, base, curves
@@ -337,10 +302,9 @@ class LinkPath:
         self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
         self._constant_from = self.knots[-1] if self.knots else 0.0
         if algorithm.line is not None and base.ranks > 1:
-            self.seconds = _line_seconds(algorithm.line(base), self._intra, self._inter, self.knots)
+            self.times = line_times(algorithm.line(base), self._intra, self._inter, self.knots)
         else:
-            self._peaks = list(accumulate(map(self._formula_s, self.knots), max))
-            self.seconds = self._rising_s
+            self.times = rising(self._formula_s, self.knots)
 
     @cached_property
     def of_large(self) -> Hops:
@@ -373,56 +337,6 @@ class LinkPath:
         """Return the time for a message of this size by the formula alone [s]."""
         return self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
 
-    def _rising_s(self, size_bytes: float) -> float:
-        """Return the time by the formula, no less than that of a smaller message [s]."""
-        seconds = self._formula_s(size_bytes)
-        smaller = bisect_left(self.knots, size_bytes)
-        return max(seconds, self._peaks[smaller - 1]) if smaller else seconds
-
-
-_NO_HOPS = LatencyPiece(0.0)
-"""The latency of a class of link that nothing crosses."""
-
-
-def _line_seconds(
-    line: Line, intra: Latency | None, inter: Latency | None, knots: Sequence[float]
-) -> SecondsBySize:
-    """Return what `LinkPath.seconds` is where the formula is a line.
-
-    What does not depend on the size is worked out here, once for each piece between knots.
-    """
-    near, far = (
-        [link.piece(size) if link else _NO_HOPS for size in (0.0, *knots)]
-        for link in (intra, inter)
-    )
-    both = list(zip(near, far, strict=True))
-    latencies_s = [line.latency_s(one.alpha_s, other.alpha_s) for one, other in both]
-    pieces = [(*one, *other) for one, other in both]  # plain tuples are taken apart quickly
-    count, log = len(knots), math.log
-    peaks = [0.0] * count
-    inter_hops, intra_hops, share, s_per_byte = line
-
-    def seconds(size_bytes: float) -> float:
-        below = bisect_right(knots, size_bytes)
-        if 0 < below < count:  # a search asks hundreds of times, and calls would take most of it
-            near_s, near_rise_s, near_log, near_width, far_s, far_rise_s, far_log, far_width = (
-                pieces[below]
-            )
-            log_size = log(size_bytes)
-            far_s += far_rise_s * (log_size - far_log) / far_width
-            near_s += near_rise_s * (log_size - near_log) / near_width
-            latency_s = inter_hops * far_s + intra_hops * near_s
-        else:  # latencies are constant there
-            latency_s = latencies_s[below]
-        seconds = latency_s + share * size_bytes * s_per_byte
-        if below and peaks[below - 1] > seconds:
-            return peaks[below - 1]
-        return seconds
-
-    for index, size in enumerate(knots):
-        peaks[index] = max(peaks[index - 1], seconds(size))
-    return seconds
-
 
 class Route:
     """The hops that an algorithm takes over the links of a cluster.
@@ -438,11 +352,9 @@ class Route:
       and with a faster one the ring takes no longer.
 
     ``node_size_unmeasured`` says that the link between nodes was measured with other numbers of
-    GPUs on each node. ``seconds`` tells the time by the size of the message. What a cost says
-    besides its time is worked out where it is asked for.
+    GPUs on each node. ``times`` tell the time by the size of the message, and ``seconds`` that of
+    one. What a cost says besides its time is worked out where it is asked for.
     """
-
-    seconds: SecondsBySize
 
     def __init__(
         self, algorithm: Algorithm, wiring: ClusterLinks, node_size_unmeasured: bool = False
@@ -455,7 +367,8 @@ class Route:
             for link_class, link in wiring.links.items()
         }
         self.paths = self._paths(wiring)
-        self.seconds = chosen_by(operator.gt, [path.seconds for path in self.paths])
+        self.times = slowest_of([path.times for path in self.paths])
+        self.seconds = self.times.of
 
     @property
     def grade(self) -> Grade:

@@ -34,6 +34,7 @@ from perfsim.methods.base import (
     Job,
     JobStage,
     Method,
+    MethodContext,
     Moment,
     PassPoint,
     Send,
@@ -660,13 +661,18 @@ class _RoundBuilder:
 
 
 def optimizer_share(
-    profile: Profile, method: Method, costs: Costs, stage: StagePasses = WHOLE_MODEL
+    profile: Profile,
+    method: Method,
+    costs: Costs,
+    stage: StagePasses = WHOLE_MODEL,
+    world: MethodContext | None = None,
 ) -> float:
     """Return the share of a rank's weights that it updates itself.
 
-    Experts are shared by those ranks alone that have the same.
+    Experts are shared by those ranks alone that have the same. ``world`` is what the method is
+    told of all ranks, where somebody has it.
     """
-    share = method.update_share(costs.context(profile))
+    share = method.update_share(world or costs.context(profile))
     if not stage.experts or "experts" not in costs.axes:
         return share
     among = replace(costs, cluster=costs.axes["experts"])

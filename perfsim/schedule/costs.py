@@ -15,8 +15,8 @@ from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, Send
+from perfsim.network.by_size import Timer, TimesBySize
 from perfsim.network.cluster import Cluster, link_use
-from perfsim.network.route import SecondsBySize
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import (
     CostedGraph,
@@ -125,8 +125,12 @@ class Costs:
 
         They take a third of the work that a cost with its reasons takes.
         """
+        return self.timer(send)(send.size_bytes)
+
+    def timer(self, send: Send) -> Timer:
+        """Return the function of a size that tells the `timing` of collectives like this one."""
         cluster, algorithm = self._asked(send)
-        return cluster.timing(send.collective, send.size_bytes, algorithm, self.protocol)
+        return cluster.timer(send.collective, algorithm, self.protocol)
 
     def _asked(self, send: Send) -> tuple[Cluster, str]:
         """Return the group of a collective as a cluster, and the algorithm asked for there."""
@@ -150,7 +154,7 @@ class Costs:
 
         return link_use(seconds)
 
-    def by_size(self, collective: str, group: Group = "all") -> SecondsBySize:
+    def by_size(self, collective: str, group: Group = "all") -> TimesBySize:
         """Return what tells the time of a collective among a group of ranks by its size [s]."""
         cluster, algorithm = self._asked(Send(collective, 0.0, group=group))
         return cluster.by_size(collective, algorithm, self.protocol)
@@ -160,12 +164,12 @@ class Costs:
 
         ``bucket_bytes`` is the bucket size asked for, where its memory is asked about.
         """
-        known: dict[tuple[str, Group], SecondsBySize] = {}
+        known: dict[tuple[str, Group], Callable[[float], float]] = {}
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
             seconds = known.get((collective, group))
             if seconds is None:
-                seconds = known[collective, group] = self.by_size(collective, group)
+                seconds = known[collective, group] = self.by_size(collective, group).of
             return seconds(size_bytes)
 
         return MethodContext(
@@ -321,12 +325,17 @@ def _change_durations(
     """
     works, tasks_of, sent = costed.kinds_of_work
     sent_bytes = [0.0] * len(works)
+    timers: dict[tuple[str, str, Group, int], Timer] = {}
     for kind, (work, indices) in enumerate(zip(works, tasks_of, strict=True)):
         stage = work.stage
         if isinstance(stage, Send):
-            timing = costs.timing(stage)
-            seconds = timing.seconds * stage.repeats
-            sent_bytes[kind] = timing.sent_bytes * stage.repeats
+            like = stage.collective, stage.algorithm, stage.group, stage.servers
+            timer = timers.get(like)
+            if timer is None:
+                timer = timers[like] = costs.timer(stage)
+            seconds, sent_once = timer(stage.size_bytes)
+            seconds *= stage.repeats
+            sent_bytes[kind] = sent_once * stage.repeats
         elif kernels_s is None:
             continue
         else:

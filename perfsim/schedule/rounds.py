@@ -304,12 +304,10 @@ def schedule(
         stage=stage,
         durations_only=timing_only and conditions is None and stage is WHOLE_MODEL,
     )
-    works = cluster.gpus > 1 or method.runs_alone
-    world = builder.context
-    refusal = (_frozen_refusal(method, world) or method.refusal(world)) if works else ""
-    if refusal:
-        raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
-    if kernels_s is not None and works:
+    if builder.durations_only and kernels_s is None and not rounds and not joins:
+        return builder.rounds()
+    builder.check()
+    if kernels_s is not None and builder.works:
         builder.pin_kernels(kernels_s)
 
     def exchanging(iteration: int) -> bool:
@@ -398,11 +396,46 @@ class _Builder:
         self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
+        self.works = costs.cluster.gpus > 1 or method.runs_alone
         self.context = costs.context(profile)
         self.recorded = RecordedCosts(self.context, costs)
-        self.fuse = partial(fuse, self.recorded)
         self.key = (method, *key, self.context.software, self.context.stages)
         self.profile_key = key[0]
+
+    def check(self) -> None:
+        """Refuse a method that cannot run here."""
+        if not self.works:
+            return
+        method, world = self.method, self.context
+        refusal = _frozen_refusal(method, world) or method.refusal(world)
+        if refusal:
+            raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
+
+    def rounds(self) -> list[CostedGraph]:
+        """Return the rounds of the method's period, from the cache or new, at what they take here.
+
+        Only times are asked of them.
+        """
+        if self.cache is None or self.slowdown != 1.0:
+            return self._make_rounds()
+        several = self.costs.cluster.gpus > 1
+        key = (*self.key, self.overlap, several, self.micro_batches, self.exchange_each)
+        if not self.cache.asks_again(key):
+            return self._make_rounds()
+        recorded = self.recorded
+
+        def make() -> list[CostedGraph]:
+            # What is asked while jobs are looked for is asked of what records it for the rounds.
+            self.context = recorded.context
+            self.recorded = RecordedCosts(self.context, recorded, recorded.shape)
+            return self._make_rounds()
+
+        return self.cache.rounds(key, recorded, self.costs, make)
+
+    def _make_rounds(self) -> list[CostedGraph]:
+        """Return the rounds of the method's period, checked and built."""
+        self.check()
+        return [self.build(one) for one in self.method.rounds()]
 
     def pin_kernels(self, kernels_s: float) -> None:
         """Let the method's kernels take what was measured on one GPU [s]."""
@@ -411,7 +444,7 @@ class _Builder:
         alone = replace(
             self.context, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0
         )
-        jobs = self.method.jobs(self.fuse(self.context, first), alone, first)
+        jobs = self.method.jobs(self.fuse_by(self.recorded, self.context, first), alone, first)
         self.costs = self.costs.with_kernels(kernels_s, jobs)
         self.context, self.cache = self.costs.context(self.profile), None
 
@@ -420,8 +453,7 @@ class _Builder:
 
         On one GPU there are jobs only of a method that works alone.
         """
-        idle = self.costs.cluster.gpus == 1 and not self.method.runs_alone
-        if idle or iteration == LOCAL_ITERATION:
+        if not self.works or iteration == LOCAL_ITERATION:
             return []
         if self.cache is None or self.experts:
             return self._make_jobs(iteration)
@@ -433,11 +465,13 @@ class _Builder:
             return self._jobs_beside_experts(iteration)
         method, cache = self.method, self.cache
         if cache is None:
-            return method.jobs(self.fuse(self.context, iteration), self.context, iteration)
+            return method.jobs(
+                self.fuse_by(self.recorded, self.context, iteration), self.context, iteration
+            )
         context = self.recorded.context
         about = self.profile, self.profile_key, method, iteration
         sizes = partial(cache.message_bytes, *about)
-        buckets = self.fuse(context, iteration, sizes)
+        buckets = self.fuse_by(self.recorded, context, iteration, sizes)
         make = partial(method.jobs, buckets, context, iteration)
         return cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
 
@@ -486,7 +520,7 @@ class _Builder:
             costed.decided_by_costs = decided
             return costed
         launches_s = late_launches_s(self.profile, method, costs)
-        share = optimizer_share(self.profile, method, costs, self.stage)
+        share = optimizer_share(self.profile, method, costs, self.stage, self.context)
         accumulated = self.micro_batches, self.exchange_each, self.stage
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first

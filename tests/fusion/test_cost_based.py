@@ -17,6 +17,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
+from perfsim.network.by_size import TimesBySize, one_by_one
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors
@@ -27,7 +28,7 @@ def end_s(buckets: Sequence[Bucket], ctx: FusionContext) -> float:
     now_s = 0.0
     for bucket in buckets:
         size_bytes = sum(map(ctx.message_bytes, bucket.gradients))
-        now_s = max(now_s, bucket.ready_s) + ctx.by_size("all_reduce")(size_bytes)
+        now_s = max(now_s, bucket.ready_s) + ctx.by_size("all_reduce").of(size_bytes)
     return now_s
 
 
@@ -177,9 +178,9 @@ def decoupled(
 
 def of_each(
     price: Callable[[str, float], float],
-) -> Callable[[str], Callable[[float], float]]:
+) -> Callable[[str], TimesBySize]:
     """Return what tells of each collective how its price follows from the size."""
-    return lambda collective: partial(price, collective)
+    return lambda collective: one_by_one(partial(price, collective))
 
 
 def test_what_dear_s_search_reckons_by_hand() -> None:
@@ -196,6 +197,25 @@ def test_what_dear_s_search_reckons_by_hand() -> None:
     # The first scatter outlasts the second gradient.
     later = [7.0, 0.0], [7.0, 0.0]
     assert _decoupled_s(alone, 3.5, *later) == pytest.approx(1 + 7 + 7)
+
+
+@given(st.data())
+def test_dear_s_search_leaves_out_no_size_that_could_be_best(data: st.DataObject) -> None:
+    seconds = st.floats(0.0, 10.0)
+
+    def drawn(values: st.SearchStrategy[float], count: int) -> list[float]:
+        return data.draw(st.lists(values, min_size=count, max_size=count))
+
+    count = data.draw(st.integers(1, 12))
+    sizes_bytes = tuple(drawn(st.floats(1.0, 100 * MIB), count))
+    forward_s, ready_s = tuple(drawn(seconds, count)), tuple(sorted(drawn(seconds, count)))
+    layers = tuple(range(count))[::-1]
+    found, asked = _groups_to_try(layers, ready_s, sizes_bytes, forward_s)
+    scatter_s, gather_s = (drawn(seconds, len(asked.sizes_bytes)) for _ in range(2))
+    backward_s = data.draw(seconds)
+    for one in found:
+        least_s = one.least_s(backward_s, scatter_s, gather_s)
+        assert least_s <= _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
 
 
 def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
@@ -219,10 +239,10 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
     def tried(*sizes_mib: float) -> list[list[tuple[int, int]]]:
         sizes_bytes = tuple(size * MIB for size in sizes_mib)
         few = slice(len(sizes_bytes))
-        found, asked_bytes = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
+        found, asked = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
         for some in found:
-            for (first, end), (size, last_s, passes_s) in zip(*some, strict=True):
-                assert asked_bytes[size] == sum(sizes_bytes[first:end])
+            for (first, end), (size, last_s, passes_s) in zip(*some[:2], strict=True):
+                assert asked.sizes_bytes[size] == sum(sizes_bytes[first:end])
                 assert last_s == end  # a layer a second
                 assert passes_s == sum(forward_s[layer] for layer in layers[first:end])
         return [list(some.places) for some in found]
@@ -245,5 +265,5 @@ def test_dear_s_groups_stay_below_the_limit() -> None:
 
 
 def test_a_context_by_itself_has_one_rank_and_no_negotiation() -> None:
-    plain = FusionContext(None, 1.0, lambda one: 0.0, lambda collective: float)
+    plain = FusionContext(None, 1.0, lambda one: 0.0, lambda collective: one_by_one(float))
     assert (plain.count_ranks(), plain.negotiation_s(8)) == (1, 0.0)

@@ -11,6 +11,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, fill
 from perfsim.fusion.policies import blocks_of
+from perfsim.network.by_size import one_by_one
 
 
 def tensors(*ready_s: float, elements: int = 1) -> list[Gradient]:
@@ -33,7 +34,7 @@ def made(
         limit_bytes,
         backward_s,
         lambda one: one.size_bytes,
-        lambda collective: all_reduce_s,
+        lambda collective: one_by_one(all_reduce_s),
         options,
         negotiation_s,
         count_ranks=lambda: ranks,
@@ -75,7 +76,9 @@ def test_filling_stops_before_the_limit_is_passed() -> None:
 
 
 def test_ranks_agree_at_once_unless_told_otherwise() -> None:
-    context = FusionContext(None, 0.0, lambda one: one.size_bytes, lambda size: size)
+    context = FusionContext(
+        None, 0.0, lambda one: one.size_bytes, lambda collective: one_by_one(float)
+    )
     assert context.negotiation_s(7) == 0.0
     assert context.options == {}
 

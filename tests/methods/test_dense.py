@@ -15,6 +15,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
+from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.prediction import predict_iteration
 from perfsim.scenario import make_scenario
@@ -213,7 +214,10 @@ def test_mgwfbp_waits_for_less_than_a_latency_and_asc_does_not() -> None:
 def test_asc_merges_what_waits_anyway() -> None:
     """Of 10, 13, 14 and 30: the second could start at 17.5, when the third is long ready."""
     context = FusionContext(
-        None, 30 * MS, lambda one: one.size_bytes, lambda _: lambda n: 6 * MS + 1.5e-9 * n
+        None,
+        30 * MS,
+        lambda one: one.size_bytes,
+        lambda _: one_by_one(lambda n: 6 * MS + 1.5e-9 * n),
     )
     gradients = [gradient(250_000, ready * MS) for ready in (10, 13, 14, 30)]
     buckets = fusion.load_policy("asc").fuse(gradients, context)
@@ -267,7 +271,9 @@ def test_asc_never_holds_a_message_back(
     def cost_s(size_bytes: float) -> float:
         return alpha_s + beta_s_per_byte * size_bytes
 
-    context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda collective: cost_s)
+    context = FusionContext(
+        None, 1.0, lambda one: one.size_bytes, lambda collective: one_by_one(cost_s)
+    )
     end_s = {}
     for policy in ("asc", "none"):
         buckets = fusion.load_policy(policy).fuse(gradients, context)

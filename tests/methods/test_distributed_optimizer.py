@@ -13,6 +13,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import MethodContext
+from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from support.builders import gradient, ring_cluster
@@ -147,7 +148,7 @@ def test_a_bucket_closes_with_the_tensor_that_reaches_the_limit(
     ranks: int, sizes: list[int], found: list[int]
 ) -> None:
     tensors = [gradient(size * 10**6, name=str(place)) for place, size in enumerate(sizes)]
-    asked = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda _: float)
+    asked = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda _: one_by_one(float))
     buckets = fusion.load_policy("megatron").fuse(
         tensors, replace(asked, count_ranks=lambda: ranks)
     )

@@ -18,6 +18,7 @@ from perfsim.compute.profile import Layer, Profile
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, Job, MethodContext, Send
+from perfsim.network.by_size import one_by_one
 from support.averaged import mean_ms, plans
 from support.builders import bucket, gradient, profile
 from support.dense import planned, took_ms
@@ -118,7 +119,9 @@ def test_buckets_fill_by_the_bytes_that_are_sent() -> None:
     method = load_method("fp8_gradients", {})
     shapes: list[int | tuple[int, ...]] = [(2, 5), 5, (2, 5), (2, 5), (2, 5)]
     gradients = [gradient(shape) for shape in shapes]
-    context = FusionContext(20.0, 0.0, lambda one: method.message_bytes(one, 0), lambda _: float)
+    context = FusionContext(
+        20.0, 0.0, lambda one: method.message_bytes(one, 0), lambda _: one_by_one(float)
+    )
     policy = fusion.load_policy(method.default_fusion())
     found = policy.fuse(gradients, context)
     assert [len(one.gradients) for one in found] == [2, 2, 1]

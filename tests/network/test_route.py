@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_left
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from perfsim.network.network_file import Network, load_network, read_network
 from perfsim.network.route import (
     LinkPath,
     among_nodes,
-    chosen_by,
     inside_node,
     through_fabric,
 )
@@ -244,16 +242,18 @@ def curves(draw: st.DrawFn) -> Latency:
 def test_a_path_of_a_line_takes_what_its_formula_says(
     algorithm: Algorithm, of_classes: dict[str, Latency], sizes: list[float]
 ) -> None:
-    """By law: at knots, between and beyond them, to the last digit."""
+    """By law: at knots, between and beyond them."""
     hops = UNEQUAL._replace(alpha_intra_s=0.0, alpha_inter_s=0.0)
     by_line = LinkPath(algorithm, hops, of_classes)
     by_formula = LinkPath(algorithm._replace(line=None), hops, of_classes)
     for size in sizes:
-        assert by_line.seconds(size) == by_formula.seconds(size)
+        by_line_s, by_formula_s = by_line.times.of(size), by_formula.times.of(size)
+        assert by_line_s == pytest.approx(by_formula_s, rel=1e-9, abs=1e-15)
         alphas = {f"alpha_{name}_s": curve.at(size) for name, curve in of_classes.items()}
         formula_s = algorithm.formula(size, hops._replace(**alphas)).seconds
         smaller = by_line.knots[: bisect_left(by_line.knots, size)]
-        assert by_line.seconds(size) == max([formula_s, *map(by_line.seconds, smaller)])
+        least_s = max([formula_s, *map(by_line.times.of, smaller)])
+        assert by_line_s == pytest.approx(least_s, rel=1e-9, abs=1e-15)
 
 
 def test_a_path_by_hand_where_its_latency_falls() -> None:
@@ -261,17 +261,9 @@ def test_a_path_by_hand_where_its_latency_falls() -> None:
     falling = Latency((1024.0, 4096.0), (30e-6, 10e-6), "fitted", "by hand")
     hops = Hops.flat(2, alpha_s=0.0, beta_s_per_byte=1e-9)
     path = LinkPath(find_algorithm("all_gather", "ring"), hops, {"inter": falling})
-    assert path.seconds(512.0) == pytest.approx(30e-6 + 0.256e-6)
+    assert path.times.of(512.0) == pytest.approx(30e-6 + 0.256e-6)
     at_knot_s = 30e-6 + 0.512e-6
-    assert path.seconds(1024.0) == pytest.approx(at_knot_s)
+    assert path.times.of(1024.0) == pytest.approx(at_knot_s)
     # At 2 KiB 20 + 1.024 us, at 4 KiB 10 + 2.048 us: no less than the smaller message.
-    assert path.seconds(2048.0) == path.seconds(4096.0) == pytest.approx(at_knot_s)
-    assert path.seconds(1e6) == pytest.approx(10e-6 + 500e-6)
-
-
-def test_of_several_times_the_longest_or_the_shortest_counts() -> None:
-    times = [lambda size: 1.0 + size, lambda size: 2.0 * size, lambda size: 3.0]
-    shortest, longest = (chosen_by(one, times) for one in (operator.lt, operator.gt))
-    assert [shortest(size) for size in (0.5, 1.0, 9.0)] == [1.0, 2.0, 3.0]
-    assert [longest(size) for size in (0.5, 1.0, 9.0)] == [3.0, 3.0, 18.0]
-    assert chosen_by(operator.lt, times[:1])(9.0) == 10.0
+    assert path.times.of(2048.0) == path.times.of(4096.0) == pytest.approx(at_knot_s)
+    assert path.times.of(1e6) == pytest.approx(10e-6 + 500e-6)

@@ -268,3 +268,27 @@ def test_a_file_that_changed_is_read_anew_by_the_next_chunk(tmp_path: Path) -> N
     mine.write_text(text.replace('"1.173GB/s"', '"0.586GB/s"'), "utf-8")
     for was, now in zip(before, rows.chunk(0, 4), strict=True):
         assert now[0] > 1.01 * was[0]
+
+
+def test_rounds_are_taken_over_where_the_cluster_has_no_say_in_them(session: Session) -> None:
+    """From the third network on; where a method asks how many ranks there are, from as many."""
+
+    def graphs(method: str, asked: Sequence[tuple[int, str]]) -> list[Any]:
+        found, cache = [], JobCache()
+        for gpus, net in asked:
+            fields = {**BASE, "gpus": gpus, "net": net, "method": method}
+            setup = resolve(make_scenario(fields), session)
+            (costed,) = build_rounds(setup, cache, timing_only=True)
+            (alone,) = build_rounds(setup, timing_only=True)
+            assert costed.task_s == pytest.approx(alone.task_s, rel=1e-12)
+            assert costed.sent_bytes == alone.sent_bytes
+            found.append(costed.graph)
+        return found
+
+    first, *others = graphs("ssgd", [(16, "10gbe"), (16, "1gbe"), (64, "ib100"), (24, "1gbe")])
+    assert all(one is first for one in others)
+    for method in ("dgc", "mgwfbp"):
+        graphs(method, [(16, "10gbe"), (64, "10gbe"), (16, "1gbe"), (64, "1gbe"), (16, "10gbe")])
+    graphs("gtopk", [(16, "10gbe"), (64, "1gbe"), (16, "1gbe")])
+    with pytest.raises(PerfsimError, match="not 12"):
+        graphs("gtopk", [(16, "10gbe"), (64, "1gbe"), (12, "1gbe")])

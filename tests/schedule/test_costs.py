@@ -56,13 +56,13 @@ def test_the_function_of_a_size_tells_what_each_costs() -> None:
         costs = Costs(hand_device(), cluster)
         for collective in ("all_reduce", "reduce_scatter", "all_gather"):
             each = [cluster.cost(collective, size).seconds for size in sizes]
-            assert [*map(costs.by_size(collective), sizes)] == each
+            assert [*map(costs.by_size(collective).of, sizes)] == each
     # What the user asks for is of all-reduces among all ranks.
     ring, cluster = Costs(hand_device(), two_nodes(), "ring"), two_nodes()
     ring_s = [cluster.cost("all_reduce", size, "ring").seconds for size in sizes]
-    assert [*map(ring.by_size("all_reduce"), sizes)] == ring_s
+    assert [*map(ring.by_size("all_reduce").of, sizes)] == ring_s
     inside_s = [cluster.of("node", "all_reduce", size).seconds for size in sizes]
-    assert [*map(ring.by_size("all_reduce", "node"), sizes)] == inside_s
+    assert [*map(ring.by_size("all_reduce", "node").of, sizes)] == inside_s
 
 
 def test_what_is_told_is_what_is_charged() -> None:

@@ -9,6 +9,7 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import Method
+from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
@@ -81,4 +82,4 @@ def start_ms(found: CostedGraph, name: str) -> float:
 
 def context(limit_bytes: float | None) -> FusionContext:
     """Return a context of a limit, a backward pass of 1 s and a second a byte."""
-    return FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda _: float)
+    return FusionContext(limit_bytes, 1.0, lambda one: one.size_bytes, lambda _: one_by_one(float))

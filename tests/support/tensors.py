@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.network.by_size import one_by_one
 
 MIB = 2**20
 POLICIES = fusion.policy_names()
@@ -33,7 +34,7 @@ def context(
         limit_bytes,
         backward_s,
         lambda gradient: shrink * gradient.size_bytes,
-        lambda collective: all_reduce_s,
+        lambda collective: one_by_one(all_reduce_s),
         options,
     )
 

@@ -15,6 +15,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
+from perfsim.network.by_size import one_by_one
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, read_cases, read_header
@@ -130,7 +131,9 @@ def _sent(method: str, gradients: str) -> float:
 def test_a_group_waits_for_the_thread_to_wake() -> None:
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(4)]
     options = {"count": "2", "cycle_time": "0.7ms"}
-    context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda _: float, options)
+    context = FusionContext(
+        None, 1.0, lambda one: one.size_bytes, lambda _: one_by_one(float), options
+    )
     ready = [bucket.ready_s for bucket in fusion.load_policy("groups").fuse(gradients, context)]
     assert ready == pytest.approx([1.4e-3, 3.5e-3])
 
@@ -138,7 +141,9 @@ def test_a_group_waits_for_the_thread_to_wake() -> None:
 def grouped(tensors: int, **options: str) -> list[int]:
     """Return the tensors of each group."""
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(tensors)]
-    context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda _: float, options)
+    context = FusionContext(
+        None, 1.0, lambda one: one.size_bytes, lambda _: one_by_one(float), options
+    )
     buckets = fusion.load_policy("groups").fuse(gradients, context)
     assert [one for bucket in buckets for one in bucket.gradients] == gradients
     assert all(one.ready_s == one.gradients[-1].ready_s for one in buckets)

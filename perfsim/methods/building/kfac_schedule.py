@@ -44,6 +44,7 @@ from perfsim.methods.building.kfac_factors import (
     unpacked_triangle,
 )
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
+from perfsim.network.by_size import one_by_one
 from perfsim.sums import sum_in_order
 
 __all__ = [
@@ -145,7 +146,9 @@ def messages(
         limit_bytes=None,
         backward_s=max(ready_s),
         message_bytes=lambda tensor: tensor.size_bytes,
-        by_size=lambda collective: lambda size: world.collective_s(collective, size, "all"),
+        by_size=lambda collective: one_by_one(
+            lambda size: world.collective_s(collective, size, "all")
+        ),
     )
     tensors = [
         Gradient(factor.name, (factor.values,), moment_s, 0)

@@ -15,6 +15,7 @@ from perfsim.methods.base import MethodContext
 from perfsim.methods.building.negotiation import REQUEST_S, negotiation_s
 from perfsim.methods.d_kfac import DKfac
 from perfsim.methods.horovod import Horovod
+from perfsim.network.by_size import one_by_one
 
 
 def test_negotiation_takes_the_logarithm_of_nodes() -> None:
@@ -59,7 +60,7 @@ def test_the_next_cycle_waits_for_the_negotiation() -> None:
         None,
         1e-2,
         lambda one: one.size_bytes,
-        lambda _: float,
+        lambda _: one_by_one(float),
         {"hook": "1s"},
         negotiation_s=lambda tensors: 3e-3 * tensors,
     )
