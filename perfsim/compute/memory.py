@@ -107,7 +107,7 @@ def _value_bytes(precision: str, execution: Execution) -> _Bytes:
     keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412). So does
     nvfp4: what Transformer Engine saves in it is not counted.
     """
-    fused = execution.fused or execution.tuned
+    fused = execution.fused or execution.tuned or execution.liger
     if precision in ("fp32", "tf32"):
         return _Bytes(4, 4, fused)
     eager_autocast = precision.startswith("amp-") and not fused
