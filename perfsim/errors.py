@@ -302,6 +302,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     'bert-base'
     >>> nearest("zzz", ["resnet50"]), nearest("foo", ["loco"]), nearest("density", ["gradients"])
     ('', '', '')
+    >>> nearest("a10", ["a100", "a10g"])
+    'a10g'
     """
     import difflib
 

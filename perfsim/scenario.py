@@ -33,6 +33,7 @@ from perfsim.compute.software import (
     ATTENTION_SINCE,
     BLOCKS,
     ERAS,
+    LIGER,
     LOOP,
     NEWEST,
     WITH,
@@ -466,6 +467,7 @@ class ScenarioFields:
             + f". A kernel of attention may follow, as in megatron{WITH}flash2: "
             + ", ".join(ATTENTION_SINCE)
             + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
+            f" {NEWEST}{WITH}{LIGER} has Liger's kernels for norms, positions and gates;"
             f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss.",
             read_by=("compute", "methods"),
             metavar="ERA",

@@ -295,11 +295,11 @@ def test_what_does_not_fit_is_warned_of_first(capsys: pytest.CaptureFixture[str]
             "`batch` 1, `accumulate` 8 with `recompute` selective",
             {"batch": 1, "accumulate": 8, "recompute": "selective"},
         ),
-        (  # Only scenarios that are allowed: nothing is computed again beside another micro-batch.
+        (  # Only scenarios that are allowed: no block is computed again beside another micro-batch.
             {"model": "qwen3-30b-a3b", "seq": 4096, "gpus": 64, "ep": 16, "accumulate": 8}
             | {"ep_overlap": True, "recompute": "layernorm", "node": "dgx-h100", "net": "dgx-h100"},
-            "`method` zero",
-            {"method": "zero"},
+            "`recompute` selective",
+            {"recompute": "selective"},
         ),
     ],
 )

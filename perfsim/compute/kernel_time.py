@@ -164,7 +164,10 @@ UPDATES = {
 """What a scenario calls an optimizer -> its name in ``UPDATE_PASSES``; AdamW has Adam's passes."""
 _PRODUCTS_AGAIN = 0.5
 """Share of the products that selective recomputation computes again: every second one (torchtitan's
-checkpointing of operations; `perfsim.compute.recompute`)."""
+checkpointing of operations; `perfsim.compute.recompute`). It counts aten.mm alone: grouped products
+of experts, aten._grouped_mm, are on none of its lists, and all are computed again
+(torchtitan of October 2025, as huggingface/torchtitan@e43621cf has it:
+torchtitan/models/qwen3/infra/parallelize.py, ``_op_sac_save_list``)."""
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
 its gradient after the backward pass (4 and 2 bytes each)."""
@@ -537,7 +540,10 @@ def _again_s(one: Work, batch: int, rates: KernelRates, work: ModelWork, recompu
         return _seconds(one, batch, rates, work)
     if one.kind == "stream":
         return _seconds(one, batch, rates, work)
-    return 0.0 if one.kind == "attention" else _PRODUCTS_AGAIN * _seconds(one, batch, rates, work)
+    if one.kind == "attention":
+        return 0.0
+    grouped = one.experts and not rates.execution.looped
+    return (1.0 if grouped else _PRODUCTS_AGAIN) * _seconds(one, batch, rates, work)
 
 
 def newton_schulz_flops(shape: Sequence[int]) -> float:

@@ -107,7 +107,7 @@ def _value_bytes(precision: str, execution: Execution) -> _Bytes:
     keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412). So does
     nvfp4: what Transformer Engine saves in it is not counted.
     """
-    fused = execution.fused or execution.tuned
+    fused = execution.fused or execution.tuned or execution.liger
     if precision in ("fp32", "tf32"):
         return _Bytes(4, 4, fused)
     eager_autocast = precision.startswith("amp-") and not fused
@@ -140,10 +140,10 @@ def activation_bytes(
     recompute : ``full`` keeps the input of each block only. ``selective`` computes attention
         without its projections again in Megatron-LM and where scores are stored (Korthikanti et
         al., arXiv 2205.05198); else it keeps the outputs of attention and of every second product
-        of a block (torchtitan's selective checkpointing of operations). Parts of blocks keep what
-        they read (mlp, moe, shared_experts), all but the statistics of scores (core_attn), or
-        nothing of what they write (layernorm, mla_up_proj, moe_act: Megatron-LM's
-        output-discarding checkpoints)
+        of a block, but for grouped experts' (torchtitan's selective checkpointing of operations).
+        Parts of blocks keep what they read (mlp, moe, shared_experts), all but the statistics of
+        scores (core_attn), or nothing of what they write (layernorm, mla_up_proj, moe_act:
+        Megatron-LM's output-discarding checkpoints)
     fused_loss : whether one kernel computes the loss; None for what the software does
     chunked_loss : whether output layer and loss run for a part of the tokens at a time
     gathered : ranks that keep a part each of what a product reads, and gather it again for the
@@ -197,7 +197,8 @@ def activation_bytes(
             working += max(saved)
         else:
             some = recompute == "selective"
-            checkpoints = [_checkpoint(layers, span, size, some) for span in blocks]
+            grouped = not execution.looped
+            checkpoints = [_checkpoint(layers, span, size, some, grouped) for span in blocks]
             if offloaded:
                 checkpoints = checkpoints[-STASHED:]
             total += sum_in_order(checkpoints) - sum_in_order(within)
@@ -478,16 +479,28 @@ def _narrows(layers: Sequence[ModelLayer], at: int) -> bool:
 
 
 def _checkpoint(
-    layers: Sequence[ModelLayer], span: tuple[int, int], size: _Bytes, some: bool
+    layers: Sequence[ModelLayer],
+    span: tuple[int, int],
+    size: _Bytes,
+    some: bool,
+    grouped: bool = True,
 ) -> float:
-    """Return what a recomputed block keeps of one sample: its input, and some outputs if asked."""
+    """Return what a recomputed block keeps of one sample: its input, and some outputs if asked.
+
+    Outputs of experts are kept where a loop runs them, product by product. Grouped products are
+    computed again (`perfsim.compute.kernel_time`, ``_PRODUCTS_AGAIN``).
+    """
     within = layers[span[0] : span[1]]
     at = next(index for index, layer in enumerate(within) if layer.kind == "attention")
     stream = within[at + 1] if at + 1 < len(within) else within[at]
     whole = within[0] if within[0].kind in NORMS else stream
     kept = whole.outputs * size.wide
     if some:
-        products = [layer for layer in within if layer.kind == "linear"]
+        products = [
+            layer
+            for layer in within
+            if layer.kind == "linear" and not (grouped and is_expert(layer))
+        ]
         outputs = sum_in_order(layer.outputs for layer in products[::2]) + within[at].outputs
         kept += outputs * size.value + _flash_bytes(within[at])
     return kept

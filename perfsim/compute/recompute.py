@@ -52,7 +52,7 @@ def modules_again(recompute: str, execution: Execution) -> frozenset[str]:
     Selective recomputation is that of attention without its projections in Megatron-LM, and
     wherever scores are stored (Korthikanti et al., arXiv 2205.05198, section 5). In torchtitan it
     is element-wise work and every second product (pytorch/torchtitan
-    torchtitan/distributed/activation_checkpoint.py).
+    torchtitan/distributed/activation_checkpoint.py), of experts in grouped products each.
 
     Examples
     --------

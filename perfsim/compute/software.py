@@ -2,8 +2,9 @@
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
 and the method's alike; attention may run by another kernel (``megatron+flash2``), experts in a loop
-(``torch2+loop``). Measured rows use the era of their source. Points of kernels say the software
-that they were measured with; `eras_of` reads the eras from that text.
+(``torch2+loop``), norms, positions and gates by Liger's kernels (``torch2+liger``). Measured rows
+use the era of their source. Points of kernels say the software that they were measured with;
+`eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = [
     "ATTENTION_SINCE",
     "BLOCKS",
     "ERAS",
+    "LIGER",
     "LOOP",
     "NEWEST",
     "WITH",
@@ -143,8 +145,14 @@ torchtitan where ``compile.components`` has no "loss", as before it had componen
 (benchmarks/llama3_h100_202412_torchtitan.md). torchtitan's default compiles the loss too, as
 torchtune does; Hugging Face's Trainer and nanoGPT compile a model with its loss."""
 
+LIGER = "liger"
+"""May follow torch2: Liger's kernels run norms, positions and gates (linkedin/Liger-Kernel, which
+trl, ms-swift, axolotl and LLaMA-Factory have as an option). Its fused linear cross-entropy is what
+``chunked_loss`` says."""
+
 _WAYS = {
     LOOP: (NEWEST, "experts run in a loop in"),
+    LIGER: (NEWEST, "Liger's kernels run in"),
     BLOCKS: ("torch2-compiled", "blocks alone are compiled in"),
 }
 """Words for how a model runs -> the era that they may follow, and what there is in it alone."""
@@ -162,14 +170,16 @@ def may_loop(software: str) -> bool:
 
 
 def without(way: str, software: str) -> str:
-    """Return software that does not run a model in a way (`LOOP`, `BLOCKS`), else the same.
+    """Return software that does not run a model in a way (`LOOP`, `BLOCKS`, ...), else the same.
 
     Examples
     --------
     >>> without(LOOP, "torch2+flash2+loop"), without(BLOCKS, "megatron")
     ('torch2+flash2', 'megatron')
+    >>> without(LOOP, "torch2+loop+liger")
+    'torch2+liger'
     """
-    return software.removesuffix(f"{WITH}{way}")
+    return WITH.join(word for word in software.split(WITH) if word != way)
 
 
 def stated_kernel(software: str) -> str:
@@ -186,7 +196,7 @@ def stated_kernel(software: str) -> str:
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
-    ``loop`` or ``blocks`` may stand behind both.
+    ``loop``, ``liger`` or ``blocks`` may stand behind both.
 
     Raises
     ------
@@ -203,6 +213,8 @@ def software_named(text: str) -> str:
     ('torch2+flash3', 'megatron+flash2')
     >>> software_named("torch2-compiled+blocks+flash2")
     'torch2-compiled+flash2+blocks'
+    >>> software_named("torch2+Liger+flash2"), software_named("torch2+liger+loop")
+    ('torch2+flash2+liger', 'torch2+loop+liger')
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
@@ -221,7 +233,7 @@ def software_named(text: str) -> str:
             why = f"{word} is of {since}, {era.name} of {era.year}; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
     kernels = [word for word in words if word not in ways]
-    if len(kernels) > 1 or len(words) - len(kernels) > 1:
+    if len(kernels) > 1 or len({*words}) < len(words):
         once = "".join(f", and {way} once" for way in ways)
         why = f"one kernel of attention may follow {era.name}{once}."
         raise RequestError("software", why, value=text)

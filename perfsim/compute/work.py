@@ -324,7 +324,7 @@ def _layer_work(
     The others are those of `_layer`.
     """
     forward, backward = _cast(reads, *_layer(layer, era, points, first, normed))
-    operations = _OPERATIONS[layer.kind]
+    operations = _LIGER_NORM_OPERATIONS if _liger_norm(layer, era) else _OPERATIONS[layer.kind]
     if layer.wide and reads:
         more = _cast_back(layer)
         forward, backward = _with((forward, backward), more)
@@ -541,22 +541,20 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _recurrent(layer)
     elif layer.kind == "batchnorm":
         works = _batch_norm(layer, era)
-    elif layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
-        works = _streams(layer.outputs, era.passes.rmsnorm)
-        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, era, fp32=True)
-        works = _with(works, more)
-    elif layer.kind == "rmsnorm":
-        works = _streams(layer.outputs, era.passes.rmsnorm)
-    elif layer.kind == "layernorm":
-        works = _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)
+    elif layer.kind in ("rmsnorm", "layernorm"):
+        works = _norm(layer, era)
     else:
         works = _lookup(layer)
         if layer.frozen:
             works = works[0], []
     copied, unfused = _gate(layer, era)
+    if era.liger:
+        rotated, gated = layer.rotated, layer.copies * _liger_gate(layer, era)
+        works = _with(works, _by_liger(_width(layer) * rotated, _LIGER_ROTARY))
+        works = _with(works, _by_liger(_width(layer) * gated, _LIGER_GATE))
     beside = (
         copied,
-        (layer.rotated, era.passes.rotary),
+        (layer.rotated * (not era.liger), era.passes.rotary),
         (_PERMUTED * layer.permuted, (1.0, 1.0)),
         unfused,
         _dropout(layer, era),
@@ -564,6 +562,19 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     for values, passes in beside:
         works = _with(works, _streams(_width(layer) * values, passes))
     return _with(works, _looped(layer, era))
+
+
+def _norm(layer: ModelLayer, era: Execution) -> _Both:
+    """Return a transformer's normalisation."""
+    if _liger_norm(layer, era):
+        return _by_liger(_width(layer) * layer.outputs, _LIGER_NORM)
+    if layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
+        works = _streams(layer.outputs, era.passes.rmsnorm)
+        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, era, fp32=True)
+        return _with(works, more)
+    if layer.kind == "rmsnorm":
+        return _streams(layer.outputs, era.passes.rmsnorm)
+    return _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)
 
 
 def _width(layer: ModelLayer) -> float:
@@ -578,6 +589,7 @@ _Passes = tuple[float, tuple[float, float]]
 def _gate(layer: ModelLayer, era: Execution) -> tuple[_Passes, _Passes]:
     """Return what a gate multiplies or a shortcut adds, and operations that nothing fuses."""
     gated = layer.activation == "clamped_swiglu" and not era.fused  # its operations have all
+    gated = gated or _liger_gate(layer, era)
     return (
         (0.0 if gated else layer.copies, era.passes.add),
         (0.0 if era.captured or gated else layer.unfused, (1.0, 1.0)),
@@ -606,6 +618,39 @@ _PERMUTED = 0.666 / 0.506
 """How much longer it takes to put rows in another order than to pass over as many bytes in place:
 the two reach 0.506 and 0.666 of a B200's memory rate (MooreThreads/SimuMax@4dcaae51, Apache-2.0,
 configs/system/b200_bf16_ceperm.json)."""
+
+
+_LIGER_NORM, _LIGER_ROTARY, _LIGER_GATE = (2.0, 3.0), (2.0, 2.0), (3.0, 5.0)
+"""Values that Liger's kernels load and store in both passes: an RMSNorm reads and writes, backward
+reads its input and the gradient and writes; positions turn queries and keys where they are; a gate
+reads two and writes one, backward reads three and writes two where they were
+(linkedin/Liger-Kernel@ead96b61 src/liger_kernel/ops: rms_norm.py, rope.py, swiglu.py)."""
+_LIGER_NORM_OPERATIONS = 3.0
+"""Operations of Liger's RMSNorm in both passes: a kernel each, and the sum of its weight's gradient
+over blocks (rms_norm.py)."""
+
+
+def _liger_norm(layer: ModelLayer, era: Execution) -> bool:
+    """Tell whether Liger's kernel normalises."""
+    return era.liger and layer.kind == "rmsnorm"
+
+
+def _liger_gate(layer: ModelLayer, era: Execution) -> bool:
+    """Tell whether a layer writes what Liger's SwiGLU or GEGLU reads: a gate, and what it weighs.
+
+    Experts in grouped products have no such kernel.
+    """
+    gate = layer.activated and layer.name.endswith("gate_proj")
+    return era.liger and (gate or (layer.name.endswith("up_proj") and layer.copies > 0.0))
+
+
+def _by_liger(values: float, passes: tuple[float, float]) -> _Both:
+    """Return Liger's kernel, in which the passes over values are all there are."""
+    forward, backward = _streams(values, passes)
+    return (
+        [work._replace(counted=True) for work in forward],
+        [work._replace(counted=True) for work in backward],
+    )
 
 
 def _streams(values: float, *passes: tuple[float, float]) -> _Both:
@@ -686,10 +731,11 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     biased = len(layer.tensors) > 1 and not layer.frozen
     passes = [(0.0, 1.0)] if biased else []
     written = None if era.fused else ACTIVATIONS.get(layer.activation)
-    if layer.activated and written is None:
+    by_hand = _liger_gate(layer, era)
+    if layer.activated and written is None and not by_hand:
         passes = [era.passes.feedforward, *passes]
     more = _streams(_width(layer) * share * layer.outputs, *passes)
-    if layer.activated and written is not None:
+    if layer.activated and written is not None and not by_hand:
         values = share * activated_values(layer)
         fp32 = written.fp32 or layer.wide
         more = _with(more, _by_operations(written, values, era, fp32=fp32))

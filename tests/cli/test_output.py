@@ -261,7 +261,7 @@ def test_plain_output_has_no_bars_columns_or_drawings(
 
 def test_plain_rows_name_their_cells(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run("list gpus --plain", capsys)
-    assert out.startswith("gpu: a100-40gb; memory: 42.95 GB; ")
+    assert out.startswith("gpu: a10; memory: 25.77 GB; ")
     _, out, _ = run("predict --plain --model resnet50 --gpus 64 --net 1gbe --method dgc", capsys)
     assert "\nforward: 44.3 ms, 16.3%\n" in out and "\nwarning: " in out
 

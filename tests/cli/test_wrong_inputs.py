@@ -28,7 +28,7 @@ REFUSED = [
     ("predict --pipeline_model_parallel_size 4", "parallel_size'; did you mean --pp? `perfsim"),
     ("predict --world-size 8", "no option '--world-size'; did you mean --gpus? `perfsim predict"),
     ("predict --pp_size 4", "no option '--pp_size'; did you mean --pp? `perfsim predict"),
-    ("predict --gpu a10 --model gpt2 --gpus 8", "no 'a10'; did you mean 'a10g'?"),
+    ("predict --gpu v10 --model gpt2 --gpus 8", "no 'v10'; did you mean 'v100'?"),
     ("predict --tokens 4096", "no option '--tokens'; did you mean --seq? `perfsim predict"),
     ("plan --tokens 1e12", "no option '--tokens'; did you mean --dataset? `perfsim plan"),
     ("sweep --vary batch=8,16 --format xml", "--format: 'xml' is not one of 'table', 'csv', 'js"),

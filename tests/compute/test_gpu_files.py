@@ -21,7 +21,8 @@ from support.what_ships import SHIPPED
 
 GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
 
-AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10g", "rtx3090")
+AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10", "a10g")
+AMPERE += ("rtx3090",)
 WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5000ada", "rtx5090")
 HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h800", "h20", "h20-3e", "gh200")
 NEWER = ("b200", "b300", "gb200", "gb10", "rtxpro6000", "rtxpro6000-maxq", "rtxpro5000")
@@ -112,6 +113,7 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("rtx3090", "amp-fp16", 71),  # summed in fp32; twice that in fp16
         ("rtx4090", "amp-fp16", 165.2),
         ("a10g", "tf32", 35),
+        ("a10", "tf32", 62.5),
         ("mi100", "fp32", 46.1),  # matrix cores, as rocBLAS uses
         ("mi300x", "amp-bf16", 1307.4),
         ("mi355x", "amp-bf16", 2516.6),
@@ -239,6 +241,8 @@ def test_no_two_gpus_share_a_name() -> None:
         ("Tesla V100S-PCIE-32GB", "v100s"),
         ("NVIDIA RTX A4000", "a4000"),
         ("NVIDIA L20", "l20"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA A10G", "a10g"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
         ("Quadro RTX 6000", "rtx6000"),

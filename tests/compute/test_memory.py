@@ -210,6 +210,16 @@ def test_selective_checkpoints_of_operations_keep_every_second_product() -> None
     assert block == pytest.approx(15.5, abs=0.1)
 
 
+def test_selective_checkpoints_of_operations_keep_nothing_of_grouped_experts() -> None:
+    # Mixtral: the block's input, attention, wq, wv and the router: 2 x (1 + 1 + 1 + 1/4). Of a
+    # loop's products w2 too, of two experts a token: 2 x 2.
+    grouped, looped = (
+        _a_block("mixtral-8x7b", 8192, era, "selective") for era in ("torch2", "torch2+loop")
+    )
+    assert grouped == pytest.approx(6.5, abs=0.1)
+    assert looped - grouped == pytest.approx(4, abs=0.2)
+
+
 def test_attention_computed_again_keeps_all_but_its_statistics() -> None:
     # Megatron-LM's selective recomputation where attention is one kernel: a log-sum-exp of 4 bytes
     # for each of 32 heads and row is all that it saves, over 4,096 values.

@@ -18,7 +18,7 @@ from perfsim.compute.kernel_time import (
     work_time,
 )
 from perfsim.compute.memory import activation_bytes
-from perfsim.compute.recompute import check_modules, checked_recompute, is_again
+from perfsim.compute.recompute import RECOMPUTE, check_modules, checked_recompute, is_again
 from perfsim.compute.work import work_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model
@@ -171,6 +171,20 @@ def test_what_an_activation_writes_need_not_be_kept() -> None:
 def test_selective_recomputation_in_megatron_is_that_of_attention() -> None:
     assert _kept(LLAMA, "core_attn") == _kept(LLAMA, "selective")
     assert _passes_s(LLAMA, "core_attn") == pytest.approx(_passes_s(LLAMA, "selective"))
+
+
+def test_grouped_experts_are_all_computed_again_in_torchtitan() -> None:
+    """aten._grouped_mm is not among the operations whose outputs it keeps; every second mm is."""
+    experts = [layer for layer in build_model("mixtral-8x7b", TOKENS) if is_expert(layer)][:3]
+    rates = kernel_rates(H100, "amp-bf16", "torch2")
+    times = {
+        again: work_time(work_of([*experts, LLAMA[-1]], "torch2"), 1, rates, recompute=again)
+        for again in RECOMPUTE
+    }
+    head_s = work_time(work_of(LLAMA[-1:], "torch2"), 1, rates, recompute="full").passes_s
+    head_s -= work_time(work_of(LLAMA[-1:], "torch2"), 1, rates, recompute="selective").passes_s
+    less = times["full"].passes_s - times["selective"].passes_s
+    assert less == pytest.approx(head_s, abs=1e-9)
 
 
 # Whole predictions

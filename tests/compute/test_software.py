@@ -320,6 +320,29 @@ def test_other_software_has_no_loop(text: str, why: str) -> None:
         software_named(text)
 
 
+def test_ligers_kernels_pass_over_values_once() -> None:
+    """Positions and an RMSNorm of Llama: 4 and 5 values, 24 and 58 by operations; a gate 8."""
+    llama = [layer for layer in build_model("llama3-8b", 64) if ".layers.0." in layer.name]
+    moved = {
+        layer.name.rpartition(".")[2]: sum(
+            work.values for both in (made.forward, made.backward) for work in both if work.counted
+        )
+        for layer, made in zip(llama, work_of(llama, "torch2+liger").layers, strict=True)
+    }
+    assert moved["input_layernorm"] == 5 * 64 * 4096
+    assert moved["q_proj"] + moved["k_proj"] == 4 * 64 * (4096 + 1024)
+    assert (moved["gate_proj"], moved["up_proj"]) == (0, 8 * 64 * 14336)
+    with pytest.raises(RequestError, match="Liger's kernels run in torch2 only"):
+        software_named("megatron+liger")
+    asked = {"model": "qwen3-0.6b", "gpus": 4, "gpu": "h100", "batch": 4, "seq": 4096}
+    eager, liger, compiled = (
+        predict(make_scenario(asked | {"software": software}))
+        for software in ("torch2", "torch2+liger", "torch2-compiled")
+    )
+    assert compiled.iteration_s < liger.iteration_s < 0.75 * eager.iteration_s
+    assert sum(liger.memory_bytes.values()) < sum(eager.memory_bytes.values())
+
+
 def test_blocks_alone_may_be_compiled() -> None:
     """A kernel of attention goes before; what iterations elsewhere say holds as of the era."""
     assert software_named("torch2-compiled+Blocks+flash2") == "torch2-compiled+flash2+blocks"
