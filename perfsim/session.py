@@ -26,6 +26,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from perfsim.by_size import Timer, TimesBySize
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Profile
@@ -35,7 +36,6 @@ from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
-from perfsim.network.by_size import Timer, TimesBySize
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
 from perfsim.network.route import Route

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from perfsim.by_size import TimesBySize
 from perfsim.compute.profile import Gradient
-from perfsim.network.by_size import TimesBySize
 
 __all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill", "fill_up"]
 

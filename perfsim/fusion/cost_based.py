@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from perfsim.by_size import MessageSizes, TimesBySize, message_sizes, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
-from perfsim.network.by_size import MessageSizes, TimesBySize, message_sizes, one_by_one
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 

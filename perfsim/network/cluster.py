@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from perfsim.by_size import Timer, TimesBySize, fastest_of, one_by_one
 from perfsim.collectives import Algorithm, algorithms, find_algorithm
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library
 from perfsim.methods.base import Group
-from perfsim.network.by_size import Timer, TimesBySize, fastest_of, one_by_one
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
 from perfsim.network.route import (

@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from perfsim.by_size import slowest_of
 from perfsim.collectives import Algorithm, Hops
 from perfsim.errors import RequestError
-from perfsim.network.by_size import line_times, rising, slowest_of
+from perfsim.network.line_times import line_times, rising
 from perfsim.network.link import Latency, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.sums import sum_in_order

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from perfsim.by_size import Timer, TimesBySize
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel, count_kernels
 from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, Send
-from perfsim.network.by_size import Timer, TimesBySize
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import (

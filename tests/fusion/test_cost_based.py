@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import TimesBySize, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
-from perfsim.network.by_size import TimesBySize, one_by_one
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, fill
 from perfsim.fusion.policies import blocks_of
-from perfsim.network.by_size import one_by_one
 
 
 def tensors(*ready_s: float, elements: int = 1) -> list[Gradient]:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
-from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.prediction import predict_iteration
 from perfsim.scenario import make_scenario

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import MethodContext
-from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from support.builders import gradient, ring_cluster

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Layer, Profile
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, Job, MethodContext, Send
-from perfsim.network.by_size import one_by_one
 from support.averaged import mean_ms, plans
 from support.builders import bucket, gradient, profile
 from support.dense import planned, took_ms

@@ -97,8 +97,8 @@ def test_nothing_imports_the_command_line(arrows: dict[str, set[str]]) -> None:
 WORDS = {"perfsim.simulate.task", "perfsim.simulate.sync", "perfsim.methods.base", "perfsim.sums"}
 """What a stage, a task and a group of ranks are, and how floats are added: all may name them."""
 
-FORMULAS = {"errors", "units", "quantity", "note"}
-"""Numbers with units and sources, notes on them, and how they are refused."""
+FORMULAS = {"errors", "units", "quantity", "note", "by_size"}
+"""Numbers with units and sources, notes on them, how they are refused, and times by a size."""
 
 FLOW = (
     {"cli"},

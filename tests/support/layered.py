@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import Method
-from perfsim.network.by_size import one_by_one
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule

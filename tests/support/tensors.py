@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.network.by_size import one_by_one
 
 MIB = 2**20
 POLICIES = fusion.policy_names()

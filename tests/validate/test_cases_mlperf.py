@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.cli.main import app
 from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import FusionContext
-from perfsim.network.by_size import one_by_one
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, read_cases, read_header

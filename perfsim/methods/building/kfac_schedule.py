@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient, Profile
 from perfsim.fusion.buckets import Bucket, FusionContext
@@ -44,7 +45,6 @@ from perfsim.methods.building.kfac_factors import (
     unpacked_triangle,
 )
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
-from perfsim.network.by_size import one_by_one
 from perfsim.sums import sum_in_order
 
 __all__ = [

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import MethodContext
 from perfsim.methods.building.negotiation import REQUEST_S, negotiation_s
 from perfsim.methods.d_kfac import DKfac
 from perfsim.methods.horovod import Horovod
-from perfsim.network.by_size import one_by_one
 
 
 def test_negotiation_takes_the_logarithm_of_nodes() -> None:

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.by_size import MessageSizes, fastest_of, one_by_one, slowest_of
 from perfsim.collectives import Line
-from perfsim.network.by_size import (
-    MessageSizes,
-    fastest_of,
-    line_times,
-    one_by_one,
-    rising,
-    slowest_of,
-)
+from perfsim.network.line_times import line_times, rising
 from perfsim.network.link import Latency
 
 

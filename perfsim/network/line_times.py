@@ -1,0 +1,98 @@
+"""The times of an algorithm over links, by the size of its message, as its formula has them.
+
+Where the formula is a line, sizes that lie on one piece of a latency curve are priced in one go.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from perfsim.by_size import MessageSizes, TimesBySize, one_by_one
+from perfsim.collectives import Line
+from perfsim.network.link import Latency
+
+__all__ = ["line_times", "rising"]
+
+
+def rising(of: Callable[[float], float], knots: Sequence[float]) -> TimesBySize:
+    """Return the times by a formula, none less than that of a smaller message.
+
+    Parameters
+    ----------
+    of : the formula, which between knots falls nowhere below what it is at the knot before
+    knots : sizes at which latency begins to follow another piece of its curve, in order
+    """
+    peaks = list(accumulate(map(of, knots), max))
+
+    def rising_of(size_bytes: float) -> float:
+        seconds = of(size_bytes)
+        smaller = bisect_left(knots, size_bytes)
+        return max(seconds, peaks[smaller - 1]) if smaller else seconds
+
+    return one_by_one(rising_of)
+
+
+def line_times(
+    line: Line, intra: Latency | None, inter: Latency | None, knots: Sequence[float]
+) -> TimesBySize:
+    """Return what `rising` returns where the formula is a line.
+
+    Between two knots it is ``constant + share n s_per_byte + rise ln n``, whose numbers are worked
+    out here, once for each piece.
+
+    Parameters
+    ----------
+    intra, inter : the latency of a hop inside nodes and between them; None where there is none
+    knots : all sizes at which a piece of one of both begins, in order
+    """
+    count, log = len(knots), math.log
+    share, s_per_byte = line.share, line.s_per_byte
+    pieces: list[tuple[float, float | None, float]] = []
+
+    def of(size_bytes: float) -> float:
+        constant_s, rise_s, peak_s = pieces[bisect_right(knots, size_bytes)]
+        seconds = constant_s + share * size_bytes * s_per_byte
+        if rise_s is not None:
+            seconds += rise_s * log(size_bytes)
+        return peak_s if peak_s > seconds else seconds
+
+    def of_each(sizes: MessageSizes) -> list[float]:
+        each_bytes, logs = sizes
+        found: list[float] = []
+        at, end = 0, len(each_bytes)
+        while at < end:
+            piece = bisect_right(knots, each_bytes[at])
+            stop = bisect_left(each_bytes, knots[piece], at) if piece < count else end
+            constant_s, rise_s, peak_s = pieces[piece]
+            some = each_bytes[at:stop]
+            if rise_s is None:
+                each_s = [constant_s + share * size * s_per_byte for size in some]
+            else:
+                each_s = [
+                    constant_s + share * size * s_per_byte + rise_s * log_size
+                    for size, log_size in zip(some, logs[at:stop], strict=True)
+                ]
+            found += [peak_s if peak_s > seconds else seconds for seconds in each_s]
+            at = stop
+        return found
+
+    starts = (0.0, *knots)
+    inter_hops, intra_hops = line.inter_hops, line.intra_hops
+    near, far = (
+        [(0.0, 0.0)] * len(starts) if curve is None else curve.lines_from(starts)
+        for curve in (intra, inter)
+    )
+    peak_s = 0.0
+    for place, (one, other) in enumerate(zip(near, far, strict=True)):
+        (near_s, near_rise_s), (far_s, far_rise_s) = one, other
+        constant_s = inter_hops * far_s + intra_hops * near_s
+        rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s
+        # Latencies are constant before the first knot, and from the last one on.
+        pieces.append((constant_s, rise_s if 0 < place < count else None, peak_s))
+        if place:
+            peak_s = of(starts[place])
+            pieces[place] = constant_s, pieces[place][1], peak_s
+    return TimesBySize(of, of_each)
