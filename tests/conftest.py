@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,22 +108,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let workers share the reading of files, and send what the screen shows: a third as much."""
-    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2:
+    if not hasattr(config, "workerinput"):
+        return
+    if int(config.workerinput["workerid"].removeprefix("gw")) % 2:
         config.pluginmanager.register(Backwards())
     option = config.option
-    shown = option.verbose > 0 or option.durations is not None or "P" in option.reportchars.upper()
-    if not hasattr(config, "workerinput") or shown or option.xmlpath:
+    all_told = option.verbose > 0 or {"P", "A"} & {*option.reportchars.upper()}
+    if all_told or option.durations is not None or getattr(option, "xmlpath", None):
         return
-    (worker,) = (one for one in config.pluginmanager.get_plugins() if hasattr(one, "run_one_test"))
-    send = worker.sendevent
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "run_one_test"):  # xdist's own, which sends
+            plugin.sendevent = _what_is_shown(plugin.sendevent)
 
-    def send_what_is_shown(name: str, **of: Any) -> None:
-        report = of.get("data", {}) if name == "testreport" else {}
-        passed = report.get("when") != "call" and report.get("outcome") == "passed"
-        if name not in ("logstart", "logfinish") and not passed:
+
+def _what_is_shown(send: Callable[..., None]) -> Callable[..., None]:
+    """Return what sends neither begin and end of a test nor that it was set up and torn down."""
+
+    def sendevent(name: str, **of: Any) -> None:
+        report = of["data"] if name == "testreport" else {"when": "call"}
+        shown = report["when"] == "call" or report["outcome"] != "passed"
+        if shown and name not in ("logstart", "logfinish"):
             send(name, **of)
 
-    worker.sendevent = send_what_is_shown
+    return sendevent
 
 
 class Backwards:
