@@ -185,7 +185,10 @@ def find_profile(
         missing = unknown("gpu", profile.gpu, devices, "gpus")
         raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
     _check_described(profile, model, gpu, catalog)
-    return with_positions(profile, catalog.beside("models", model, POSITIONS_SUFFIX))
+    return catalog.once(
+        ("profile", stem, "positions"),
+        lambda: with_positions(profile, catalog.beside("models", model, POSITIONS_SUFFIX)),
+    )
 
 
 def _check_described(profile: Profile, model: str, gpu: str, catalog: Catalog) -> None:

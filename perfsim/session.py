@@ -68,7 +68,7 @@ MAX_ROUNDS = 256
 """Jobs and tasks of graphs that a `JobCache` keeps, some 150 MB, and of how many rounds: those of a
 comparison of all methods twice, as it is asked again with another number. The oldest make room."""
 
-MAX_KEPT = 512
+MAX_KEPT = 1024
 """Things that a session keeps besides, of which a cluster with its costs is the largest; then it
 drops all."""
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +27,12 @@ settings.load_profile("perfsim")
 
 gc.set_threshold(200_000, 20, 100)
 """Collecting the tests makes objects by the hundred thousand, and hardly any of it is garbage."""
+
+BYTE_CODE = "PERFSIM_TESTS_BYTE_CODE"
+"""Names the folder of byte code, outside the checkout, that workers and what they start share."""
+
+if BYTE_CODE in os.environ and sys.dont_write_bytecode:
+    sys.pycache_prefix, sys.dont_write_bytecode = os.environ[BYTE_CODE], False
 
 MOST_WORKERS = 4
 TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_start.py": "wheel"}
@@ -55,6 +65,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = workers if workers > 1 else 0
         config.option.dist = "loadscope"
         config.option.loadscopereorder = False  # hosts take longest, and come first
+        if workers > 1:
+            os.environ[BYTE_CODE] = tempfile.mkdtemp(prefix="perfsim-byte-code-")
+            config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(BYTE_CODE)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -92,6 +105,75 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Together(config, log)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let workers share the reading of files, and send what the screen shows: a third as much."""
+    if not hasattr(config, "workerinput"):
+        return
+    if int(config.workerinput["workerid"].removeprefix("gw")) % 2:
+        config.pluginmanager.register(Backwards())
+    option = config.option
+    all_told = option.verbose > 0 or {"P", "A"} & {*option.reportchars.upper()}
+    if all_told or option.durations is not None or getattr(option, "xmlpath", None):
+        return
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "run_one_test"):  # xdist's own, which sends
+            plugin.sendevent = _what_is_shown(plugin.sendevent)
+
+
+def _what_is_shown(send: Callable[..., None]) -> Callable[..., None]:
+    """Return what sends neither begin and end of a test nor that it was set up and torn down."""
+
+    def sendevent(name: str, **of: Any) -> None:
+        report = of["data"] if name == "testreport" else {"when": "call"}
+        shown = report["when"] == "call" or report["outcome"] != "passed"
+        if shown and name not in ("logstart", "logfinish"):
+            send(name, **of)
+
+    return sendevent
+
+
+class Backwards:
+    """Read files from the last to the first, and put their tests in the order of all workers.
+
+    Rewriting the asserts takes most of the time of collecting. Two workers that meet in the middle
+    find what the other has written.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[object, int] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Turn what a folder holds around."""
+        report = yield
+        if isinstance(collector, pytest.Directory) and collector.path != collector.config.rootpath:
+            self.places |= {one: place for place, one in enumerate(report.result)}
+            report.result.reverse()
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort the tests by where their folders, and these their files, have them."""
+        last = len(self.places)
+        for item in items:  # the folders that were asked for stand as they are
+            self.places.setdefault(item.listchain()[2], len(self.places))
+        items.sort(key=lambda item: [self.places.get(one, last) for one in item.listchain()])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in a file of tests only if there are some, or other reasons to read it."""
+    found = yield
+    if file_path.name.startswith("test_") and b">>>" not in file_path.read_bytes():
+        return [one for one in found if isinstance(one, pytest.Module)]
+    return found
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over 11,000 tests, which live to the end, and run seldom.
 
@@ -119,11 +201,11 @@ def _children_compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Let what tests start share its byte code, outside the checkout; many start the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("byte_code")))
+        byte_code = os.environ.get(BYTE_CODE) or str(tmp_path_factory.mktemp("byte_code"))
+        patch.setenv("PYTHONPYCACHEPREFIX", byte_code)
         yield
 
 
-@pytest.fixture(autouse=True)
-def _no_profiles_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def pytest_runtest_setup() -> None:
     """Keep the folders of whoever runs the tests out of the search path."""
-    monkeypatch.delenv("PERFSIM_PATH", raising=False)
+    os.environ.pop("PERFSIM_PATH", None)

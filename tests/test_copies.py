@@ -108,7 +108,7 @@ REFUSED: list[Callable[[], Any]] = [
     lambda: predict({"model": "resnet50", "gpus": 8, "net": "no.toml"}),
     lambda: Scenario(model="resnet50", gpus=0),
     lambda: perfsim.tune(Scenario(model="gpt3-175b", gpus=8, node="dgx-h100")),
-    lambda: tune_parallelism(Scenario(model="gpt3-175b", gpus=8, node="dgx-h100")),
+    lambda: tune_parallelism(Scenario(model="gpt3-13b", gpus=2, node="dgx-h100")),
 ]
 
 

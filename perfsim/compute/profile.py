@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from perfsim.data.catalog import Catalog, is_own
 from perfsim.data.files import is_there, missing_file, note
@@ -130,19 +130,28 @@ class Gradient:
         >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
         Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0, value_bytes=4.0)
         """
-        return self._with(ready_s=ready_s, layer=self.layer if layer is None else layer)
+        made, fields = self._copied()
+        fields["ready_s"] = ready_s
+        if layer is not None:
+            fields["layer"] = layer
+        return made
 
     def sent_in(self, value_bytes: float) -> Gradient:
         """Return the same gradient in values of another width [bytes]."""
-        made = self._with(value_bytes=value_bytes)
-        made.__dict__.pop("size_bytes", None)  # known of the other width
+        made, fields = self._copied()
+        fields["value_bytes"] = value_bytes
+        fields.pop("size_bytes", None)  # known of the other width
         return made
 
-    def _with(self, **changed: float) -> Gradient:
-        """Return the gradient with some fields changed, and its number of values as it is known."""
+    def _copied(self) -> tuple[Gradient, dict[str, Any]]:
+        """Return a copy that knows its number of values if this one does, and its fields to change.
+
+        Each prediction copies the gradients of its model, some hundreds, several times.
+        """
         made = object.__new__(Gradient)
-        made.__dict__.update(self.__dict__, **changed)
-        return made
+        fields = made.__dict__
+        fields.update(self.__dict__)
+        return made, fields
 
 
 class Layer(NamedTuple):
@@ -257,6 +266,11 @@ class Profile:
         places = range(len(self.gradients))
         return sorted(places, key=lambda place: (self.gradients[place].ready_s, -place))
 
+    @cached_property
+    def places_by_moment(self) -> list[int]:
+        """The places of the gradients by when they are ready; of one moment as registered."""
+        return sorted(range(len(self.gradients)), key=lambda place: self.gradients[place].ready_s)
+
     def in_ready_order(self) -> list[Gradient]:
         """Return the gradients in the order in which the backward pass makes them.
 
@@ -291,10 +305,12 @@ class Profile:
             iteration_s=iteration_s,
             optimizer_s=optimizer_s,
             layers=tuple(
-                Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
-                for layer in self.layers
+                [
+                    Layer(name, kind, forward_s * factor, backward_s * factor)
+                    for name, kind, forward_s, backward_s in self.layers
+                ]
             ),
-            gradients=tuple(gradient.at(gradient.ready_s * factor) for gradient in self.gradients),
+            gradients=tuple([one.at(one.ready_s * factor) for one in self.gradients]),
         )
         if factor > 0.0:  # then gradients are ready in the same order, and sorting takes a while
             vars(made)["_ready_places"] = self._ready_places

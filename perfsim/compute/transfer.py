@@ -1127,8 +1127,10 @@ def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) 
         for layer in profile.layers
     ]  # a frozen embedding has none
     layers = tuple(
-        Layer(layer.name, layer.kind, layer.forward_s * ahead, layer.backward_s * back)
-        for layer, ahead, back in zip(profile.layers, forward, backward, strict=True)
+        [
+            Layer(layer.name, layer.kind, layer.forward_s * ahead, layer.backward_s * back)
+            for layer, ahead, back in zip(profile.layers, forward, backward, strict=True)
+        ]
     )
     before_s = sum_in_order(layer.backward_s for layer in profile.layers)
     after_s = sum_in_order(layer.backward_s for layer in layers)
@@ -1145,17 +1147,15 @@ def _ready(profile: Profile, ratios: Sequence[float], total: float) -> tuple[Gra
 
     ``total`` is how much longer the whole pass takes; the steps are scaled to fit it.
     """
-    ready = sorted(range(len(profile.gradients)), key=lambda i: profile.gradients[i].ready_s)
-    moments, at_s, before_s = {}, 0.0, 0.0
-    for index in ready:
-        gradient = profile.gradients[index]
+    gradients = profile.gradients
+    moments, at_s, before_s = [0.0] * len(gradients), 0.0, 0.0
+    for place in profile.places_by_moment:
+        gradient = gradients[place]
         at_s += (gradient.ready_s - before_s) * ratios[gradient.layer]
         before_s = gradient.ready_s
-        moments[index] = at_s
+        moments[place] = at_s
     scale = before_s * total / at_s if at_s > 0 else 1.0
-    return tuple(
-        gradient.at(moments[index] * scale) for index, gradient in enumerate(profile.gradients)
-    )
+    return tuple([one.at(at_s * scale) for one, at_s in zip(gradients, moments, strict=True)])
 
 
 def _layers_by_kernels(

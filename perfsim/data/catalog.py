@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from filecmp import cmp
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -159,6 +159,7 @@ def _is_copy(path: Path, ships: Path) -> bool:
         return False
 
 
+@cache
 def shipped(folder: str = "profiles") -> Path:
     """Return the shipped ``profiles`` or ``scenarios`` folder, of a wheel or of a checkout."""
     package = Path(__file__).resolve().parents[1]

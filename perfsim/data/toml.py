@@ -21,7 +21,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -461,6 +461,9 @@ def toml_refusal(why: str, at: Sequence[TomlKey], path: Path, text: str) -> Data
     return DataError(f"{key}: {why}" if key else why, path=path, row=_line(text, tuple(at)))
 
 
+_MAX_KEPT = 50_000
+"""Characters of the longest text whose values are kept."""
+
 _MAX_TOLD = 200
 """Most characters of what the parser says that a message repeats whole."""
 
@@ -485,7 +488,7 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
     if text.count(".") >= _MAX_PARTS:
         _check_keys(text, path)
     try:
-        values = tomllib.loads(text)
+        values = _parsed(text)
     except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
         raise DataError(f"is not TOML: {_short(escaped(str(error)))}", path=path) from None
     # TOML itself refuses most control characters; what is left are escapes and other alphabets.
@@ -495,6 +498,30 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
                 why = f"found {shown(words)}, which holds a control character"
                 raise toml_refusal(why, at, path, text)
     return values, text
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the values of a text, a copy of them where it was parsed before; parsing is slow."""
+    if len(text) > _MAX_KEPT:
+        return tomllib.loads(text)
+    try:
+        return _copied(_loaded(text))
+    except RecursionError:
+        return tomllib.loads(text)
+
+
+_loaded = lru_cache(maxsize=512)(tomllib.loads)
+"""Each session reads the same files again, some 3 kB each."""
+
+
+def _copied(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) for key, value in table.items()}
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _copied(value)
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
 def _check_keys(text: str, path: Path) -> None:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.compute.anchors import Anchors, GpuPrecision
 from perfsim.compute.device import load_device
@@ -90,25 +90,29 @@ def violations(
     devices |= {gpu: load_device(gpu, catalog) for gpu in before}
     for model in models:
         seconds: dict[GpuPrecision, dict[int, float]] = {}
-        known: dict[GpuPrecision, bool] = {}
+        profiles: dict[GpuPrecision, Profile] = {}
         for gpu, device in devices.items():
             for precision in device.rates:
                 at = GpuPrecision(gpu, precision)
                 profile = find_profile(model, gpu, None, precision, catalog)
-                known[at] = _measured(profile, at, catalog)
+                profiles[at] = profile
                 seconds[at] = {
                     batch: transfer(
                         profile, device, batch, precision, catalog, software, training=training
                     ).quantity.value
                     for batch in batches
                 }
+
+        def measured(*places: GpuPrecision, profiles: Any = profiles) -> bool:
+            return any(_measured(profiles[at], at, catalog) for at in places)
+
         for at, by_batch in seconds.items():
-            yield from _batch_law(model, at, by_batch, known[at])
+            yield from _batch_law(model, at, by_batch, measured)
         for law, slow, fast, least in _pairs(catalog, seconds):
             for batch in () if autocast and law == "precision" else batches:
                 ratio = seconds[slow][batch] / seconds[fast][batch]
                 if batch >= least and ratio > 1 + _TOLERANCE:
-                    backed = known[slow] or known[fast]
+                    backed = measured(slow, fast)
                     yield Violation(law, model, slow, fast, batch, ratio, backed)
 
 
@@ -121,14 +125,17 @@ def _measured(profile: Profile, at: GpuPrecision, catalog: Session) -> bool:
 
 
 def _batch_law(
-    model: str, at: GpuPrecision, seconds: dict[int, float], known: bool
+    model: str,
+    at: GpuPrecision,
+    seconds: dict[int, float],
+    measured: Callable[[GpuPrecision], bool],
 ) -> Iterator[Violation]:
     for small, large in pairwise(sorted(seconds)):
         shorter = seconds[small] / seconds[large]
         falls = (seconds[large] / large) / (seconds[small] / small)
         for law, ratio in (("time falls with the batch", shorter), ("rate falls", falls)):
             if ratio > 1 + _TOLERANCE:
-                yield Violation(law, model, at, at, large, ratio, known)
+                yield Violation(law, model, at, at, large, ratio, measured(at))
 
 
 def _pairs(
