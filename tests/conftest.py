@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,64 +103,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._reschedule(node)
 
     return Together(config, log)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Let workers share the reading of files, and send what the screen shows: a third as much."""
-    if not hasattr(config, "workerinput"):
-        return
-    if int(config.workerinput["workerid"].removeprefix("gw")) % 2:
-        config.pluginmanager.register(Backwards())
-    option = config.option
-    all_told = option.verbose > 0 or {"P", "A"} & {*option.reportchars.upper()}
-    if all_told or option.durations is not None or getattr(option, "xmlpath", None):
-        return
-    for plugin in config.pluginmanager.get_plugins():
-        if hasattr(plugin, "run_one_test"):  # xdist's own, which sends
-            plugin.sendevent = _what_is_shown(plugin.sendevent)
-
-
-def _what_is_shown(send: Callable[..., None]) -> Callable[..., None]:
-    """Return what sends neither begin and end of a test nor that it was set up and torn down."""
-
-    def sendevent(name: str, **of: Any) -> None:
-        report = of["data"] if name == "testreport" else {"when": "call"}
-        shown = report["when"] == "call" or report["outcome"] != "passed"
-        if shown and name not in ("logstart", "logfinish"):
-            send(name, **of)
-
-    return sendevent
-
-
-class Backwards:
-    """Read files from the last to the first, and put their tests in the order of all workers.
-
-    Rewriting the asserts takes most of the time of collecting. Two workers that meet in the middle
-    find what the other has written.
-    """
-
-    def __init__(self) -> None:
-        self.places: dict[object, int] = {}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(
-        self, collector: pytest.Collector
-    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Turn what a folder holds around."""
-        report = yield
-        if isinstance(collector, pytest.Directory) and collector.path != collector.config.rootpath:
-            self.places |= {one: place for place, one in enumerate(report.result)}
-            report.result.reverse()
-        return report
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Sort the tests by where their folders, and these their files, have them."""
-        last = len(self.places)
-        for item in items:  # the folders that were asked for stand as they are
-            self.places.setdefault(item.listchain()[2], len(self.places))
-        items.sort(key=lambda item: [self.places.get(one, last) for one in item.listchain()])
 
 
 @pytest.hookimpl(wrapper=True)
