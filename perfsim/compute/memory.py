@@ -98,19 +98,20 @@ class _Bytes(NamedTuple):
         return self.wide > self.value
 
 
-def _value_bytes(precision: str, execution: Execution) -> _Bytes:
+def _value_bytes(precision: str, execution: Execution, layers: Sequence[ModelLayer]) -> _Bytes:
     """Return the bytes of a value, by precision and by how the software runs it.
 
     Autocast (``amp-``) normalises and adds in fp32, as the list of its fp32 operations says
     (PyTorch, Automatic Mixed Precision package). Code that is compiled or that vendors tuned, and
     16-bit parameters (``fp16``, ``bf16``, FSDP's mixed precision), keep 16 bits throughout. fp8
     keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412). So does
-    nvfp4: what Transformer Engine saves in it is not counted.
+    nvfp4: what Transformer Engine saves in it is not counted. Without autocast, values in fp32
+    between layers are so in them too: a product of packed values keeps nothing of what it reads.
     """
     fused = execution.fused or execution.tuned
-    if precision in ("fp32", "tf32"):
-        return _Bytes(4, 4, fused)
     eager_autocast = precision.startswith("amp-") and not fused
+    if precision in ("fp32", "tf32") or (layers[0].wide and not eager_autocast):
+        return _Bytes(4, 4, fused)
     return _Bytes(2, 4 if eager_autocast else 2, fused)
 
 
@@ -167,7 +168,7 @@ def activation_bytes(
     >>> round(found.kept / 32 / (8192 * 4096))  # bytes a layer and value of the hidden width
     34
     """
-    size = _value_bytes(precision, execution)
+    size = _value_bytes(precision, execution, layers)
     whole = layers if whole is None else whole
     asked = _Asked(layers, whole, size, execution, gathered)
     kept = [_layer_bytes(asked, index) for index in range(len(layers))]
@@ -506,7 +507,7 @@ def checkpoint_bytes(
     spans : first layer of each block and the one after its last
     precision, execution : as for `activation_bytes`
     """
-    size = _value_bytes(precision, execution)
+    size = _value_bytes(precision, execution, layers)
     return [_checkpoint(layers, span, size, some=False) for span in spans]
 
 

@@ -327,6 +327,10 @@ DIVIDED = [
     " lora=16 lora_layers=attention lora_dtype=fp32 lora_dropout=0.1",
     "model=mistral-7b gpus=1 gpu=a100 gpus_per_node=1 batch=4 seq=4096 recompute=full lora=16"
     " lora_layers=attention lora_base=nf4 residual_dtype=fp32",
+    "model=llama3-8b gpus=1 gpu=h100 batch=2 seq=8192 recompute=full lora=8 lora_base=nf4"
+    " residual_dtype=fp32 autocast=false",
+    "model=llama3-8b gpus=1 gpu=a100 batch=2 seq=8192 recompute=full lora=8 lora_base=nf4"
+    " precision=fp32",
     "model=llama3-8b gpus=8 node=dgx-h200 batch=1 seq=8192 method=zero options.stage=3"
     " recompute=full offload=optimizer+checkpoints",
     "model=llama3-8b gpus=16 node=dgx-a100 batch=1 seq=65536 cp=8 method=fsdp recompute=full"
