@@ -310,7 +310,9 @@ def _layer_bytes(asked: _Asked, index: int) -> float:
         kept = 0.0 if normalised else layer.outputs * size.value
     elif layer.kind == "lstm":
         kept = (_LSTM_PARTS + 1) * layer.outputs * size.value
+    kept += layer.scaled * size.value
     if not size.fused:
+        kept += layer.modulated * size.wide
         kept += layer.kept * size.value
         kept += _MASK * layer.dropped * (layer.kind == "linear")
     return kept * (layer.gathered if execution.gathers else 1.0)

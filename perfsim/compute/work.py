@@ -15,8 +15,11 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.by_operations import (
     ACTIVATIONS,
+    MODULATED,
     NORMS_IN_FP32,
+    SCALED,
     SCORES,
+    SUMMED,
     ByOperations,
     activated_values,
 )
@@ -445,6 +448,8 @@ def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
 
 def _launched_besides(layer: ModelLayer) -> float:
     """Return the operations that a layer launches where code makes several of one kernel."""
+    if layer.modulated or layer.scaled:
+        return (MODULATED if layer.modulated else SCALED).launches
     if layer.activated:
         by_operations = ACTIVATIONS.get(layer.activation)
         return by_operations.launches if by_operations else 0.0
@@ -567,6 +572,7 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _lookup(layer)
         if layer.frozen:
             works = works[0], []
+    works = _with(works, _modulation(layer, era))
     copied, unfused = _gate(layer, era)
     beside = (
         copied,
@@ -583,6 +589,17 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
 def _width(layer: ModelLayer) -> float:
     """Return how many values of half precision one value between layers takes."""
     return FLOAT / _HALF_BYTES if layer.wide else 1.0
+
+
+def _modulation(layer: ModelLayer, era: Execution) -> _Both:
+    """Return what shifts and scales the tokens of a sample alike, and what scales what is added."""
+    works: _Both = [], []
+    for values, code in ((layer.modulated, MODULATED), (layer.scaled, SCALED)):
+        if era.fused:
+            works = _with(works, _streams(values, SUMMED))
+        else:
+            works = _with(works, _by_operations(code, values, fp32=code.fp32 and era.autocasts))
+    return works
 
 
 _Passes = tuple[float, tuple[float, float]]

@@ -113,6 +113,9 @@ class ModelLayer(NamedTuple):
         those of tokens by their experts
     unfused : values for one sample that each pass reads and writes in operations beside the layer
         that no library of kernels fuses
+    modulated : values for one sample that are multiplied by what the sample has for each feature,
+        and added to such, behind a normalisation
+    scaled : values for one sample that are multiplied so before they are added to the stream
     frozen : whether its tensors are not trained: no product makes their gradients
     adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
     adapter_fp32 : whether the adapter's matrices are fp32 where values have 16 bits, so that it
@@ -163,6 +166,8 @@ class ModelLayer(NamedTuple):
     document: int = 0
     adapter_fp32: bool = False
     adapter_drops: bool = False
+    modulated: float = 0.0
+    scaled: float = 0.0
 
     @property
     def outputs(self) -> float:
