@@ -19,16 +19,23 @@ from perfsim.compute.memory import (
     StateShares,
     activation_bytes,
     fsdp_sharding,
+    keeps_narrow,
     largest_batch,
+    narrow_elements,
     overhead_bytes,
     peak_parts,
     state_bytes,
 )
-from perfsim.compute.profile import AUTOCAST_PRECISIONS, defined_tokens, matches_definition
+from perfsim.compute.profile import (
+    AUTOCAST_PRECISIONS,
+    OPERAND_BYTES,
+    defined_tokens,
+    matches_definition,
+)
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
-from perfsim.models import build_model, takes_tokens
+from perfsim.models import ModelLayer, build_model, takes_tokens
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.sums import sum_in_order
@@ -193,7 +200,7 @@ def memory_use(
         method = setup.method.memory_in(world)
     if defined:
         old = kept.buffered or _gradients_stay(setup)
-        one = _undivided_activations(setup, precision)
+        one = _undivided_activations(setup, _kept_precision(setup, precision))
         found = Activations(*((batch or setup.profile.batch) * part for part in one))
         peak = peak_parts(state, found, keeps_gradients=old)
     else:
@@ -265,7 +272,7 @@ def _stage_use(setup: Setup, stage: int, gathered_bytes: float, batch: int) -> M
     precision = _regime(setup)
     state = _stage_state(setup, split, stage, method, precision)
     overhead = overhead_bytes(kernel_era(setup.scenario), setup.cluster.gpus)
-    one = _stage_activations(setup, split, stage, precision)
+    one = _stage_activations(setup, split, stage, _kept_precision(setup, precision))
     one = Activations(*(batch * part for part in one))
     held = float(laid_out_pipeline(setup, split).run.in_flight[stage])
     peak = peak_parts(state, one._replace(kept=held * one.kept))
@@ -374,7 +381,8 @@ def _stage_state(
         root = units.root + kept.gathered * (total + frozen - units.root)
         sharding = sharding._replace(unit=units.unit, root=root)
     # Fused optimizers, as codes that divide models have them, need no values of their own.
-    return _kept_state(setup, kept, (total, frozen), precision, sharding, foreach=False)
+    state = _kept_state(setup, kept, (total, frozen), precision, sharding, foreach=False)
+    return state._replace(copies=state.copies + _weight_copies(setup, part.layers))
 
 
 def _undivided_activations(setup: Setup, precision: str) -> Activations:
@@ -445,6 +453,28 @@ def _regime(setup: Setup) -> str:
     return _HALF.get(precision, precision) if setup.keeps_half else precision
 
 
+def _kept_precision(setup: Setup, precision: str) -> str:
+    """Return the precision of what waits for the backward pass; ``precision`` is `_regime`'s."""
+    narrow = setup.profile.precision in OPERAND_BYTES
+    return setup.profile.precision if narrow else precision
+
+
+_COPIES_IN_FP8 = {"Blackwell": 1.0, "RTX Blackwell": 1.0}
+"""Bytes of the copies in fp8 that Transformer Engine keeps of a weight, by architecture: where
+tensor cores take one of both orders alone, another that is transposed, 2 in all. MXFP8 has two
+everywhere (NVIDIA/TransformerEngine issue 1880)."""
+
+
+def _weight_copies(setup: Setup, layers: Sequence[ModelLayer]) -> float:
+    """Return the bytes of the copies in fp8 of a rank's weights, which wait for micro-batches."""
+    if setup.profile.precision != "fp8" or not keeps_narrow(execution_of(setup.transferred.era)):
+        return 0.0
+    if setup.method.gathers_units():
+        return 0.0
+    each = _COPIES_IN_FP8.get(setup.device.architecture, 2.0)
+    return each * narrow_elements(layers)
+
+
 def _state(
     setup: Setup, world: MethodContext, kept: MethodState, precision: str, *, defined: bool
 ) -> State:
@@ -462,7 +492,11 @@ def _state(
             root = units[1] + kept.gathered * (every - units[1])
             sharding = StateShares(*each, unit=units[0], root=root)
     parameters = profile.elements, profile.frozen_elements
-    return _kept_state(setup, kept, parameters, precision, sharding)
+    state = _kept_state(setup, kept, parameters, precision, sharding)
+    if not defined:
+        return state
+    layers = build_model(profile.model, defined_tokens(profile))
+    return state._replace(copies=state.copies + _weight_copies(setup, layers))
 
 
 def _kept_state(

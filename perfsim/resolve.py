@@ -99,7 +99,15 @@ from perfsim.models import (
     own_tokens,
     takes_tokens,
 )
-from perfsim.models.adapters import AS_COMPUTED, WIDE, Adapters, adapted_name, check_adapters
+from perfsim.models.adapters import (
+    AS_COMPUTED,
+    FLOAT_BITS,
+    HALF_BITS,
+    WIDE,
+    Adapters,
+    adapted_name,
+    check_adapters,
+)
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
@@ -277,15 +285,13 @@ def _stated_profile(
 ) -> Profile:
     """Return the profile of a model without a measured one: its kernels on the GPU asked for."""
     model = canonical_model(scenario.model)
-    if scenario.lora is not None:
-        packed, wide = scenario.lora_base != AS_COMPUTED, scenario.residual_dtype == WIDE
-        fp32, drops = scenario.lora_dtype == WIDE, scenario.lora_dropout > 0.0
-        kind = packed, wide, fp32, drops
-        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, *kind))
-        build_model(model)
     precision = scenario.precision
     if precision is None:
         precision = next(word for word in _USUAL_PRECISIONS if word in device.rates)
+    if scenario.lora is not None:
+        kind = _adapted_kind(scenario, precision, autocast=autocast)
+        model = adapted_name(model, Adapters(scenario.lora, scenario.lora_layers, *kind))
+        build_model(model)
     batch = scenario.batch or 1
     assumed = [] if scenario.batch else ["`batch` 1"]
     assumed += [] if scenario.precision else [f"`precision` {precision}"]
@@ -302,6 +308,22 @@ def _stated_profile(
     return kernel_profile(
         model, device, batch, precision, era, scenario.seq, sequence, autocast=autocast
     )
+
+
+def _adapted_kind(
+    scenario: Scenario, precision: str, *, autocast: bool
+) -> tuple[int, bool, bool, bool]:
+    """Return whether a model with adapters is packed and wide, they are fp32, and drop values.
+
+    They cast nothing where all values are fp32 already.
+    """
+    half = precision in HALF_PRECISIONS
+    wide = half and scenario.residual_dtype == WIDE
+    packed = 0
+    if scenario.lora_base != AS_COMPUTED:
+        packed = HALF_BITS if half else FLOAT_BITS
+    fp32 = scenario.lora_dtype == WIDE and not (wide and not autocast)
+    return packed, wide, fp32, scenario.lora_dropout > 0.0
 
 
 _USUAL_PRECISIONS = ("amp-bf16", "amp-fp16", "fp32")
@@ -405,7 +427,7 @@ def _computed(
     check_recompute(profile, scenario.recompute)
     _check_optimizer(scenario, profile)
     precision = scenario.precision or profile.precision
-    check_half_weights(precision, scenario.lora_base, master_weights=scenario.master_weights)
+    check_half_weights(precision, master_weights=scenario.master_weights)
     check_kernel_precision(kernel_era(scenario), precision)
     check_lora_dtype(
         precision,
@@ -1104,8 +1126,8 @@ def _notes_on_values(
     if scenario.autocast is None:
         ssgd_casts = ssgd.transferred.autocast if ssgd else None
         notes += notes_on_autocast(casts, ssgd_casts, method_name(scenario.method))
-    if casts and scenario.lora_base != AS_COMPUTED:
-        notes += notes_on_residuals(scenario.residual_dtype)
+    if casts is not None and scenario.lora_base != AS_COMPUTED:
+        notes += notes_on_residuals(scenario.residual_dtype, casts=casts)
     return notes
 
 

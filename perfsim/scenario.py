@@ -573,7 +573,9 @@ class ScenarioFields:
         str,
         ScenarioField(
             "What the frozen model is packed in: none; nf4 (its dense layers but the output layer"
-            " in 4 bits, as QLoRA by bitsandbytes, which makes them 16 bits wide in each pass).",
+            " in 4 bits, as QLoRA by bitsandbytes, which makes them as wide as `precision` says in"
+            " each pass: fp32 where bnb_4bit_compute_dtype is left out, and without autocast before"
+            " bitsandbytes 0.47).",
             read_by=("compute",),
             metavar="WORD",
             words=_lora_base_words,
@@ -613,7 +615,8 @@ class ScenarioFields:
         ScenarioField(
             "Type of the values between packed layers: auto (as `precision` and `autocast` say);"
             " fp32, as PEFT's prepare_model_for_kbit_training and so trl make it: all that is not"
-            " packed is fp32, and packed layers cast what they read and write.",
+            " packed is fp32, and packed layers cast what they read and write; without `autocast`"
+            " attention, adapters and output layer compute in fp32 too.",
             read_by=("compute",),
             metavar="TYPE",
             words=_residual_words,

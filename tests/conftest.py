@@ -43,6 +43,7 @@ collect_ignore = [
     "support/emulated",
     "scripts/adapters_in_fp32.py",
     "scripts/dispatched_calls.py",
+    "scripts/dit_against_pytorch.py",
     "scripts/kbit_against_peft.py",
     "scripts/mistral_block.py",
     "scripts/passes_against_pytorch.py",

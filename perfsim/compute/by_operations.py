@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from perfsim.models.layers import Activation, ModelLayer, is_expert
 
-__all__ = ["ACTIVATIONS", "NORMS_IN_FP32", "SCORES", "ByOperations", "activated_values"]
+__all__ = [
+    "ACTIVATIONS",
+    "MODULATED",
+    "NORMS_IN_FP32",
+    "SCALED",
+    "SCORES",
+    "SUMMED",
+    "ByOperations",
+    "activated_values",
+]
 
 
 class ByOperations(NamedTuple):
@@ -70,6 +79,17 @@ gradient of the bias reads that of the scores once (T5Attention of transformers 
 adds a bias in fp32 and masks what that made fp32 (MptAttention). With copies of queries, keys and
 values, of 64 for 256 scores, they were counted as 27 and 29 bytes in bf16, 22 and 22 in fp32, and
 as 36 and 42, 40 and 40."""
+
+
+MODULATED = ByOperations((4, 7), launches=7, fp32=True)
+SCALED = ByOperations((2, 6), launches=4)
+"""What a diffusion transformer does with normalised tokens, x (1 + scale) + shift, and with what a
+part of a block adds, gate x, beyond the addition: backward each also sums over a sample's tokens.
+Autocast normalises in fp32, so that the first is in it (facebookresearch/DiT@00d70acc models.py,
+DiTBlock; counted: tests/scripts/dit_against_pytorch.txt)."""
+SUMMED = (0.0, 2.0)
+"""What is left of both where a compiler or a library fuses them with what stands beside them: the
+sums over a sample's tokens, which read a value and its gradient. Derived."""
 
 
 def activated_values(layer: ModelLayer) -> float:

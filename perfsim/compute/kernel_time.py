@@ -184,17 +184,18 @@ class KernelRates(NamedTuple):
     """What prices the kernels of one era on a GPU at a precision.
 
     ``flops_per_s`` is what each kind of kernel reaches, "wide" a product of fp32 values in any
-    precision; in fp8 and nvfp4, other dense products alone have their rate, all else computes in
-    bf16. ``casts`` is how often element-wise kernels of transformers move their values,
-    ``conversions`` how often those of a convolution change their layout; ``width`` is the bytes of
-    a value. ``or_else`` prices the kernels of another precision that libraries may choose: fp32's
-    under tf32. ``cast_bytes`` is what a product moves besides for a value of its operands and
-    outputs, where these are cast to another type first. ``expert_s`` is the least that the product
-    of one expert takes, ``expert_cast_s`` what its own cast adds. ``channel_bytes_per_s`` is what a
-    batch normalisation moves of a channel at most. ``load_values`` are the values of an operand
-    that tensor cores load at once; 1 where products are padded or run on other cores.
-    ``kept_bytes`` is the width of the parameters that the optimizer updates, of their gradients and
-    of its state.
+    precision, "wide attention" one kernel of attention on these; in fp8 and nvfp4, other dense
+    products alone have their rate, all else computes in bf16. ``casts`` is how often
+    element-wise kernels of transformers move their values, ``conversions`` how often those of a
+    convolution change their layout; ``width`` is the bytes of a value. ``or_else`` prices the
+    kernels of another precision that libraries may choose: fp32's under tf32. ``cast_bytes`` is
+    what a product moves besides for a value of its operands and outputs, where these are cast
+    to another type first. ``expert_s`` is the least that the product of one expert takes,
+    ``expert_cast_s`` what its own cast adds. ``channel_bytes_per_s`` is what a batch
+    normalisation moves of a channel at most. ``load_values`` are the values of an operand that
+    tensor cores load at once; 1 where products are padded or run on other cores. ``kept_bytes``
+    is the width of the parameters that the optimizer updates, of their gradients and of its
+    state.
     """
 
     flops_per_s: Mapping[str, float]
@@ -207,6 +208,7 @@ class KernelRates(NamedTuple):
     casts: float
     conversions: float
     attention: AttentionRate
+    wide_attention: AttentionRate
     or_else: KernelRates | None = None
     cast_bytes: float = 0.0
     expert_s: float = 0.0
@@ -245,7 +247,9 @@ class KernelRates(NamedTuple):
             if work.channels:
                 moves = min(moves, work.channels * self.channel_bytes_per_s)
             return moved / moves + constants.gap_s
-        rate = self.flops_per_s["wide" if work.wide else work.kind]
+        attends = work.kind == "attention"
+        kind = "wide attention" if attends else "wide"
+        rate = self.flops_per_s[kind if work.wide else work.kind]
         width = FLOAT if work.wide else width
         narrow = work.kind == "product" and not work.wide
         if narrow and work.aligned < self.load_values:
@@ -253,9 +257,10 @@ class KernelRates(NamedTuple):
         compute_s = work.flops * batch / rate
         if work.fixed:
             compute_s += work.fixed / self.flops_per_s["fixed"]
-        if work.kind == "attention":
-            compute_s *= self.attention.short(work.tokens, work.causal, work.window)
-            compute_s *= self.attention.narrower(work.head)
+        if attends:
+            reached = self.wide_attention if work.wide else self.attention
+            compute_s *= reached.short(work.tokens, work.causal, work.window)
+            compute_s *= reached.narrower(work.head)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER
@@ -333,6 +338,7 @@ def kernel_rates(
     whole = "fp32" if half and "fp32" in device.rates else plain
     kernel = execution.attention or usual_kernel(device.architecture)
     attention, attention_large = fused_attention(kernel, device, plain)
+    wide_attention, wide_large = fused_attention(kernel, device, whole)
     if half:
         # A convolution waits for its data at a rate that halved sums do not touch.
         conv = min(conv / device.fp32_accumulation, constants.product)
@@ -350,6 +356,7 @@ def kernel_rates(
         # it shorter.
         "fixed": large * constants.product * clocks,
         "attention": attention_large * constants.attention * attention.both * clocks,
+        "wide attention": wide_large * constants.attention * wide_attention.both * clocks,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
@@ -371,6 +378,7 @@ def kernel_rates(
         eager * (constants.mixed if half and not execution.fused else 1.0),
         constants.layout if converted else 0.0,
         attention,
+        wide_attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
         _OPERAND_CAST_BYTES.get(precision, 0.0),
         load_values=round(LOAD_BYTES / width) if tensor_cores and not execution.pads else 1,

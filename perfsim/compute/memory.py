@@ -32,7 +32,9 @@ __all__ = [
     "activation_bytes",
     "checkpoint_bytes",
     "fsdp_sharding",
+    "keeps_narrow",
     "largest_batch",
+    "narrow_elements",
     "overhead_bytes",
     "peak_parts",
     "state_bytes",
@@ -86,11 +88,16 @@ class Activations(NamedTuple):
 
 
 class _Bytes(NamedTuple):
-    """Bytes of a value: ``value`` in products, ``wide`` where the residual stream runs."""
+    """Bytes of a value: ``value`` in products, ``wide`` where the residual stream runs.
+
+    ``operand`` are those of what dense layers keep of what they read, where that is a narrower copy
+    of each layer's own; 0: they keep the values that they read.
+    """
 
     value: int
     wide: int
     fused: bool
+    operand: float = 0.0
 
     @property
     def cast(self) -> bool:
@@ -98,20 +105,55 @@ class _Bytes(NamedTuple):
         return self.wide > self.value
 
 
-def _value_bytes(precision: str, execution: Execution) -> _Bytes:
+def _value_bytes(precision: str, execution: Execution, layers: Sequence[ModelLayer]) -> _Bytes:
     """Return the bytes of a value, by precision and by how the software runs it.
 
     Autocast (``amp-``) normalises and adds in fp32, as the list of its fp32 operations says
     (PyTorch, Automatic Mixed Precision package). Code that is compiled or that vendors tuned, and
     16-bit parameters (``fp16``, ``bf16``, FSDP's mixed precision), keep 16 bits throughout. fp8
-    keeps 16 bits: torchtitan's memory is the same with it (benchmarks/llama3_h100_202412). So does
-    nvfp4: what Transformer Engine saves in it is not counted.
+    keeps 16 bits in PyTorch: torchtitan's memory is the same with it
+    (benchmarks/llama3_h100_202412). Transformer Engine, which software that vendors tuned computes
+    with, keeps the fp8 copy that each dense layer made of what it read in place of that (NVIDIA/
+    TransformerEngine@d0067d0d pytorch/module/linear.py, save_for_backward; issue 1764). What it
+    saves in nvfp4 is not counted. Without autocast, values in fp32
+    between layers are so in them too: a product of packed values keeps nothing of what it reads.
     """
     fused = execution.fused or execution.tuned or execution.liger
     if precision in ("fp32", "tf32"):
         return _Bytes(4, 4, fused)
     eager_autocast = precision.startswith("amp-") and not fused
-    return _Bytes(2, 4 if eager_autocast else 2, fused)
+    operand = _NARROW if precision == "fp8" and keeps_narrow(execution) else 0.0
+    if precision in ("fp32", "tf32") or (layers[0].wide and not eager_autocast):
+        return _Bytes(4, 4, fused)
+    return _Bytes(2, 4 if eager_autocast else 2, fused, operand)
+
+
+_NARROW = 1.0
+"""Bytes of a value in fp8. Scales of blocks, 3 % more in MXFP8, are left out."""
+
+
+def keeps_narrow(execution: Execution) -> bool:
+    """Tell whether software keeps fp8 copies: what vendors tuned for transformers does."""
+    return execution.tuned and execution.flash
+
+
+def narrow_elements(layers: Sequence[ModelLayer]) -> float:
+    """Return the parameters of dense layers that Transformer Engine computes in fp8."""
+    return sum_in_order(
+        layers[index].elements for index in range(len(layers)) if _in_fp8(layers, index)
+    )
+
+
+def _in_fp8(layers: Sequence[ModelLayer], index: int) -> bool:
+    """Tell whether a layer is a dense one that Transformer Engine computes in fp8.
+
+    Output layers and what chooses experts stay in 16 bits (NVIDIA/Megatron-LM@d98e8a64
+    megatron/core/tensor_parallel/layers.py, transformer/moe/router.py).
+    """
+    layer = layers[index]
+    routes = index + 1 < len(layers) and is_expert(layers[index + 1]) and not is_expert(layer)
+    dense = layer.kind == "linear" and layer.split in ("column", "row", "")
+    return dense and not routes and bool(layer.tensors) and layer.rows > 1
 
 
 def activation_bytes(
@@ -167,7 +209,7 @@ def activation_bytes(
     >>> round(found.kept / 32 / (8192 * 4096))  # bytes a layer and value of the hidden width
     34
     """
-    size = _value_bytes(precision, execution)
+    size = _value_bytes(precision, execution, layers)
     whole = layers if whole is None else whole
     asked = _Asked(layers, whole, size, execution, gathered)
     kept = [_layer_bytes(asked, index) for index in range(len(layers))]
@@ -293,8 +335,7 @@ def _layer_bytes(asked: _Asked, index: int) -> float:
         else:
             values = attended_values(layers, index, whole)
             values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
-        if execution.in_one_kernel(layer.scores) and not _trains_weight(following):
-            values += layer.outputs  # which the next product's weight else keeps
+        values += _kept_outputs(asked, index)
         kept = values * size.value + _statistics(layer, size, execution)
     elif layer.kind in NORMS:
         kept = layer.outputs * _norm_bytes(layer, size) + _MASK * layer.dropped
@@ -310,10 +351,25 @@ def _layer_bytes(asked: _Asked, index: int) -> float:
         kept = 0.0 if normalised else layer.outputs * size.value
     elif layer.kind == "lstm":
         kept = (_LSTM_PARTS + 1) * layer.outputs * size.value
+    kept += layer.scaled * size.value
     if not size.fused:
+        kept += layer.modulated * size.wide
         kept += layer.kept * size.value
         kept += _MASK * layer.dropped * (layer.kind == "linear")
     return kept * (layer.gathered if execution.gathers else 1.0)
+
+
+def _kept_outputs(asked: _Asked, index: int) -> float:
+    """Return the values that one kernel of attention keeps of what it writes, for one sample.
+
+    The next product's weight else keeps them, but where it has a copy in fp8 of its own.
+    """
+    layers, whole, size, execution, _ = asked
+    following = layers[index + 1] if index + 1 < len(layers) else None
+    copied = size.operand > 0.0 and following is not None and _in_fp8(whole, index + 1)
+    if execution.in_one_kernel(layers[index].scores) and (copied or not _trains_weight(following)):
+        return layers[index].outputs
+    return 0.0
 
 
 def _norm_bytes(layer: ModelLayer, size: _Bytes) -> float:
@@ -353,7 +409,7 @@ def _linear_bytes(asked: _Asked, index: int) -> float:
     layers, whole, size, *_ = asked
     layer = layers[index]
     following = layers[index + 1] if index + 1 < len(layers) else None
-    read = (_read_values(asked, index) + layer.adapter * max(layer.rows, 1)) * size.value
+    read = _read_bytes(asked, index) + layer.adapter * max(layer.rows, 1) * size.value
     read += _adapter_bytes(layer, size)
     values, each = 0.0, FLOAT if layer.wide else size.value
     if layer.split == "row" and is_expert(layer) and not size.fused:
@@ -385,13 +441,24 @@ def _adapter_bytes(layer: ModelLayer, size: _Bytes) -> float:
     return _inputs(layer) * (width + layer.adapter_drops) + narrow
 
 
+def _read_bytes(asked: _Asked, index: int) -> float:
+    """Return the bytes of what a dense layer keeps of what it reads."""
+    narrow = asked.size.operand > 0.0 and _in_fp8(asked.whole, index)
+    return _read_values(asked, index) * (asked.size.operand if narrow else asked.size.value)
+
+
 def _read_values(asked: _Asked, index: int) -> float:
-    """Return how many values a dense layer keeps of what it reads: none that another keeps."""
+    """Return how many values a dense layer keeps of what it reads: none that another keeps.
+
+    Projections of one module share a copy in fp8, those of others have their own.
+    """
     layers, whole, size, _, gathered = asked
     layer, first = layers[index], index
     while _shares_input(whole, first):
         first -= 1
-    if _narrows(whole, first):
+    if size.operand and _in_fp8(whole, first):
+        pass
+    elif _narrows(whole, first):
         first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
     elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
         first -= _ROUTED  # what chooses experts reads the same
@@ -411,11 +478,12 @@ def _made_again(asked: _Asked, index: int, kept: float, modules: frozenset[str])
     layer = layers[index]
 
     def read_bytes(at: int) -> float:
-        return _read_values(asked, at) * size.value
+        return _read_bytes(asked, at)
 
     if layer.kind == "attention":
         scores = _statistics(layer, size, execution)
-        reads = kept - scores  # what the wide projections of latent attention write
+        # What the wide projections of latent attention write.
+        reads = kept - scores - _kept_outputs(asked, index) * size.value
         return ("core_attn" in modules) * scores + ("mla_up_proj" in modules) * reads
     if layer.module == "layernorm":
         return read_bytes(index + 1) if "layernorm" in modules else 0.0
@@ -519,7 +587,7 @@ def checkpoint_bytes(
     spans : first layer of each block and the one after its last
     precision, execution : as for `activation_bytes`
     """
-    size = _value_bytes(precision, execution)
+    size = _value_bytes(precision, execution, layers)
     return [_checkpoint(layers, span, size, some=False) for span in spans]
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfsim.compute.attention import check_kernel_precision
 from perfsim.compute.execution import execution_of
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
 from perfsim.errors import RequestError
-from perfsim.models.adapters import AS_COMPUTED, WIDE
+from perfsim.models.adapters import WIDE
 from perfsim.note import Note, assumption, warning
 
 __all__ = [
@@ -25,20 +26,15 @@ __all__ = [
 ]
 
 
-def check_half_weights(precision: str, lora_base: str, *, master_weights: bool) -> None:
-    """Refuse weights that are packed or kept in 16 bits where values are not that narrow.
+def check_half_weights(precision: str, *, master_weights: bool) -> None:
+    """Refuse weights that are kept in 16 bits where values are not that narrow.
 
     Raises
     ------
     RequestError
         If the precision is none of `HALF_PRECISIONS`.
     """
-    if precision in HALF_PRECISIONS:
-        return
-    if lora_base != AS_COMPUTED:
-        why = f"is made 16 bits wide, not {precision}; set `precision` bf16, or leave it out."
-        raise RequestError("lora_base", why, value=lora_base)
-    if not master_weights:
+    if precision not in HALF_PRECISIONS and not master_weights:
         why = f"in {precision} all is kept in fp32; leave this out, or set `precision` amp-bf16."
         raise RequestError("master_weights", why, value=False)
 
@@ -102,6 +98,8 @@ def check_value_types(
     """
     if residual_dtype == WIDE:
         _check_wide(precision, era, asked, casts=casts, master_weights=master_weights)
+        if asked is False:
+            check_kernel_precision(era, "fp32")
     if asked is None or precision in AUTOCAST_PRECISIONS:
         return
     if precision in OPERAND_BYTES:
@@ -123,18 +121,14 @@ def _check_wide(
     if not execution_of(era).autocasts:
         why = f"is what eager PyTorch does with PEFT, not {era}; leave it or `software` out."
     elif precision not in AUTOCAST_PRECISIONS:
-        why = f"needs autocast, which {precision} has not; set `precision` bf16."
+        why = f"is for values of 16 bits, not {precision}; leave it out, or set `precision` bf16."
     elif not master_weights:
         why = "needs parameters in fp32 that are not packed; leave it or `master_weights` out."
-    elif asked is False:
-        why = (
-            "needs autocast, which casts what attention reads to 16 bits: without it attention runs"
-            " in fp32, which is not priced here; leave it or `autocast` out."
-        )
-    elif not casts:
+    elif not (casts or asked is False):
         why = (
             "needs autocast, which is off here: code that shards or divides a model hands values to"
-            " its layers in 16 bits, so that trl leaves PEFT's preparation out; leave it out."
+            " its layers in 16 bits, so that trl leaves PEFT's preparation out; leave it out, or"
+            " leave `autocast` off by name, for code that does not."
         )
     else:
         return
@@ -158,8 +152,21 @@ def notes_on_autocast(casts: bool | None, ssgd_casts: bool | None, method: str) 
     return [in_16_bits([method], "S-SGD beside it")]
 
 
-def notes_on_residuals(residual_dtype: str) -> list[str]:
-    """Say how wide the values between packed layers are, where autocast runs beside them."""
+def notes_on_residuals(residual_dtype: str, *, casts: bool) -> list[str]:
+    """Say how wide the values between packed layers are, where these have 16 bits or compute in it.
+
+    ``casts`` says whether autocast runs beside them.
+    """
+    if residual_dtype == WIDE and not casts:
+        return [
+            "Values between layers are fp32, and nothing casts them: attention, adapters and output"
+            " layer compute in fp32, packed layers cast what they read to 16 bits and what they"
+            " write back, as bitsandbytes since 0.47 where bnb_4bit_compute_dtype is bf16. Before,"
+            " or without it, these compute in fp32 too: set `precision` fp32 and leave"
+            " `residual_dtype` out."
+        ]
+    if not casts:
+        return []
     if residual_dtype == WIDE:
         return [
             "Values between layers are fp32, as PEFT's prepare_model_for_kbit_training makes them:"

@@ -166,7 +166,7 @@ class Layer(NamedTuple):
 class FrozenParameter(NamedTuple):
     """A parameter that is not trained, and the number of its layer.
 
-    One that is kept in 4 bits has the shape of the 16-bit values that it takes.
+    One that is kept in 4 bits has the shape of the wider values that it takes.
     """
 
     name: str

@@ -15,8 +15,11 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.by_operations import (
     ACTIVATIONS,
+    MODULATED,
     NORMS_IN_FP32,
+    SCALED,
     SCORES,
+    SUMMED,
     ByOperations,
     activated_values,
 )
@@ -25,7 +28,7 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.models import packed_model
 from perfsim.models.blocks import attended_values
 from perfsim.models.layers import (
-    PACKED_SHARE,
+    PACKED_BITS,
     LayerShape,
     ModelLayer,
     Module,
@@ -266,16 +269,20 @@ def _kinds_of_work(
         shapes = tuple([shape for _, shape in layer.tensors])
         # What an activation in one kernel writes, a layer that is divided by rows reads.
         narrow = attended or (layer.split == "row" and not (wide or layer.wide))
-        reads = _reads(layer) if era.autocasts and not narrow else 0.0
-        if layer.wide and layer.kind == "attention":
+        if _all_in_fp32(layer, era):
+            reads = _reads(layer) if layer.packed else 0.0
+        elif layer.wide and layer.kind == "attention":
             reads = attended_values(layers, at, layers)
+        else:
+            reads = _reads(layer) if era.autocasts and not narrow else 0.0
         key = (*layer_figures(layer), shapes, points, first, layer is last, reads)
         known = alike.get(key)
         if known is None:
             known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
             if layer is last:
-                work = _with_loss(work, layer, era.loss_by_operation)
+                casts = era.loss_by_operation and not _all_in_fp32(layer, era)
+                work = _with_loss(work, layer, era.loss_by_operation, casts)
             if not attends:
                 more = _launched_without_attention(layer, normed) + _LOSS_OPERATIONS * (
                     layer is last
@@ -302,15 +309,15 @@ both kernels of 1.05e9 outputs take 5.6 and 5.7 ms, the time of 16 bytes an outp
 (tests/scripts/end_to_end/one_gpu.jsonl)."""
 
 
-def _with_loss(work: LayerWork, layer: ModelLayer, by_operation: bool) -> LayerWork:
+def _with_loss(work: LayerWork, layer: ModelLayer, by_operation: bool, casts: bool) -> LayerWork:
     """Return the work of the last layer with the passes over its outputs that the loss makes.
 
     Eager PyTorch makes outputs of 16 bits fp32 before it, by autocast or by the model's code, and
-    their gradient 16 bits wide behind it.
+    their gradient 16 bits wide behind it (``casts``).
     """
     passes = _LOSS_PASSES_BY_OPERATION if by_operation else _LOSS_PASSES
     forward, backward = ([Work("stream", 0.0, one * layer.outputs, wide=True)] for one in passes)
-    if by_operation:
+    if casts:
         cast = Work("stream", 0.0, _CAST_PASSES * layer.outputs, widened=True)
         forward, backward = [cast, *forward], [*backward, cast]
     return work._replace(forward=(*work.forward, *forward), backward=(*work.backward, *backward))
@@ -326,9 +333,9 @@ def _layer_work(
     forward, backward = _cast(reads, *_layer(layer, era, points, first, normed))
     operations = _LIGER_NORM_OPERATIONS if _liger_norm(layer, era) else _OPERATIONS[layer.kind]
     if layer.wide and reads:
-        more = _cast_back(layer)
+        more = _cast_back(layer, era)
         forward, backward = _with((forward, backward), more)
-        operations += len(more[0]) + len(more[1])
+        operations += len(more[0]) + len(more[1]) + 2.0 * _all_in_fp32(layer, era)
     if not era.fused:
         operations += _launched_besides(layer)
     if layer.frozen:
@@ -441,6 +448,8 @@ def _experts_launch_s(layer: ModelLayer, era: Execution) -> tuple[float, float]:
 
 def _launched_besides(layer: ModelLayer) -> float:
     """Return the operations that a layer launches where code makes several of one kernel."""
+    if layer.modulated or layer.scaled:
+        return (MODULATED if layer.modulated else SCALED).launches
     if layer.activated:
         by_operations = ACTIVATIONS.get(layer.activation)
         return by_operations.launches if by_operations else 0.0
@@ -464,7 +473,7 @@ def _launched_without_attention(layer: ModelLayer, normed: bool) -> float:
 def _launched_with_adapter(layer: ModelLayer) -> float:
     """Return the operations that a frozen layer launches for its adapter, less those that go."""
     if layer.kind == "linear":
-        unpacking = 2.0 * _UNPACKING_OPERATIONS * layer.packed
+        unpacking = 2.0 * _UNPACKING_OPERATIONS * bool(layer.packed)
         casts = _ADAPTER_CASTS * layer.adapter_fp32 + 2.0 * layer.adapter_drops
         return _ADAPTER_OPERATIONS * bool(layer.adapter) + casts + unpacking - 1.0
     return -1.0 if layer.kind == "embedding" else 0.0
@@ -512,17 +521,26 @@ def _cast(reads: float, forward: list[Work], backward: list[Work]) -> _Both:
     return [cast, *forward], [*backward, cast]
 
 
-def _cast_back(layer: ModelLayer) -> _Both:
+def _cast_back(layer: ModelLayer, era: Execution) -> _Both:
     """Return the casts of a layer that reads fp32 values, but that of what the layer itself reads.
 
     A packed one casts what it writes back to fp32. So does its adapter's sum, of fp32 and 16 bits;
-    the adapter casts what it reads once more.
+    the adapter casts what it reads once more. Without autocast an adapter is fp32 throughout.
     """
-    written = layer.outputs * layer.packed
-    adapted = (_reads(layer) + layer.outputs) * bool(layer.adapter)
+    written = layer.outputs * bool(layer.packed)
+    adapts = layer.adapter and era.autocasts
+    adapted = (_reads(layer) + layer.outputs) * bool(adapts)
     values = [_CAST_WIDTHS * one for one in (written, adapted) if one]
     casts = [Work("stream", 0.0, one, wide=True) for one in values]
     return casts, casts
+
+
+def _all_in_fp32(layer: ModelLayer, era: Execution) -> bool:
+    """Tell whether all of a layer in half precision runs in fp32 but a product of packed values.
+
+    Values between layers are fp32, and no autocast makes them narrower.
+    """
+    return layer.wide and not era.autocasts
 
 
 def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
@@ -547,6 +565,7 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         works = _lookup(layer)
         if layer.frozen:
             works = works[0], []
+    works = _with(works, _modulation(layer, era))
     copied, unfused = _gate(layer, era)
     if era.liger:
         rotated, gated = layer.rotated, layer.copies * _liger_gate(layer, era)
@@ -580,6 +599,17 @@ def _norm(layer: ModelLayer, era: Execution) -> _Both:
 def _width(layer: ModelLayer) -> float:
     """Return how many values of half precision one value between layers takes."""
     return FLOAT / _HALF_BYTES if layer.wide else 1.0
+
+
+def _modulation(layer: ModelLayer, era: Execution) -> _Both:
+    """Return what shifts and scales the tokens of a sample alike, and what scales what is added."""
+    works: _Both = [], []
+    for values, code in ((layer.modulated, MODULATED), (layer.scaled, SCALED)):
+        if era.fused:
+            works = _with(works, _streams(values, SUMMED))
+        else:
+            works = _with(works, _by_operations(code, values, fp32=code.fp32 and era.autocasts))
+    return works
 
 
 _Passes = tuple[float, tuple[float, float]]
@@ -737,12 +767,14 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
     more = _streams(_width(layer) * share * layer.outputs, *passes)
     if layer.activated and written is not None and not by_hand:
         values = share * activated_values(layer)
-        fp32 = written.fp32 or layer.wide
-        more = _with(more, _by_operations(written, values, era, fp32=fp32))
+        fp32 = layer.wide or (written.fp32 and era.autocasts)
+        more = _with(more, _by_operations(written, values, fp32=fp32))
     casts: list[Work] = []
     if layer.fp32 and not (era.fused or era.autocasts):
         work, first, again = (one._replace(wide=True) for one in (work, first, again))
         casts = [Work("stream", 0.0, _CAST_PASSES * rows * inner, widened=True)]
+    if _all_in_fp32(layer, era) and not layer.packed:
+        work, first, again, casts = *(one._replace(wide=True) for one in (work, first, again)), []
     gradients = [first] if layer.frozen else [first, again]
     unpacked = _unpacked(layer)
     works = [*unpacked, *casts, work, *more[0]], [*unpacked, *gradients, *casts, *more[1]]
@@ -750,10 +782,10 @@ def _linear(layer: ModelLayer, era: Execution) -> _Both:
 
 
 def _unpacked(layer: ModelLayer) -> list[Work]:
-    """Return the kernel that makes 16-bit values of a matrix in 4 bits: it reads and writes all."""
+    """Return the kernel that makes wider values of a matrix in 4 bits: it reads and writes all."""
     if not layer.packed:
         return []
-    moved_bytes = _HALF_BYTES * (1.0 + PACKED_SHARE) * prod(layer.tensors[0][1])
+    moved_bytes = (PACKED_BITS + layer.packed) / _BYTE * prod(layer.tensors[0][1])
     return [Work("stream", 0.0, 0.0, moved_bytes / FLOAT, wide=True)]
 
 
@@ -762,15 +794,17 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
 
     What the second product writes is scaled and added to what the layer writes; in the backward
     pass the gradient of what both read is a sum of two. A compiler scales as it adds.
-    Adapters in fp32 cast what they read; their sum is fp32, and cast back.
+    Adapters in fp32 cast what they read; their sum is fp32, and cast back. Where all is fp32 there
+    is nothing to cast.
     """
+    exact = _all_in_fp32(layer, era)
     rows, rank, outputs = max(layer.rows, 1), layer.adapter, layer.outputs
     inputs = rows * layer.inner
     down = Work(
         "product", 2.0 * inputs * rank, inputs + rows * rank, layer.inner * rank, layer.inner
     )
     up = Work("product", 2.0 * outputs * rank, outputs + rows * rank, outputs / rows * rank, rank)
-    down, up = (one._replace(wide=layer.adapter_fp32) for one in (down, up))
+    down, up = (one._replace(wide=layer.adapter_fp32 or exact) for one in (down, up))
     scaled = 0.0 if era.captured else _SCALED * outputs
     summed = Work("stream", 0.0, _ADDED * inputs, counted=True)
     if layer.adapter_fp32:
@@ -779,17 +813,19 @@ def _adapter(layer: ModelLayer, era: Execution) -> _Both:
         backward = [cast, Work("stream", 0.0, scaled + _ADDED_IN_FP32[1] * outputs, wide=True)]
         works = [*forward, down, up], [*backward, summed, up, up, down, down]
     else:
-        added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True)
-        back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True)
+        added = Work("stream", 0.0, scaled + _ADDED * outputs, counted=True, wide=exact)
+        back = Work("stream", 0.0, scaled + _ADDED * inputs, counted=True, wide=exact)
         works = [down, up, added], [up, up, down, down, back]
     if layer.adapter_drops:
-        wide = layer.adapter_fp32 or era.autocasts
+        wide = layer.adapter_fp32 or era.autocasts or exact
         moved = _DROPPED + _MASK_BYTES / (FLOAT if wide else _HALF_BYTES)
         drop = Work("stream", 0.0, moved * inputs, counted=True, wide=wide)
         works = _with(works, ([drop], [drop]))
     return works
 
 
+_BYTE = 8
+"""Bits of a byte."""
 _SCALED, _ADDED = 2.0, 3.0
 """Values that a scaling and a sum read and write of one value."""
 _DROPPED, _MASK_BYTES = 2.0, 1.0
@@ -806,12 +842,11 @@ _CAST_PASSES = 3.0
 """Values of 2 bytes, fp32's width beyond 16 bits, that a cast between both moves: 6 bytes."""
 
 
-def _by_operations(one: ByOperations, values: float, era: Execution, *, fp32: bool) -> _Both:
-    """Return the kernels of operations that stand for one; ``fp32``: as autocast runs them."""
-    wide = fp32 and era.autocasts
+def _by_operations(one: ByOperations, values: float, *, fp32: bool) -> _Both:
+    """Return the kernels of operations that stand for one; ``fp32``: all of them run in it."""
     works = _streams(values, one.passes)
-    forward, backward = ([w._replace(counted=True, wide=wide) for w in both] for both in works)
-    if wide:
+    forward, backward = ([w._replace(counted=True, wide=fp32) for w in both] for both in works)
+    if fp32:
         return forward, backward
     more = _streams(values, one.widened)
     return (
@@ -836,6 +871,7 @@ there: 509 tokens, as 242 and the time of adding (`perfsim.model_parallel`) come
 
 def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
+    exact = _all_in_fp32(layer, era)
     if era.in_one_kernel(layer.scores):
         flops = layer.flops / (2 if layer.causal else 1)
         work = Work(
@@ -846,18 +882,19 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
             causal=layer.causal,
             window=layer.window,
             head=round(layer.outputs / (layer.rows * layer.heads)),
+            wide=exact,
         )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
     keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
     scores = float(layer.heads * layer.rows * keys)
-    work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores)
+    work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores, wide=exact)
     if layer.scores and not era.fused:
         # All scores are computed, masked or not, whatever the window.
         work = work._replace(flops=2.0 * keys * layer.outputs)
-        more = _by_operations(SCORES[layer.scores], scores, era, fp32=False)
+        more = _by_operations(SCORES[layer.scores], scores, fp32=exact)
         return [work] * 2 + more[0], [work] * 4 + more[1]
-    more = _streams(scores, era.passes.scores)
+    more = _streams((1.0 + exact) * scores, era.passes.scores)
     return [work] * 2 + more[0], [work] * 4 + more[1]
 
 

@@ -123,7 +123,7 @@ def task_of(name: str) -> str | None:
         return "fine-tuning" if name.endswith("squad") else "masked language model"
     if name in CONVOLUTIONAL or name.startswith("vit"):
         return "image classification"
-    if name in NAMED or (is_defined(name) and takes_tokens(name)):
+    if is_defined(name) and takes_tokens(name):
         return "language model pretraining"
     return None
 

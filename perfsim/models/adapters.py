@@ -2,7 +2,8 @@
 
 ``llama3-8b+lora16:attention`` is the name inside perfsim of llama3-8b with adapters of rank 16
 beside the projections of its attention; ``+qlora16`` says that its dense layers are kept in 4 bits,
-``+fp32qlora16`` that all else is kept in fp32 besides. ``+lora16w`` says that the adapters are fp32
+``+fp32qlora16`` that all else is kept in fp32 besides, ``+q32lora16`` that they are made fp32 where
+values have that width. ``+lora16w`` says that the adapters are fp32
 beside a model of 16 bits, ``+lora16d`` that dropout works on what they read.
 
 References
@@ -18,7 +19,11 @@ parameters fp32 that are not packed: embeddings, normalisations, the output laye
 whose weight is fp32 writes fp32, and bitsandbytes 0.50.2 (bitsandbytes/nn/modules.py,
 ``Linear4bit.forward``) casts what a packed layer reads to its 16 bits and what it writes back to
 the type that it read. So all between packed layers is fp32, but for attention and what follows it.
-trl and HF's guides call it on one GPU and with DDP; trl leaves it out with FSDP.
+trl and HF's guides call it on one GPU and with DDP; trl leaves it out with FSDP. Without autocast
+attention is fp32 too, as are adapters (PEFT casts what they read to their own fp32) and the output
+layer. Until bitsandbytes 0.46.1 (there, ``set_compute_type``; pull request 1623) a packed layer
+computed in the fp32 that it first read, whatever it was told: all of the model was fp32 then, as it
+is where bnb_4bit_compute_dtype is left at its default of fp32.
 
 Since 0.12 PEFT makes adapters fp32 beside a model of 16 bits, unless ``autocast_adapter_dtype`` is
 False (0.21.2, src/peft/tuners/tuners_utils.py, ``cast_adapter_dtype``). Each then casts what it
@@ -39,6 +44,8 @@ __all__ = [
     "ADAPTED_LAYERS",
     "ALL_LAYERS",
     "AS_COMPUTED",
+    "FLOAT_BITS",
+    "HALF_BITS",
     "LORA_BASES",
     "LORA_DTYPES",
     "RESIDUAL_DTYPES",
@@ -61,6 +68,9 @@ LORA_BASES = (AS_COMPUTED, "nf4")
 """Words for what a frozen model is packed in: nothing, as it computes; 4 bits a value of a dense
 layer but the output layer, as bitsandbytes keeps them."""
 
+HALF_BITS, FLOAT_BITS = 16, 32
+"""Bits of a value that is made of a packed one, by precision."""
+
 WIDE = "fp32"
 RESIDUAL_DTYPES = ("auto", WIDE)
 """Words for the type of values between layers: as precision and autocast say; fp32."""
@@ -68,8 +78,14 @@ RESIDUAL_DTYPES = ("auto", WIDE)
 LORA_DTYPES = ("auto", WIDE)
 """Words for the type of adapters: that of values; fp32 beside values of 16 bits."""
 
-_SIGNS = {"+fp32qlora": (True, True), "+qlora": (True, False), "+lora": (False, False)}
-"""What stands between a model's name and its adapters -> whether the model is packed and wide."""
+_SIGNS = {
+    "+fp32qlora": (HALF_BITS, True),
+    "+q32lora": (FLOAT_BITS, False),
+    "+qlora": (HALF_BITS, False),
+    "+lora": (0, False),
+}
+"""What stands between a model's name and its adapters -> bits of values that are made of packed
+ones, 0 where none is, and whether the model is wide."""
 _FP32, _DROPS = "w", "d"
 """What stands behind the rank where adapters are fp32, and where dropout works before them."""
 _RANK = re.compile(f"([0-9]+)(?P<fp32>{_FP32}?)(?P<drops>{_DROPS}?)")
@@ -78,8 +94,9 @@ _RANK = re.compile(f"([0-9]+)(?P<fp32>{_FP32}?)(?P<drops>{_DROPS}?)")
 class Adapters(NamedTuple):
     """The rank of a model's adapters, and which layers have one: `ADAPTED_LAYERS`, or names.
 
-    ``packed`` says whether the frozen dense layers are kept in 4 bits, experts among them (each is
-    a module of dense layers in transformers 4, all of which bitsandbytes replaces). ``wide`` says
+    ``packed`` are the bits of the values that are made of frozen dense layers in 4 bits, experts
+    among them (each is a module of dense layers in transformers 4, all of which bitsandbytes
+    replaces); 0: these are not packed. ``wide`` says
     whether all that is not packed is fp32, and so the values between layers. ``fp32`` says whether
     the adapters' own matrices are, beside a model of 16 bits, ``drops`` whether dropout works on
     what they read.
@@ -87,7 +104,7 @@ class Adapters(NamedTuple):
 
     rank: int
     layers: str = ALL_LAYERS
-    packed: bool = False
+    packed: int = 0
     wide: bool = False
     fp32: bool = False
     drops: bool = False
@@ -154,7 +171,7 @@ def base_model(name: str) -> tuple[str, Adapters | None]:
     Examples
     --------
     >>> base_model("gpt2+lora8:c_attn")
-    ('gpt2', Adapters(rank=8, layers='c_attn', packed=False, wide=False, fp32=False, drops=False))
+    ('gpt2', Adapters(rank=8, layers='c_attn', packed=0, wide=False, fp32=False, drops=False))
     """
     for sign, (packed, wide) in _SIGNS.items():
         base, found, said = name.rpartition(sign)
@@ -206,7 +223,7 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
             adapter=adapters.rank if has_adapter(at) else 0,
             adapter_fp32=adapters.fp32 and has_adapter(at),
             adapter_drops=adapters.drops and has_adapter(at),
-            packed=adapters.packed and (may[at] or is_expert(layer)),
+            packed=adapters.packed if may[at] or is_expert(layer) else 0,
             wide=adapters.wide,
         )
         for at, layer in enumerate(layers)

@@ -38,11 +38,29 @@ def read_config(path: Path) -> Architecture:
         raise DataError(f"model_type {found}; allowed: {known}", path=path)
     if kind not in MODEL_TYPES:
         raise DataError(f"model_type: {_why_unknown(kind, values)}", path=path)
-    shape = MODEL_TYPES[kind](ConfigKeys(values, path))
+    config = ConfigKeys(values, path)
+    shape = _classifying(MODEL_TYPES[kind](config), config)
     wrong = contradiction(shape)
     if wrong:
         raise DataError(wrong, path=path)
     return shape
+
+
+_CLASSIFIES = "ForSequenceClassification"
+
+
+def _classifying(shape: Architecture, config: ConfigKeys) -> Architecture:
+    """Return the shape with the output layer of a class of transformers that classifies texts.
+
+    It has as many classes as the file names, 2 without names as in transformers.
+    """
+    made = config.words("architectures")
+    if not (made and isinstance(made[0], str) and made[0].endswith(_CLASSIFIES)):
+        return shape
+    if shape.family == "encoder-decoder":
+        config.wrong("architectures", f"has {shown(made[0])}: perfsim knows T5 that writes text")
+    classes = config.size("id2label") or config.count("num_labels", 2)
+    return shape._replace(classes=classes, head_bias=False)
 
 
 def _why_unknown(kind: str, values: Mapping[str, Any]) -> str:

@@ -18,6 +18,10 @@ MAX_TOKENS = 8192
 with, such as 131072 of Qwen2.5, which was pre-trained with 4096 (arXiv 2412.15115, section 3.3)."""
 
 
+_SIDES = 2
+"""Sides of an image."""
+
+
 class ConfigKeys:
     """The keys of a config.json, checked as they are read; ``within`` names the table around."""
 
@@ -50,6 +54,17 @@ class ConfigKeys:
         if type(value) is not int or not least <= value <= most:
             self.wrong(key, f"is {_said(value)}, not {allowed}")
         return value
+
+    def sides(self, key: str, absent: int) -> tuple[int, int]:
+        """Return the height and width of an image: a number for both, or a list of two."""
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            side = self.count(key, absent)
+            return side, side
+        if len(value) != _SIDES:
+            self.wrong(key, f"is {_said(value)}, not a number or a list of two")
+        high, wide = (ConfigKeys({key: side}, self._path).count(key) for side in value)
+        return high, wide
 
     def layers(self, key: str) -> int:
         """Return how many layers there are."""

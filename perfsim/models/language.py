@@ -7,6 +7,7 @@ Hugging Face transformers' Llama. ``NAMED`` has the published models by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 from perfsim.errors import RequestError
@@ -26,7 +27,10 @@ from perfsim.models.layers import (
 
 __all__ = ["NAMED", "Architecture", "architecture_layers"]
 
-Family = Literal["decoder", "encoder", "encoder-decoder", "vit"]
+Family = Literal["decoder", "encoder", "encoder-decoder", "vit", "dit"]
+Pool = Literal["token", "mean", "none"]
+"""What the output layer of a vision transformer reads: a class token that attends to all patches;
+their mean, without such a token; each patch (timm's global_pool "token" and "avg", and "")."""
 Norm = Literal["rms", "rms-fp32", "layer", "layer-without-bias", "layer-fp32"]
 """Normalisations as code writes them: by the root mean square (Llama's) or by mean and variance.
 
@@ -56,6 +60,13 @@ class Architecture(NamedTuple):
     queries and keys of each head, with ``qk_norm_all`` those of all heads together. ``parallel``
     says that two normalisations of a block read the same, as attention and dense layers work beside
     each other; with one normalisation they do.
+
+    Images are ``image`` points high and ``image_width`` wide (0: as wide as high), of ``channels``,
+    in squares of ``patch`` points; ``pool`` is what the output layer reads. A diffusion transformer
+    learns variances beside noise (``learn_sigma``), so that it writes two values for each of its
+    input; ``vocab`` are its classes, beside which stands one for none. ``classes`` are those of an
+    output layer that classifies texts, in place of one over words (0). ``targets`` are the tokens
+    of an encoder-decoder's decoder, whatever its encoder has; 0: 114 for 512 of these.
 
     Six say how Hugging Face transformers writes it, which counts where software runs single
     operations: ``router_fp32`` that experts are chosen by a product in fp32, ``softcap`` that
@@ -112,6 +123,22 @@ class Architecture(NamedTuple):
     partial_rotary: bool = False
     parallel: bool = False
     alibi: bool = False
+    image_width: int = 0
+    channels: int = 3
+    pool: Pool = "token"
+    learn_sigma: bool = False
+    classes: int = 0
+    targets: int = 0
+
+    @property
+    def over_images(self) -> bool:
+        """Whether it is a network over images, which has as many tokens as these have patches."""
+        return self.family in ("vit", "dit")
+
+    @property
+    def patches(self) -> tuple[int, int]:
+        """How many patches an image is high and wide."""
+        return self.image // self.patch, (self.image_width or self.image) // self.patch
 
     @property
     def drops(self) -> bool:
@@ -148,10 +175,10 @@ def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple
     >>> sum(layer.elements for layer in architecture_layers(NAMED["llama3-8b"]))
     8030261248
     """
-    if shape.family == "vit":
+    if shape.over_images:
         if tokens is not None:
             raise RequestError("seq", "a vision transformer takes no tokens.", value=tokens)
-        return tuple(_vision(shape))
+        return tuple(_vision(shape) if shape.family == "vit" else _diffusion(shape))
     tokens = tokens or shape.seq
     if shape.positions > 0 and tokens > shape.positions - shape.spare:
         why = f"the model learns {shape.positions - shape.spare} positions, found {tokens}."
@@ -191,6 +218,8 @@ def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[Model
 
 
 def _head(shape: Architecture, tokens: int) -> ModelLayer:
+    if shape.classes:  # of all tokens, of which the last one's counts
+        return linear("score", shape.hidden, shape.classes, tokens, bias=False)
     if shape.tied:
         flops = 2.0 * shape.hidden * shape.vocab * tokens
         outputs = shape.vocab * tokens
@@ -386,7 +415,11 @@ _MASKED_SHARE = 20 / 128
 
 
 def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    """Yield BERT or RoBERTa: normalised after each part, with the heads of pre-training."""
+    """Yield BERT or RoBERTa: normalised after each part, with the heads of pre-training.
+
+    One that classifies has a dense layer and an output layer on the first token instead
+    (transformers, modeling_bert.py and modeling_roberta.py, ...ForSequenceClassification).
+    """
     width = shape.hidden
     yield from _embeddings("bert", shape, tokens)
     yield embedding("bert.token_type_embeddings", shape.types, width, tokens)
@@ -403,6 +436,10 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield first._replace(activation=shape.activation, split="column")
         yield linear(f"{name}.dense", shape.ffn, width, tokens, split="row")
         yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
+    if shape.classes:
+        yield linear("bert.pooler", width, width)
+        yield linear("classifier", width, shape.classes)
+        return
     if shape.types > 1:
         yield linear("bert.pooler", width, width)
     masked = (
@@ -432,12 +469,12 @@ _BUCKETS = 32
 
 
 def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    """Yield T5: the decoder has 114 tokens where the encoder has 512, and attends to it too.
+    """Yield T5: the decoder attends to the encoder too, and has tokens of its own number.
 
     Cross-attention and the embedding of both halves are divided as in Megatron-LM (NVIDIA/
     Megatron-LM@00caa53a core/models/T5/t5_spec.py, t5_model.py).
     """
-    targets = max(1, round(tokens * _TARGET_SHARE))
+    targets = shape.targets or max(1, round(tokens * _TARGET_SHARE))
     words = embedding("shared", shape.vocab, shape.hidden, tokens + targets, split="vocabulary")
     yield words._replace(dropped=words.outputs * shape.dropout)
     for half, rows in (("encoder", tokens), ("decoder", targets)):
@@ -483,17 +520,59 @@ def _plain(shape: Architecture) -> Architecture:
 
 
 def _vision(shape: Architecture) -> Iterator[ModelLayer]:
-    """Yield a vision transformer for 1000 classes."""
-    side = shape.image // shape.patch
-    width, rows = shape.hidden, side**2 + 1
-    yield conv("patch_embed.proj", 3, width, shape.patch, side, bias=True)
-    yield ModelLayer("cls_token", "parameter", (("cls_token", (1, 1, width)),), 0.0, 4.0 * width)
+    """Yield a vision transformer: patches, blocks, and an output layer over classes."""
+    width, token = shape.hidden, shape.pool == "token"
+    patches = prod(shape.patches)
+    rows = patches + token
+    yield conv("patch_embed.proj", shape.channels, width, shape.patch, shape.patches, bias=True)
+    if token:
+        tensors = (("cls_token", (1, 1, width)),)
+        yield ModelLayer("cls_token", "parameter", tensors, 0.0, 4.0 * width)
     positions = (("pos_embed", (1, rows, width)),)
     yield ModelLayer("pos_embed", "parameter", positions, 0.0, 4.0 * rows * width)
     for index in range(shape.layers):
         yield from _block(f"blocks.{index}", _plain(shape), index, rows, causal=False)
     yield layernorm("norm", width, rows)
-    yield linear("head", width, shape.vocab)
+    yield linear("head", width, shape.vocab, patches if shape.pool == "none" else 1)
+
+
+_FREQUENCIES = 256
+"""Sines and cosines of a time step that a diffusion transformer reads (facebookresearch/
+DiT@00d70acc models.py, TimestepEmbedder)."""
+
+
+def _diffusion(shape: Architecture) -> Iterator[ModelLayer]:
+    """Yield a diffusion transformer (Peebles & Xie, arXiv 2212.09748) on latent images.
+
+    Of time step and class a dense layer makes what shifts and scales the normalised tokens of each
+    part of a block, and what multiplies that which the part adds (adaLN-Zero). Normalisations have
+    no parameters, positions are not learned (facebookresearch/DiT@00d70acc models.py).
+    """
+    width, rows = shape.hidden, prod(shape.patches)
+    first = linear("t_embedder.mlp.0", _FREQUENCIES, width)
+    yield first._replace(activated=True)
+    yield linear("t_embedder.mlp.2", width, width)
+    yield embedding("y_embedder.embedding_table", shape.vocab + 1, width, 1)
+    yield conv("x_embedder.proj", shape.channels, width, shape.patch, shape.patches, bias=True)
+    for index in range(shape.layers):
+        name = f"blocks.{index}"
+        yield linear(f"{name}.adaLN_modulation.1", width, 6 * width)
+        for layer in _block(name, _plain(shape), index, rows, causal=False):
+            if layer.kind == "layernorm":
+                yield _modulated(layer)
+            elif layer.split == "row":
+                yield layer._replace(scaled=layer.outputs)
+            else:
+                yield layer
+    yield linear("final_layer.adaLN_modulation.1", width, 2 * width)
+    yield _modulated(layernorm("final_layer.norm_final", width, rows))
+    written = shape.patch**2 * shape.channels * (1 + shape.learn_sigma)
+    yield linear("final_layer.linear", width, written, rows)
+
+
+def _modulated(norm: ModelLayer) -> ModelLayer:
+    """Return a normalisation without parameters whose outputs are scaled and shifted."""
+    return norm._replace(tensors=(), modulated=norm.outputs)
 
 
 def _llama(
@@ -511,6 +590,12 @@ def _gpt3(layers: int, hidden: int, heads: int, **more: Any) -> Architecture:
 
 _OPT: dict[str, Any] = {"vocab": 50272, "positions": 2050, "spare": 2}
 _OPT |= {"activation": "relu", "residual_dropout": True}
+
+
+def _dit(layers: int, hidden: int, heads: int) -> Architecture:
+    made = Architecture(layers, hidden, heads, heads, hidden // heads, 4 * hidden, 1000)
+    made = made._replace(family="dit", norm="layer", gated=False, bias="all")
+    return made._replace(image=32, patch=2, channels=4, learn_sigma=True)
 
 
 def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architecture:
@@ -770,6 +855,11 @@ NAMED: dict[str, Architecture] = {
         groups=8,
         topk_groups=4,
     ),
+    # Peebles & Xie, arXiv 2212.09748, table 1, on latents of images of 256 x 256 in patches of 2.
+    "dit-s2": _dit(12, 384, 6),
+    "dit-b2": _dit(12, 768, 12),
+    "dit-l2": _dit(24, 1024, 16),
+    "dit-xl2": _dit(28, 1152, 16),
     # Raffel et al., arXiv 1910.10683, section 3.7.
     "t5-small": _t5(6, 512, 8, 64, 2048),
     "t5-base": _t5(12, 768, 12, 64, 3072),

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 __all__ = [
     "HEAD_WIDTH",
     "MODULES",
-    "PACKED_SHARE",
+    "PACKED_BITS",
     "Activation",
     "LayerShape",
     "ModelBuilder",
@@ -67,9 +67,9 @@ which is no layer of its own; shared experts (NVIDIA/Megatron-LM@d98e8a64
 megatron/core/transformer/transformer_config.py, recompute_modules)."""
 MODULES: tuple[Module, ...] = get_args(Module)[1:]
 
-PACKED_SHARE = (4.0 + 0.127) / 16.0
-"""What a value in 4 bits and its part of the constants of a block take of 16 bits (Dettmers et al.,
-arXiv 2305.14314, section 3: 8 / 64 + 32 / (64 x 256) = 0.127 bits by double quantization)."""
+PACKED_BITS = 4.0 + 0.127
+"""Bits of a value in 4 bits and its part of the constants of a block (Dettmers et al., arXiv
+2305.14314, section 3: 8 / 64 + 32 / (64 x 256) = 0.127 bits by double quantization)."""
 
 Split = Literal["", "column", "row", "vocabulary"]
 """How tensor parallelism divides a layer's matrix (Shoeybi et al., arXiv 1909.08053, section 3).
@@ -113,14 +113,19 @@ class ModelLayer(NamedTuple):
         those of tokens by their experts
     unfused : values for one sample that each pass reads and writes in operations beside the layer
         that no library of kernels fuses
+    modulated : values for one sample that are multiplied by what the sample has for each feature,
+        and added to such, behind a normalisation
+    scaled : values for one sample that are multiplied so before they are added to the stream
     frozen : whether its tensors are not trained: no product makes their gradients
     adapter : rank of the two matrices that are trained beside a frozen one (LoRA); 0: none
     adapter_fp32 : whether the adapter's matrices are fp32 where values have 16 bits, so that it
         casts what it reads and what is added
     adapter_drops : whether dropout works on what the adapter reads
-    packed : whether its frozen matrix is kept in 4 bits
+    packed : bits of the values that are made of its frozen matrix in each pass, which is kept in
+        4 bits; 0: it is not packed
     wide : whether values between layers are fp32 in half precision too, beside packed matrices:
-        each of these casts what it reads to 16 bits and what it writes back
+        each of these casts what it reads to 16 bits and what it writes back; without autocast all
+        else computes in fp32
     split : how tensor parallelism divides it
     parts : heads that its outputs are divided by, each whole on one rank; 0: any part will do
     groups : of experts, and in how many of them those of a token are
@@ -154,13 +159,15 @@ class ModelLayer(NamedTuple):
     reads_again: bool = False
     frozen: bool = False
     adapter: int = 0
-    packed: bool = False
+    packed: int = 0
     module: Module = ""
     window: float = 1.0
     wide: bool = False
     document: int = 0
     adapter_fp32: bool = False
     adapter_drops: bool = False
+    modulated: float = 0.0
+    scaled: float = 0.0
 
     @property
     def outputs(self) -> float:
@@ -174,7 +181,7 @@ class ModelLayer(NamedTuple):
 
     @property
     def stored(self) -> tuple[tuple[str, LayerShape], ...]:
-        """(name, shape) of its tensors as they are kept, in 16-bit values.
+        """(name, shape) of its tensors as they are kept, in values as wide as it computes in.
 
         One of 4 bits takes so many of them; one of fp32, where all else is narrow, takes two each.
         """
@@ -183,11 +190,12 @@ class ModelLayer(NamedTuple):
                 return tuple([(name, (2, *shape)) for name, shape in self.tensors])
             return self.tensors
         name, shape = self.tensors[0]
-        return ((name, (round(math.prod(shape) * PACKED_SHARE),)), *self.tensors[1:])
+        share = PACKED_BITS / self.packed
+        return ((name, (round(math.prod(shape) * share),)), *self.tensors[1:])
 
     @property
     def stored_elements(self) -> int:
-        """Values of 16 bits that its parameters take, where others have 16 bits or fewer."""
+        """Values that its parameters take, as wide as it computes in: two where it is wide."""
         return sum([math.prod(shape) for _, shape in self.stored])
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from perfsim.models.language import Architecture
@@ -17,6 +18,7 @@ MAX_PARAMETERS = 10**14
 """Most parameters of a model; no source: chosen, a hundred times those of the largest known."""
 _BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
 _ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
+_IMAGES: dict[str, Any] = {"image_width": 0, "channels": 3, "pool": "token", "learn_sigma": False}
 _AS_DECODERS: dict[str, Any] = dict.fromkeys(
     ("softcap", "sinks", "alibi", "fused_qkv", "partial_rotary", "residual_dropout", "parallel"),
     False,
@@ -30,16 +32,23 @@ USUAL: dict[str, dict[str, Any]] = {
         "dropout": True,
     },
     "vit": _BERT,
+    "dit": _BERT | {"image": 32, "patch": 2, "channels": 4, "learn_sigma": True},
 }
 """What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
 (Devlin et al., arXiv 1810.04805), T5's (Raffel et al., arXiv 1910.10683) and ViT's (Dosovitskiy et
-al., arXiv 2010.11929)."""
+al., arXiv 2010.11929), DiT's (Peebles & Xie, arXiv 2212.09748)."""
+_OF_ENCODERS: dict[str, Any] = {"tied": True, "head_bias": False, "targets": 0}
+_OF_TEXT_PAIRS: dict[str, Any] = {"positions": 0, "bias": "none", "types": 2, "classes": 0}
+_OF_IMAGES: dict[str, Any] = {
+    **{"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
+    **{"classes": 0, "targets": 0},
+}
 _FIXED: dict[str, dict[str, Any]] = {
-    "decoder": {"types": 2},
-    "encoder": _BERT | _ALONE | _AS_DECODERS | {"tied": True, "head_bias": False},
-    "encoder-decoder": _ALONE | _AS_DECODERS | {"positions": 0, "bias": "none", "types": 2},
-    "vit": _AS_DECODERS
-    | {"positions": 0, "tied": False, "head_bias": False, "kv_rank": 0, "types": 2},
+    "decoder": _IMAGES | {"types": 2, "targets": 0},
+    "encoder": _BERT | _ALONE | _AS_DECODERS | _IMAGES | _OF_ENCODERS,
+    "encoder-decoder": _ALONE | _AS_DECODERS | _IMAGES | _OF_TEXT_PAIRS,
+    "vit": _AS_DECODERS | _OF_IMAGES | {"learn_sigma": False},
+    "dit": _BERT | _ALONE | _AS_DECODERS | _OF_IMAGES | {"pool": "token"},
 }
 """What the layers of a family take for granted."""
 _NEEDS = {
@@ -132,15 +141,21 @@ def _contradictions(shape: Architecture) -> Iterator[tuple[object, str]]:
         f"seq={shape.seq} is above positions={shape.positions}"
         + (f" less spare={shape.spare}" if shape.spare else ""),
     )
-    vision = family == "vit"
+    for name in ("image", "image_width"):
+        yield (
+            shape.over_images and values[name] % shape.patch,
+            f"patch={shape.patch} does not divide {name}={values[name]}",
+        )
     yield (
-        vision and shape.image % shape.patch,
-        f"patch={shape.patch} does not divide image={shape.image}",
+        shape.classes and shape.head_bias,
+        f"classes={shape.classes} goes with head_bias=no: the output layer over words has a bias",
     )
     inner = shape.ffn + shape.heads * (shape.head + shape.value)
     inner += shape.kv_rank + shape.q_rank
     inner += (shape.experts + shape.shared) * shape.expert_ffn
-    points = shape.patch**2 + (shape.image // shape.patch) ** 2 if vision else shape.positions
+    points = shape.positions
+    if shape.over_images:
+        points = shape.channels * shape.patch**2 + prod(shape.patches)
     size = shape.hidden * (shape.layers * inner + shape.vocab + points)
     yield size > MAX_PARAMETERS, "such a model has more than 1e14 parameters"
 

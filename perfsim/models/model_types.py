@@ -741,16 +741,18 @@ def _t5(config: ConfigKeys) -> Architecture:
 
 def _vit(config: ConfigKeys) -> Architecture:
     """Return ViT with as many classes as the file names, 2 without names as in transformers."""
-    config.only("num_channels", 3)
     config.only("qkv_bias", True)
-    image, patch = config.count("image_size", 224), config.count("patch_size", 16)
-    if image % patch:
-        config.wrong("patch_size", f"is {patch}, which does not divide image_size {image}")
+    (high, wide), patch = config.sides("image_size", 224), config.count("patch_size", 16)
+    for image in (high, wide):
+        if image % patch:
+            config.wrong("patch_size", f"is {patch}, which does not divide image_size {image}")
     classes = config.size("id2label") or config.count("num_labels", 2)
     return _classic(config)._replace(
         family="vit",
         vocab=classes,
-        image=image,
+        image=high,
+        image_width=0 if wide == high else wide,
+        channels=config.count("num_channels", 3),
         patch=patch,
         activation=_activation(config, "hidden_act", "gelu"),
     )

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple, get_args
 from perfsim.data.catalog import shipped
 from perfsim.data.files import missing_file
 from perfsim.errors import RequestError, shown, unknown_option
-from perfsim.models.language import NAMED, Architecture, Bias, Family, Norm, architecture_layers
+from perfsim.models.language import (
+    NAMED,
+    Architecture,
+    Bias,
+    Family,
+    Norm,
+    Pool,
+    architecture_layers,
+)
 from perfsim.models.layers import Activation, ModelLayer, linear
 from perfsim.models.limits import (
     MAX_LAYERS,
@@ -55,6 +63,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "family": get_args(Family),
     "norm": get_args(Norm),
     "bias": get_args(Bias),
+    "pool": get_args(Pool),
     "activation": tuple(name for name in get_args(Activation) if name != "clamped_swiglu"),
 }
 _LATER_SWITCHES = (
@@ -64,6 +73,7 @@ _LATER_SWITCHES = (
 _SWITCHES = (
     *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "dropout"),
     *_LATER_SWITCHES,
+    "learn_sigma",
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
@@ -82,7 +92,7 @@ def _is_config(model: str) -> bool:
 
 def specification_takes_tokens(model: str) -> bool:
     """Tell whether a stated or named model is one over text."""
-    return not model.startswith(GENERIC) and architecture_of(model).family != "vit"
+    return not model.startswith(GENERIC) and not architecture_of(model).over_images
 
 
 def architecture_of(model: str) -> Architecture:
@@ -147,6 +157,7 @@ def _text(shape: Architecture) -> str:
 _LATER = (
     *("groups", "topk_groups", "activation", "full_every", "value", "qk_norm_all", "dropout"),
     *_LATER_SWITCHES,
+    *("image_width", "channels", "pool", "learn_sigma", "classes", "targets"),
 )
 """What came after files that name models so: left out where it is as usual."""
 
@@ -266,7 +277,7 @@ def _checked(shape: Architecture, text: str) -> Architecture:
 _MAY_BE_ZERO = (
     *("positions", "experts", "topk", "expert_ffn", "shared", "dense"),
     *("window", "kv_rank", "q_rank", "rope", "spare", "groups", "topk_groups"),
-    *("full_every", "value"),
+    *("full_every", "value", "image_width", "classes", "targets"),
 )
 
 

@@ -177,7 +177,11 @@ def _in_tensor(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:
     if layer.split == "row":
         made = layer._replace(flops=layer.flops / tp)
         if degrees.sequence:
-            made = made._replace(permuted=layer.permuted / tp, unfused=layer.unfused / tp)
+            made = made._replace(
+                permuted=layer.permuted / tp,
+                unfused=layer.unfused / tp,
+                scaled=layer.scaled / tp,
+            )
         return _divided(made, wide, 1 / tp, outputs=False)
     if layer.split == "vocabulary":
         made = layer if layer.kind == "embedding" else _scaled(layer, 1 / tp)
@@ -197,6 +201,8 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
         permuted=layer.permuted * share,
         unfused=layer.unfused * share,
         kept=layer.kept * share,
+        modulated=layer.modulated * share,
+        scaled=layer.scaled * share,
         rows=max(1, round(layer.rows * share)) if rows and layer.rows else layer.rows,
         document=max(1, round(layer.document * share))
         if rows and layer.document

@@ -22,6 +22,7 @@ from perfsim.compute.memory import (
     activation_bytes,
     fsdp_sharding,
     largest_batch,
+    narrow_elements,
     overhead_bytes,
     peak_parts,
     state_bytes,
@@ -527,3 +528,48 @@ def test_a_chunked_loss_of_masked_tokens_is_of_these_alone() -> None:
     found = activation_bytes(layers, 1, "bf16", execution_of("mlperf"), chunked_loss=True)
     (share,) = {layer.gathered for layer in layers if layer.gathered < 1}
     assert found.logits == pytest.approx(2 * 2 * 512 * 1024 * share)
+
+
+# fp8
+
+
+def test_transformer_engine_keeps_what_dense_layers_read_in_fp8() -> None:
+    """By hand for Llama 3 8B, bytes a token of a block and value of the hidden width.
+
+    Queries, keys and values read one copy, gate and up another, down's has 3.5 values and that of
+    what follows attention 1: a byte less each, but for the last, whose 16 bits attention keeps too.
+    """
+    kept = [
+        activation_bytes(build_model("llama3-8b", 1024), 1, precision, execution_of(era)).kept
+        for precision, era in (("bf16", "megatron"), ("fp8", "megatron"), ("fp8", "torch2"))
+    ]
+    assert (kept[0] - kept[1]) / (32 * 1024 * 4096) == pytest.approx(1 + 1 + 3.5 - 1)
+    assert (
+        kept[2]
+        == activation_bytes(build_model("llama3-8b", 1024), 1, "bf16", execution_of("torch2")).kept
+    )
+
+
+def test_modules_that_share_what_they_read_have_a_copy_in_fp8_each() -> None:
+    """By hand for DeepSeek-V3, where the router and the output layer stay in 16 bits.
+
+    In 16 bits the queries' and keys' narrow projections keep 7,168 values, the wide ones 1,536 and
+    512, the product behind attention 16,384; of a block with experts router and shared experts keep
+    7,168, what follows 2,048, and 8 experts 8 times as much; dense blocks 7,168 and 18,432.
+    """
+    layers = build_model("deepseek-v3", 64)
+    kept = [
+        activation_bytes(layers, 1, one, execution_of("megatron")).kept for one in ("bf16", "fp8")
+    ]
+    latent = -(1536 + 512) - 2 * 7168 + 2 * 7168 + 16_384  # bytes more, as attention's outputs are
+    experts = 7168 - 2048 - 8 * (7168 + 2048)
+    dense = -7168 - 18_432
+    assert kept[1] - kept[0] == pytest.approx(64 * (61 * latent + 58 * experts + 3 * dense))
+    router = next(index for index, layer in enumerate(layers) if "experts" in layer.name) - 1
+    assert narrow_elements(layers[router : router + 1]) > 0  # alone it is any dense layer
+    outside = sum(layers[at].elements for at in (0, router, len(layers) - 1))
+    norms = sum(layer.elements for layer in layers if layer.kind == "rmsnorm")
+    routers = 58 * layers[router].elements
+    whole = sum(layer.elements for layer in layers)
+    left = whole - norms - routers - outside + layers[router].elements
+    assert narrow_elements(layers) == left

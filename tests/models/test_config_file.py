@@ -418,6 +418,24 @@ def test_a_published_file_has_the_work_of_the_public_definition(
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "kind", "count"),
+    [
+        (BERT, "BertForSequenceClassification", 109_482_240 + 2 * 769),
+        (_gpt2(12, 768, 12), "GPT2ForSequenceClassification", 124_439_808 + 2 * 768),
+    ],
+)
+def test_a_class_that_classifies_has_its_output_layer(
+    config: Config, kind: str, count: int, stated: Callable[[object], Architecture]
+) -> None:
+    """2 classes where the file names none, as in transformers; another class changes nothing."""
+    assert _parameters(stated(config | {"architectures": [kind]})) == count
+    named = config | {"architectures": [kind], "id2label": {"0": "a", "1": "b", "2": "c"}}
+    assert stated(named).classes == 3
+    other = kind.replace("SequenceClassification", "TokenClassification")
+    assert stated(config | {"architectures": [other]}) == stated(config)
+
+
 def test_bert_without_the_heads_of_pre_training_is_the_published_one(
     stated: Callable[[object], Architecture],
 ) -> None:
@@ -816,8 +834,14 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
             "num_decoder_layers is 3; perfsim knows num_layers 2 only",
         ),
         (VIT | {"patch_size": 15}, "patch_size is 15, which does not divide image_size 224"),
-        (VIT | {"image_size": [224, 224]}, "image_size is [224, 224], not a whole number"),
-        (VIT | {"num_channels": 1}, "num_channels is 1; perfsim knows 3 only"),
+        (VIT | {"image_size": [224, 216]}, "patch_size is 16, which does not divide image_size"),
+        (VIT | {"image_size": [224] * 3}, "image_size is [224, 224, 224], not a number or a list"),
+        (VIT | {"image_size": [224, 0]}, "image_size is 0, not a whole number from 1"),
+        (VIT | {"num_channels": 0}, "num_channels is 0, not a whole number from 1"),
+        (
+            _t5(2, 64, 4, 128) | {"architectures": ["T5ForSequenceClassification"]},
+            "architectures has 'T5ForSequenceClassification': perfsim knows T5 that writes text",
+        ),
         (VIT | {"id2label": ["cat"]}, "id2label is ['cat'], not a table of names and values"),
     ],
 )

@@ -104,6 +104,16 @@ GPT3_MILLIONS = {
 }
 
 
+# Peebles & Xie, arXiv 2212.09748, table 4: millions of parameters, and multiply-adds of an image of
+# 256 x 256 [G], with patches of 2.
+DIT = {
+    "dit-s2": (33, 6.06),
+    "dit-b2": (130, 23.01),
+    "dit-l2": (458, 80.71),
+    "dit-xl2": (675, 118.64),
+}
+
+
 def _parameters(shape: Architecture, tokens: int | None = None) -> int:
     return sum(layer.elements for layer in architecture_layers(shape, tokens))
 
@@ -121,7 +131,7 @@ def _products(shape: Architecture, tokens: int | None = None) -> float:
 
 def test_every_named_model_has_a_published_count() -> None:
     nemotron = {*NEMOTRON_4_BILLIONS, *NEMOTRON_3_BILLIONS}
-    assert set(NAMED) == {*PARAMETERS, *GPT3_MILLIONS, *nemotron}
+    assert set(NAMED) == {*PARAMETERS, *GPT3_MILLIONS, *nemotron, *DIT}
 
 
 @pytest.mark.parametrize(("name", "count"), PARAMETERS.items())
@@ -314,6 +324,92 @@ def test_tokens_beyond_the_positions_are_refused(model: str) -> None:
     # OPT learns 2050 positions, of which two are of no token (modeling_opt.py).
     with pytest.raises(RequestError, match="seq: the model learns 2048 positions, found 2049"):
         architecture_layers(NAMED[model], 2049)
+
+
+# torchvision 0.23, torchvision/models/vision_transformer.py, num_params of weights; timm's
+# vit_tiny_patch16_224 and vit_small_patch16_224 (5.72 and 22.05 million).
+@pytest.mark.parametrize(
+    ("stated", "count"),
+    [
+        ("layers=12,hidden=192,heads=3", 5_717_416),
+        ("layers=12,hidden=384,heads=6", 22_050_664),
+        ("layers=12,hidden=768,heads=12,patch=32", 88_224_232),
+        ("layers=12,hidden=768,heads=12,image=384", 86_859_496),
+        ("layers=24,hidden=1024,heads=16,patch=32", 306_535_400),
+        ("layers=24,hidden=1024,heads=16,image=512", 305_174_504),
+        ("layers=32,hidden=1280,heads=16,image=518,patch=14", 633_470_440),
+    ],
+)
+def test_parameters_of_vision_transformers_are_the_published_ones(stated: str, count: int) -> None:
+    assert _parameters(architecture_of(f"transformer:family=vit,vocab=1000,{stated}")) == count
+
+
+def test_images_may_be_oblong_and_have_any_channels() -> None:
+    """By hand: 360 x 720 points of 20 channels in patches of 8 are 45 x 90 tokens."""
+    whole = "transformer:family=vit,layers=2,hidden=64,heads=4,vocab=1280,image=360,image_width=720"
+    token, mean, dense = (
+        architecture_layers(architecture_of(f"{whole},patch=8,channels=20,pool={pool}"))
+        for pool in ("token", "mean", "none")
+    )
+    for layers, rows, read in ((token, 4051, 1), (mean, 4050, 1), (dense, 4050, 4050)):
+        first = layers[0]
+        assert (first.elements, first.rows) == (64 * 20 * 64 + 64, 4050)
+        assert {layer.rows for layer in layers if layer.kind == "attention"} == {rows}
+        assert layers[-1].rows == read
+    learned = sum(layer.elements for layer in token) - sum(layer.elements for layer in mean)
+    assert learned == 2 * 64  # the class token and its position
+
+
+@pytest.mark.parametrize(("name", "printed"), DIT.items())
+def test_diffusion_transformers_have_the_published_size_and_work(
+    name: str, printed: tuple[int, float]
+) -> None:
+    millions, giga = printed
+    assert round(_parameters(NAMED[name]) / 1e6) == millions
+    assert _work(NAMED[name]) / 2e9 == pytest.approx(giga, rel=1e-3)
+    again = _work(NAMED["dit-xl2"]._replace(image=64)) / 2e9
+    assert again == pytest.approx(524.60, rel=1e-3)  # at 512 x 512, table 4
+
+
+def test_a_diffusion_transformer_modulates_each_part_of_a_block() -> None:
+    """By hand: 6 of a block's and 2 of the last layer's vectors, from one for each sample."""
+    shape = NAMED["dit-s2"]
+    layers = architecture_layers(shape)
+    values = 384 * 256
+    assert sum(layer.modulated for layer in layers) == values * (2 * 12 + 1)
+    assert sum(layer.scaled for layer in layers) == values * 2 * 12
+    made = [layer for layer in layers if "adaLN" in layer.name]
+    assert [layer.outputs / 384 for layer in made] == [6] * 12 + [2]
+    assert {layer.rows for layer in made} == {1}
+    assert layers[-1].outputs == 2 * 4 * 32 * 32
+    plain = architecture_layers(shape._replace(learn_sigma=False))
+    assert plain[-1].outputs == 4 * 32 * 32
+
+
+def test_a_classifying_model_has_classes_in_place_of_words() -> None:
+    """Llama has an output for each token, BERT a pooler and one for the first (transformers)."""
+    llama, bert = (
+        NAMED["llama3-8b"],
+        architecture_of(
+            "transformer:family=encoder,layers=12,hidden=768,heads=12,vocab=30522,classes=2"
+        ),
+    )
+    assert _parameters(llama._replace(classes=2)) == _parameters(llama) - 4096 * (128_256 - 2)
+    last = architecture_layers(llama._replace(classes=2), 128)[-1]
+    assert (last.rows, last.outputs) == (128, 256)
+    assert _parameters(bert) == 109_483_778  # BertForSequenceClassification of bert-base-uncased
+    assert architecture_layers(bert)[-1].rows == 1
+
+
+def test_targets_are_the_tokens_of_t5s_decoder() -> None:
+    shape = NAMED["t5-small"]
+    assert architecture_layers(shape, 512) == architecture_layers(shape._replace(targets=114), 512)
+    rows = {
+        layer.name.partition(".")[0]: layer.rows
+        for layer in architecture_layers(shape._replace(targets=40), 64)
+        if layer.name.endswith("SelfAttention.attn")
+    }
+    assert rows == {"encoder": 64, "decoder": 40}
 
 
 def test_a_vision_transformer_takes_no_tokens() -> None:

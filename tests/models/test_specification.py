@@ -97,7 +97,7 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},qk_norm=yes,qknorm=no", "qknorm stands there twice"),
         (
             f"{SMALL},hiden=3",
-            "has no 'hiden'; did you mean 'hidden'? Allowed: activation, alibi, bias, dense, ",
+            "has no 'hiden'; did you mean 'hidden'? Allowed: activation, alibi, bias, channels, ",
         ),
         (f"{SMALL},ffn", "'ffn' is not NAME=NUMBER, such as layers=32"),
         (f"{SMALL},ffn=", "'ffn=' is not NAME=NUMBER"),
@@ -111,7 +111,7 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},tied=true", "tied='true' is not yes or no"),
         (f"{SMALL},norm=batch", "norm= has no 'batch'"),
         (f"{SMALL},bias=al", "did you mean 'all'?"),
-        (f"{SMALL},family=rnn", "Allowed: decoder, encoder, encoder-decoder, vit"),
+        (f"{SMALL},family=rnn", "Allowed: decoder, dit, encoder, encoder-decoder, vit"),
         ("transformer:layers=2,hidden=64,heads=5,vocab=9", "heads=5 does not divide hidden=64"),
         (f"{SMALL},kv=3", "kv=3 does not divide heads=4"),
         (f"{SMALL},experts=8,expert_ffn=9", "topk=0 is not 1 to experts=8"),
@@ -157,6 +157,15 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},family=encoder-decoder,window=9", "window=9 is not for family=encoder-dec"),
         (f"{SMALL},family=vit,tied=yes", "tied=yes is not for family=vit"),
         (f"{SMALL},family=vit,patch=15", "patch=15 does not divide image=224"),
+        (f"{SMALL},family=vit,image_width=15", "patch=16 does not divide image_width=15"),
+        (f"{SMALL},family=vit,pool=max", "pool= has no 'max'"),
+        (f"{SMALL},family=vit,classes=2", "classes=2 is not for family=vit"),
+        (f"{SMALL},family=vit,learn_sigma=yes", "learn_sigma=yes is not for family=vit"),
+        (f"{SMALL},family=dit,gated=yes", "gated=yes is not for family=dit"),
+        (f"{SMALL},channels=4", "channels=4 is not for family=decoder"),
+        (f"{SMALL},targets=4", "targets=4 is not for family=decoder"),
+        (f"{SMALL},classes=4,head_bias=yes", "classes=4 goes with head_bias=no"),
+        (f"{SMALL},family=encoder-decoder,classes=4", "classes=4 is not for family=encoder-deco"),
         (f"{SMALL},types=3", "types=3 is not for family=decoder"),
         ("transformer:layers=10001,hidden=1,heads=1,vocab=1", "layers=10001 is above 10000"),
         ("transformer:layers=1,hidden=1000000,heads=1,vocab=1000000000", "more than 1e14 param"),
@@ -196,6 +205,7 @@ def test_a_generic_model_takes_no_tokens() -> None:
     assert not specification_takes_tokens(generic)
     assert specification_takes_tokens(SMALL) and specification_takes_tokens("gpt3-175b")
     assert not specification_takes_tokens(f"{SMALL},family=vit")
+    assert not specification_takes_tokens("dit-s2")
     with pytest.raises(RequestError, match="seq: a generic model takes no tokens"):
         specified_layers(generic, 128)
 
@@ -303,7 +313,7 @@ def test_a_model_is_stated_or_is_not(
 NUMBERS = st.integers(-3, 70).map(str) | st.sampled_from(["yes", "no", "all", "layer", "vit", "9k"])
 
 
-@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder", "vit"])
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder", "vit", "dit"])
 @pytest.mark.parametrize("more", ["", "dropout=no", "dropout=yes", "activation=one-kernel"])
 def test_what_a_family_has_otherwise_is_not_lost(family: str, more: str) -> None:
     stated = ",".join(filter(None, (f"{SMALL},family={family}", more)))

@@ -1,12 +1,12 @@
 """Hold values between layers in fp32 (`residual_dtype`) against PEFT and bitsandbytes.
 
 ``python tests/scripts/kbit_against_peft.py`` prints what the element-wise operations of a block of
-Mistral move beside a base in 4 bits under autocast, forward and backward, in bytes for a token and
-value of the hidden width: with all 16 bits wide, with what PEFT's prepare_model_for_kbit_training
-makes of it, and the difference; as PyTorch's operations move them on a CPU, and as perfsim counts
-them before the factors of eager kernels. Products, attention and unpacking are left out. It needs
-``pip install torch 'transformers>=5.24,<6' peft bitsandbytes``. `kbit_against_peft.txt` has what it
-printed last.
+Mistral move beside a base in 4 bits, forward and backward, in bytes for a token and value of the
+hidden width: under autocast with all 16 bits wide, with what PEFT's prepare_model_for_kbit_training
+makes of it, and the difference; and with that without autocast. As PyTorch's operations move them
+on a CPU, and as perfsim counts them before the factors of eager kernels. Products, attention and
+unpacking are left out. It needs ``pip install torch 'transformers>=5.24,<6' peft bitsandbytes``.
+`kbit_against_peft.txt` has what it printed last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import transformers
 from mistral_block import EACH, RANK, counted_block, mistral, moved, run_block, with_peft
 from passes_against_pytorch import ReadsAndWrites
 
-from perfsim.models.adapters import Adapters
+from perfsim.models.adapters import HALF_BITS, Adapters
 
 _PRODUCTS = ("mm", "addmm", "gemm_4bit", "dequantize", "attention")
 
@@ -61,20 +61,20 @@ def packed_model() -> Any:
     return model.requires_grad_(False)
 
 
-def by_peft(wide: bool) -> Both:
+def by_peft(wide: bool, autocast: bool = True) -> Both:
     """Return what PyTorch's operations move in a block."""
     model = packed_model()
     if wide:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     dtype = torch.float32 if wide else torch.bfloat16
-    forward, backward = run_block(with_peft(model), dtype, ElementWise, autocast=True)
+    forward, backward = run_block(with_peft(model), dtype, ElementWise, autocast=autocast)
     return forward.moved / EACH, backward.moved / EACH
 
 
-def by_perfsim(wide: bool) -> Both:
+def by_perfsim(wide: bool, autocast: bool = True) -> Both:
     """Return what perfsim counts for the same block."""
-    adapters = Adapters(RANK, "attention", packed=True, wide=wide)
-    block = counted_block(adapters, autocast=wide)
+    adapters = Adapters(RANK, "attention", packed=HALF_BITS, wide=wide)
+    block = counted_block(adapters, autocast=wide and autocast)
     return moved(block, "forward"), moved(block, "backward")
 
 
@@ -83,11 +83,13 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     versions = f"peft {peft.__version__}, bitsandbytes {bitsandbytes.__version__}"
     print(f"{versions}, transformers {transformers.__version__}, PyTorch {torch.__version__}")
-    print(f"{'bytes, forward and backward':30}{'16 bits':>16}{'fp32':>16}{'difference':>16}")
+    kinds = ("16 bits", "fp32", "difference", "no autocast")
+    print(f"{'bytes, forward and backward':30}" + "".join(f"{kind:>16}" for kind in kinds))
     for name, count in (("PyTorch's operations", by_peft), ("perfsim", by_perfsim)):
         narrow, wide = count(False), count(True)
         more = [one - other for one, other in zip(wide, narrow, strict=True)]
-        cells = (f"{both[0]:9.0f}{both[1]:7.0f}" for both in (narrow, wide, more))
+        columns = narrow, wide, more, count(True, False)
+        cells = (f"{both[0]:9.0f}{both[1]:7.0f}" for both in columns)
         print(f"{name:30}" + "".join(cells), flush=True)
 
 

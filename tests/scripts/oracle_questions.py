@@ -327,6 +327,18 @@ DIVIDED = [
     " lora=16 lora_layers=attention lora_dtype=fp32 lora_dropout=0.1",
     "model=mistral-7b gpus=1 gpu=a100 gpus_per_node=1 batch=4 seq=4096 recompute=full lora=16"
     " lora_layers=attention lora_base=nf4 residual_dtype=fp32",
+    "model=dit-xl2 gpus=8 gpu=a100 gpus_per_node=8 batch=32 precision=tf32",
+    "model=dit-xl2 gpus=16 node=dgx-h100 batch=32 tp=2 method=fsdp software=torch2-compiled",
+    "model=transformer:family=vit,layers=12,hidden=384,heads=8,vocab=1280,image=360,image_width=720,"
+    "patch=8,channels=20,pool=none gpus=1 gpu=a100 batch=16 precision=fp32",
+    "model=transformer:layers=32,hidden=4096,heads=32,kv=8,ffn=14336,vocab=128256,classes=2 gpus=8"
+    " node=dgx-h100 batch=1 seq=4096 tp=2 pp=2 accumulate=4",
+    "model=transformer:family=encoder-decoder,layers=12,hidden=768,heads=12,vocab=32128,targets=512"
+    " gpus=8 node=dgx-h100 batch=16",
+    "model=llama3-8b gpus=1 gpu=h100 batch=2 seq=8192 recompute=full lora=8 lora_base=nf4"
+    " residual_dtype=fp32 autocast=false",
+    "model=llama3-8b gpus=1 gpu=a100 batch=2 seq=8192 recompute=full lora=8 lora_base=nf4"
+    " precision=fp32",
     "model=llama3-8b gpus=8 node=dgx-h200 batch=1 seq=8192 method=zero options.stage=3"
     " recompute=full offload=optimizer+checkpoints",
     "model=llama3-8b gpus=16 node=dgx-a100 batch=1 seq=65536 cp=8 method=fsdp recompute=full"
