@@ -456,12 +456,11 @@ def _read_values(asked: _Asked, index: int) -> float:
     layer, first = layers[index], index
     while _shares_input(whole, first):
         first -= 1
-    if size.operand and _in_fp8(whole, first):
-        pass
-    elif _narrows(whole, first):
-        first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
-    elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
-        first -= _ROUTED  # what chooses experts reads the same
+    if not (size.operand and _in_fp8(whole, first)):
+        if _narrows(whole, first):
+            first = block_start(whole, first + _LATENT) + 1  # beside the queries' own projection
+        elif _beside_experts(whole, first) and not _in_fp32(whole[first - _ROUTED], size):
+            first -= _ROUTED  # what chooses experts reads the same
     normalised = first > 0 and layers[first - 1].kind in (*NORMS, "embedding")
     if (first != index or layer.reads_again) and not (size.cast and normalised):
         return 0.0

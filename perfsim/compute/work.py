@@ -589,7 +589,8 @@ def _norm(layer: ModelLayer, era: Execution) -> _Both:
         return _by_liger(_width(layer) * layer.outputs, _LIGER_NORM)
     if layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
         works = _streams(layer.outputs, era.passes.rmsnorm)
-        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, era, fp32=True)
+        wide = era.autocasts or layer.wide
+        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, fp32=wide)
         return _with(works, more)
     if layer.kind == "rmsnorm":
         return _streams(layer.outputs, era.passes.rmsnorm)

@@ -275,7 +275,7 @@ MISSING = {
     "offloading to the CPU": {"strategy": "ZeRO-3 + CPU offload"},
     "several nodes without a stated network": {"n_gpus": "16", "network": "net: ; intra: NVLink"},
     "network Omni-Path": {"n_gpus": "16", "network": "Omni-Path of 100 Gb/s"},
-    "GPU A10": {"gpu": "NVIDIA A10"},
+    "GPU A16": {"gpu": "NVIDIA A16"},
     "GPU RTX 4090 D": {"gpu": "NVIDIA GeForce RTX 4090 D"},
     "GPU Intel GAUDI": {"gpu": "Intel GAUDI"},
     "model Widget": {"model": "Ours/Widget-7b"},
