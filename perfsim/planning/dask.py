@@ -15,7 +15,7 @@ from typing import Any
 
 from perfsim import __version__
 from perfsim.errors import PerfsimError, RequestError, spelled
-from perfsim.planning.sweep import Chunk, Sweep, SweepRows
+from perfsim.planning.sweep import Chunk, Sweep, SweepRows, collecting_seldom
 
 __all__ = ["DaskEngine"]
 
@@ -41,7 +41,8 @@ def predicted(sweep: Sweep, chunk: Chunk) -> list[Any]:
     """Predict a chunk, in a worker; what the sweep's chunks share is computed once."""
     if not _worker_rows or _worker_rows[0][0] != sweep:
         _worker_rows[:] = [(sweep, SweepRows(sweep))]
-    return _worker_rows[0][1].chunk(*chunk)
+    with collecting_seldom():
+        return _worker_rows[0][1].chunk(*chunk)
 
 
 class DaskEngine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from perfsim.errors import PerfsimError, RequestError
 from perfsim.methods import method_names
 from perfsim.planning.compare import compare
 from perfsim.planning.grid import SweepGrid, axes_of
-from perfsim.planning.sweep import Sweep, SweepRows, sweep
+from perfsim.planning.sweep import Sweep, SweepRows, serial, sweep
 from perfsim.planning.vectorise import BranchTrace, NotVectorisableError, VectorisedRows
 from perfsim.prediction import predict
 from perfsim.report.planning import print_sweep
@@ -397,3 +398,25 @@ def test_rows_that_do_not_fit_are_marked_and_not_advised(
     printed = capsys.readouterr().out
     assert "! 1 row of a model that does not fit into the GPU's memory, left out below." in printed
     assert printed.count("with method fsdp") == 2 and " GB !" in printed
+
+
+@pytest.mark.parametrize(
+    ("own", "during"), [((700, 10, 10), 200_000), ((0, 10, 10), 0), ((10**6, 20, 20), 10**6)]
+)
+def test_garbage_is_looked_for_seldom_while_rows_are_made(
+    own: tuple[int, int, int], during: int
+) -> None:
+    """And as before afterwards, also where whoever reads the rows stops early."""
+    before = gc.get_threshold()
+    gc.set_threshold(*own)
+    try:
+        asked = Sweep(SweepGrid(BASE, axes_of({"net": "1gbe,10gbe,ib100"})))
+        made = serial(asked, [(0, 1), (1, 2), (2, 3)])
+        next(made)
+        assert gc.get_threshold()[0] == during
+        made.close()
+        assert gc.get_threshold() == own
+        assert len([*serial(asked, [(0, 1), (1, 3)])]) == 2
+        assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
