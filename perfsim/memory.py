@@ -19,7 +19,6 @@ from perfsim.compute.memory import (
     StateShares,
     activation_bytes,
     fsdp_sharding,
-    keeps_narrow,
     largest_batch,
     narrow_elements,
     overhead_bytes,
@@ -467,7 +466,7 @@ everywhere (NVIDIA/TransformerEngine issue 1880)."""
 
 def _weight_copies(setup: Setup, layers: Sequence[ModelLayer]) -> float:
     """Return the bytes of the copies in fp8 of a rank's weights, which wait for micro-batches."""
-    if setup.profile.precision != "fp8" or not keeps_narrow(execution_of(setup.transferred.era)):
+    if setup.profile.precision != "fp8" or not execution_of(setup.transferred.era).keeps_fp8:
         return 0.0
     if setup.method.gathers_units():
         return 0.0

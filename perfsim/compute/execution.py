@@ -183,6 +183,11 @@ class Execution(NamedTuple):
         return self.tuned and self.flash
 
     @property
+    def keeps_fp8(self) -> bool:
+        """Whether dense layers in fp8 keep narrow copies, as those of Transformer Engine do."""
+        return self.tuned and self.flash
+
+    @property
     def loss_by_operation(self) -> bool:
         """Whether the loss of eager PyTorch is operations that each pass over all outputs."""
         return self.updates_by_operation and not self.loss_in_one_kernel

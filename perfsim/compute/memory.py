@@ -32,7 +32,6 @@ __all__ = [
     "activation_bytes",
     "checkpoint_bytes",
     "fsdp_sharding",
-    "keeps_narrow",
     "largest_batch",
     "narrow_elements",
     "overhead_bytes",
@@ -115,14 +114,12 @@ def _value_bytes(precision: str, execution: Execution, layers: Sequence[ModelLay
     (benchmarks/llama3_h100_202412). Transformer Engine, which software that vendors tuned computes
     with, keeps the fp8 copy that each dense layer made of what it read in place of that (NVIDIA/
     TransformerEngine@d0067d0d pytorch/module/linear.py, save_for_backward; issue 1764). What it
-    saves in nvfp4 is not counted. Without autocast, values in fp32
-    between layers are so in them too: a product of packed values keeps nothing of what it reads.
+    saves in nvfp4 is not counted. Without autocast, values in fp32 between layers are so in them
+    too: a product of packed values keeps nothing of what it reads.
     """
     fused = execution.fused or execution.tuned or execution.liger
-    if precision in ("fp32", "tf32"):
-        return _Bytes(4, 4, fused)
     eager_autocast = precision.startswith("amp-") and not fused
-    operand = _NARROW if precision == "fp8" and keeps_narrow(execution) else 0.0
+    operand = _NARROW if precision == "fp8" and execution.keeps_fp8 else 0.0
     if precision in ("fp32", "tf32") or (layers[0].wide and not eager_autocast):
         return _Bytes(4, 4, fused)
     return _Bytes(2, 4 if eager_autocast else 2, fused, operand)
@@ -130,11 +127,6 @@ def _value_bytes(precision: str, execution: Execution, layers: Sequence[ModelLay
 
 _NARROW = 1.0
 """Bytes of a value in fp8. Scales of blocks, 3 % more in MXFP8, are left out."""
-
-
-def keeps_narrow(execution: Execution) -> bool:
-    """Tell whether software keeps fp8 copies: what vendors tuned for transformers does."""
-    return execution.tuned and execution.flash
 
 
 def narrow_elements(layers: Sequence[ModelLayer]) -> float:

@@ -462,7 +462,7 @@ def toml_refusal(why: str, at: Sequence[TomlKey], path: Path, text: str) -> Data
 
 
 _MAX_KEPT = 50_000
-"""Characters of the longest text whose values are kept."""
+"""Characters of the longest text whose values are kept. No source: chosen, above all that ship."""
 
 _MAX_TOLD = 200
 """Most characters of what the parser says that a message repeats whole."""

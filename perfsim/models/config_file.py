@@ -47,6 +47,7 @@ def read_config(path: Path) -> Architecture:
 
 
 _CLASSIFIES = "ForSequenceClassification"
+"""What the names of transformers' classes end with that classify texts."""
 
 
 def _classifying(shape: Architecture, config: ConfigKeys) -> Architecture:

@@ -550,9 +550,8 @@ class Cluster:
         routes = self.compared_routes(collective, algorithm, protocol)
         if routes:
             return fastest_of([route.times for route in routes])
-        return one_by_one(
-            lambda size_bytes: self.timing(collective, size_bytes, algorithm, protocol).seconds
-        )
+        timer = self.timer(collective, algorithm, protocol)
+        return one_by_one(lambda size_bytes: timer(size_bytes).seconds)
 
     def timing(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
