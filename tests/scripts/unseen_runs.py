@@ -8,7 +8,9 @@ same command; and how far they are off by the command that states the software a
 `unseen_runs.txt` has what it printed last. profiles/measurements/README.md says how the runs were
 found, and counts those whose sources' licences were not seen, which do not ship. `unseen_models`
 has the config.json of models that no name of perfsim's has. ``--runs TEXT`` prints a line a run
-instead, of those whose id has the text.
+instead, of those whose id has the text. ``--unfit SOFTWARE`` prints the runs in fp8 with such
+software that are said not to fit into memory, though they ran, and how many there are
+(``--unfit 'megatron|mlperf'``).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import re
 import shlex
 from pathlib import Path
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.cli.main import code
 from perfsim.data.tables import read_table
@@ -41,14 +43,20 @@ class Run(NamedTuple):
     stated: float | None
 
 
-def predicted_ms(command: str) -> tuple[float, float, float]:
-    """Return the iteration that a command predicts and both ends of its interval [ms]."""
+def answer(command: str) -> dict[str, Any]:
+    """Return what a command answers as JSON."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.chdir(RUNS.parent):
         left = code([*shlex.split(command)[1:], "--json"])
     if left:
         raise SystemExit(f"{command} ended with {left}")
-    found = json.loads(printed.getvalue())
+    found: dict[str, Any] = json.loads(printed.getvalue())
+    return found
+
+
+def predicted_ms(command: str) -> tuple[float, float, float]:
+    """Return the iteration that a command predicts and both ends of its interval [ms]."""
+    found = answer(command)
     low_s, high_s = found["iteration_s_interval"]
     return 1e3 * float(found["iteration_s"]), 1e3 * float(low_s), 1e3 * float(high_s)
 
@@ -60,12 +68,34 @@ def errors_text(errors: list[float]) -> str:
     return f"{median(map(abs, errors)):8.1%} ({fmean(errors):+6.1%})"
 
 
+def print_unfit(rows: list[dict[str, str]], software: str) -> None:
+    """Print which runs in fp8 with such software, a pattern, are said not to fit, and how many."""
+    asked = [row["stated"] or row["command"] for row in rows]
+    fp8 = [
+        (row["id"], answer(command))
+        for row, command in zip(rows, asked, strict=True)
+        if "--precision fp8" in command and re.search(f"--software ({software})", command)
+    ]
+    unfit = 0
+    for name, found in fp8:
+        held, usable = sum(found["memory_bytes"].values()), found["memory_usable_bytes"]
+        if held > usable:
+            unfit += 1
+            print(f"{name:60}{held / 1e9:8.1f} GB of {usable / 1e9:.1f}")
+    print(f"{unfit} of {len(fp8)} runs that ran are said not to fit")
+
+
 def main() -> None:
     """Print a line a source, and one of all; or a line a run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--runs", metavar="TEXT", help="print runs whose id has this text")
-    asked = parser.parse_args().runs
+    parser.add_argument("--unfit", metavar="SOFTWARE", help="print runs in fp8 said not to fit")
+    given = parser.parse_args()
+    asked = given.runs
     rows = [row for _, row in read_table(RUNS, "perfsim/unseen-runs/2", COLUMNS)]
+    if given.unfit is not None:
+        print_unfit(rows, given.unfit)
+        return
     if asked is not None:
         for row in rows:
             if asked in row["id"]:
