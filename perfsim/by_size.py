@@ -8,33 +8,48 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, reduce
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from perfsim.quantity import Timing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "MessageSizes",
     "Timer",
+    "Times",
     "TimesBySize",
+    "arrays",
     "fastest_of",
-    "message_sizes",
     "one_by_one",
     "slowest_of",
 ]
 
 
-class MessageSizes(NamedTuple):
-    """Sizes of messages that are priced together: each once, the smallest first.
+def arrays() -> Any:
+    """Return numpy where it is loaded already, as in a sweep; else None.
+
+    One prediction does not wait for its import, which takes longer than what arrays save there.
+    """
+    return sys.modules.get("numpy")
+
+
+@dataclass(frozen=True)
+class MessageSizes:
+    """Sizes of messages that are priced together, each once.
 
     Parameters
     ----------
-    sizes_bytes, logs : the sizes, and their logarithms; 0 for a size of 0
+    sizes_bytes : the sizes
     """
 
     sizes_bytes: tuple[float, ...]
-    logs: tuple[float, ...]
 
     @classmethod
     def of(cls, sizes_bytes: Iterable[float]) -> MessageSizes:
@@ -43,20 +58,29 @@ class MessageSizes(NamedTuple):
         Examples
         --------
         >>> MessageSizes.of([8.0, 1.0, 8.0]).sizes_bytes
-        (1.0, 8.0)
+        (8.0, 1.0)
         """
-        sizes = tuple(sorted(set(sizes_bytes)))
-        return cls(sizes, tuple([math.log(size) if size else 0.0 for size in sizes]))
+        return cls(tuple(dict.fromkeys(sizes_bytes)))
 
+    @cached_property
+    def logs(self) -> list[float]:
+        """The logarithm of each size; 0 for a size of 0."""
+        return [math.log(size) if size else 0.0 for size in self.sizes_bytes]
 
-@lru_cache(maxsize=64)  # a sweep over networks asks about the same gradients on each
-def message_sizes(sizes_bytes: tuple[float, ...]) -> MessageSizes:
-    """Return `MessageSizes.of` some sizes, which somebody asks about again and again."""
-    return MessageSizes.of(sizes_bytes)
+    @cached_property
+    def as_arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The sizes and their logarithms as arrays."""
+        import numpy as np
+
+        return np.array(self.sizes_bytes), np.array(self.logs)
 
 
 Timer = Callable[[float], Timing]
 """A function of a size that returns the time of a collective and what a rank sends."""
+
+
+Times: TypeAlias = "list[float] | NDArray[np.float64]"
+"""What some sizes take [s]: a list, or an array where that is quicker."""
 
 
 class TimesBySize(NamedTuple):
@@ -65,11 +89,20 @@ class TimesBySize(NamedTuple):
     Parameters
     ----------
     of : returns the time for a size [s]
-    of_each : returns the times for some sizes, in their order, as ``of`` does for each
+    each : returns the times for some sizes, in their order, as ``of`` does for each; in an array
+        where that is quicker
     """
 
     of: Callable[[float], float]
-    of_each: Callable[[MessageSizes], list[float]]
+    each: Callable[[MessageSizes], Times]
+
+    def of_each(self, sizes: MessageSizes) -> list[float]:
+        """Return the times for some sizes [s]."""
+        return _as_list(self.each(sizes))
+
+
+def _as_list(times: Times) -> list[float]:
+    return times if isinstance(times, list) else times.tolist()
 
 
 def one_by_one(of: Callable[[float], float]) -> TimesBySize:
@@ -92,31 +125,30 @@ def fastest_of(times: Sequence[TimesBySize]) -> TimesBySize:
     >>> fastest_of([flat, steep]).of(2.0), slowest_of([flat, steep]).of(2.0)
     (2.0, 3.0)
     """
-    return _chosen(operator.lt, min, times)
+    return reduce(partial(_chosen, operator.lt), times)
 
 
 def slowest_of(times: Sequence[TimesBySize]) -> TimesBySize:
     """Return the longest of some times, for each size."""
-    return _chosen(operator.gt, max, times)
+    return reduce(partial(_chosen, operator.gt), times)
 
 
 def _chosen(
-    goes_first: Callable[[float, float], bool],
-    choose: Callable[[float, float], float],
-    times: Sequence[TimesBySize],
+    goes_first: Callable[[Any, Any], Any], one: TimesBySize, other: TimesBySize
 ) -> TimesBySize:
-    """Return the times of which one goes before the others; of equal ones the first stands."""
+    """Return of two times the other where it goes before the one, for each size."""
+    one_of, other_of = one.of, other.of
 
-    def of_two(one: TimesBySize, other: TimesBySize) -> TimesBySize:
-        one_of, other_of = one.of, other.of
+    def of(size_bytes: float) -> float:
+        one_s, other_s = one_of(size_bytes), other_of(size_bytes)
+        return other_s if goes_first(other_s, one_s) else one_s
 
-        def of(size_bytes: float) -> float:
-            one_s, other_s = one_of(size_bytes), other_of(size_bytes)
-            return other_s if goes_first(other_s, one_s) else one_s
+    def each(sizes: MessageSizes) -> Times:
+        one_s, other_s = one.each(sizes), other.each(sizes)
+        if isinstance(one_s, list) or isinstance(other_s, list):
+            pairs = zip(_as_list(one_s), _as_list(other_s), strict=True)
+            return [two if goes_first(two, first) else first for first, two in pairs]
+        times: Times = arrays().where(goes_first(other_s, one_s), other_s, one_s)
+        return times
 
-        def of_each(sizes: MessageSizes) -> list[float]:
-            return [*map(choose, one.of_each(sizes), other.of_each(sizes))]
-
-        return TimesBySize(of, of_each)
-
-    return reduce(of_two, times)
+    return TimesBySize(of, each)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import fields
 from functools import partial
 from operator import attrgetter
@@ -33,7 +33,7 @@ from perfsim.compute.profile import Profile
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.errors import RequestError, shown
-from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.buckets import SentGradients
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
 from perfsim.network.cluster import Cluster
@@ -498,7 +498,7 @@ class JobCache:
         self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
-        self._message_bytes = _Latest[tuple[float, ...]]()
+        self._sent = _Latest[SentGradients]()
 
     def asks_again(self, key: tuple[Hashable, ...]) -> bool:
         """Tell whether rounds of a key were asked for before: for others nothing is recorded."""
@@ -530,35 +530,34 @@ class JobCache:
 
     def jobs_of(
         self,
-        buckets: Sequence[Bucket],
+        formed: Callable[[], Hashable],
         key: tuple[Hashable, ...],
         recorded: RecordedCosts,
         make: Callable[[], list[Job]],
     ) -> list[Job]:
         """Return the jobs of buckets that a policy has just formed, from the cache or new.
 
-        At other costs a policy may form the same buckets. The key has all else that the jobs
-        depend on, the policy too.
+        At other costs a policy may form the same buckets: ``formed`` tells these from others. The
+        key has all else that the jobs depend on, the policy too.
         """
         policy_answers = recorded.answers
         if not policy_answers:  # then these are the buckets of the key
             return make()
-        formed = [(one.ready_s, *[gradient.name for gradient in one.gradients]) for one in buckets]
-        jobs = _kept_or_made(self._jobs_of_buckets, (*key, *formed), recorded, make)
+        jobs = _kept_or_made(self._jobs_of_buckets, (*key, formed()), recorded, make)
         recorded.answers = policy_answers | recorded.answers
         return jobs
 
-    def message_bytes(
+    def sent(
         self, profile: Profile, profile_key: Hashable, method: Method, iteration: int
-    ) -> tuple[float, ...]:
-        """Return what a method sends for each gradient in the order of the backward pass [B]."""
+    ) -> SentGradients:
+        """Return the gradients of a profile in ready order, with what a method sends for each."""
         key = (profile_key, method, iteration)
-        sizes = self._message_bytes.get(key)
-        if sizes is None:
-            each = profile.in_ready_order()
-            sizes = tuple([method.message_bytes(gradient, iteration) for gradient in each])
-            self._message_bytes.keep(key, sizes, len(sizes))
-        return sizes
+        sent = self._sent.get(key)
+        if sent is None:
+            message_bytes = partial(method.message_bytes, iteration=iteration)
+            sent = SentGradients(profile.in_ready_order(), message_bytes)
+            self._sent.keep(key, sent, len(sent.gradients))
+        return sent
 
     def graph(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from perfsim.compute.profile import Gradient, Profile
 from perfsim.data.catalog import Catalog, owner_of, shipped
 from perfsim.data.files import noting
 from perfsim.errors import RequestError
-from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.buckets import Bucket, SentGradients
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_names
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
@@ -350,6 +351,10 @@ def bucket(*names: str, ready_s: float = 1.0) -> Bucket:
     return Bucket(tuple(Gradient(name, (2,), ready_s, 0) for name in names), ready_s)
 
 
+def formed(buckets: list[Bucket]) -> Hashable:
+    return SentGradients((), lambda gradient: 0.0).told_apart(buckets)
+
+
 def test_buckets_that_come_again_at_other_costs_have_their_jobs_again() -> None:
     """A policy asks for a kernel's time and merges a and b below 2 s; the jobs ask for ranks."""
     cache, made = JobCache(), []
@@ -366,7 +371,7 @@ def test_buckets_that_come_again_at_other_costs_have_their_jobs_again() -> None:
                 made.append(len(buckets))
                 return [context.ranks if reads_ranks else 0] * len(buckets)
 
-            return cache.jobs_of(buckets, ("key",), recorded, jobs)
+            return cache.jobs_of(lambda: formed(buckets), ("key",), recorded, jobs)
 
         return cache.jobs(("key",), recorded, make)
 
@@ -386,7 +391,7 @@ def test_buckets_of_the_same_gradients_at_other_times_are_others() -> None:
 
     def of(*buckets: Bucket) -> list[Any]:
         recorded.answers = {("kernel", "a kernel"): 1.0}  # what the policy asked
-        return cache.jobs_of(list(buckets), ("key",), recorded, lambda: [object()])
+        return cache.jobs_of(lambda: formed([*buckets]), ("key",), recorded, lambda: [object()])
 
     first = of(bucket("a", "b"))
     assert of(bucket("a", "b")) is first
@@ -395,7 +400,7 @@ def test_buckets_of_the_same_gradients_at_other_times_are_others() -> None:
     assert of(bucket("a"), bucket("b")) is not first
     # Where nothing was asked, the key has them, and nothing is kept for the buckets.
     recorded.answers = {}
-    plain = [cache.jobs_of([bucket("a")], ("key",), recorded, lambda: [object()]) for _ in "ab"]
+    plain = [cache.jobs_of(lambda: 1, ("key",), recorded, lambda: [object()]) for _ in "ab"]
     assert plain[0] is not plain[1]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
-from perfsim.by_size import TimesBySize
+from perfsim.by_size import MessageSizes, TimesBySize
 from perfsim.compute.profile import Gradient
 
-__all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill", "fill_up"]
+__all__ = ["Bucket", "FusionContext", "FusionPolicy", "SentGradients", "fill", "fill_up"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,92 @@ class Bucket:
         """Number of values."""
         return sum([gradient.elements for gradient in self.gradients])
 
+    @cached_property
+    def shapes(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The shapes of the gradients, and the bytes of a value of each."""
+        return tuple([(one.shape, one.value_bytes) for one in self.gradients])
+
     @property
     def size_bytes(self) -> float:
         """Bytes as it is sent."""
         return self.gradients[0].value_bytes * self.elements
+
+
+MAX_PARTITIONS = 256
+"""Partitions of some gradients that are kept. No source: chosen, more than networks have led to."""
+
+
+class SentGradients:
+    """Gradients in the order in which they are ready, and what a method sends for each.
+
+    Whoever asks policies for buckets of the same gradients on one network after another keeps this
+    for them, so that what depends on the gradients alone is worked out once.
+
+    Parameters
+    ----------
+    gradients : in ready order
+    message_bytes : what is sent for one of them
+
+    Examples
+    --------
+    >>> tensors = [Gradient(name, (2,), 0.0, 0) for name in "abc"]
+    >>> sent = SentGradients(tensors, lambda gradient: gradient.size_bytes)
+    >>> both = sent.buckets([(0, 1), (1, 3)])
+    >>> [bucket.elements for bucket in both], sent.buckets([(0, 1), (1, 3)]) is both
+    ([2, 4], True)
+    """
+
+    def __init__(
+        self, gradients: Sequence[Gradient], message_bytes: Callable[[Gradient], float]
+    ) -> None:
+        self.gradients, self._message_bytes = gradients, message_bytes
+        self._answers: dict[Hashable, Any] = {}
+        self._buckets: dict[tuple[int, int], Bucket] = {}
+        self._partitions: dict[tuple[tuple[int, int], ...], list[Bucket]] = {}
+        self._places: dict[int, tuple[list[Bucket], Hashable]] = {}  # by the identity of a list
+
+    @cached_property
+    def sizes_bytes(self) -> tuple[float, ...]:
+        """What is sent for each of the gradients."""
+        return tuple(map(self._message_bytes, self.gradients))
+
+    @cached_property
+    def each(self) -> MessageSizes:
+        """The sizes as those that are priced together."""
+        return MessageSizes.of(self.sizes_bytes)
+
+    def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
+        """Return the answer to a question, worked out where it was not asked before."""
+        if question not in self._answers:
+            self._answers[question] = work_out()
+        found: T = self._answers[question]
+        return found
+
+    def buckets(self, places: Iterable[tuple[int, int]]) -> list[Bucket]:
+        """Return the buckets of the gradients between some places, the same list each time."""
+        asked = tuple(places)
+        made = self._partitions.get(asked)
+        if made is None:
+            if len(self._partitions) >= MAX_PARTITIONS:
+                for kept in (self._partitions, self._places, self._buckets):
+                    kept.clear()
+            made = [self._bucket(place) for place in asked]
+            self._partitions[asked] = made
+            self._places[id(made)] = made, asked
+        return made
+
+    def _bucket(self, place: tuple[int, int]) -> Bucket:
+        bucket = self._buckets.get(place)
+        if bucket is None:
+            bucket = self._buckets[place] = Bucket.of(self.gradients[slice(*place)])
+        return bucket
+
+    def told_apart(self, buckets: list[Bucket]) -> Hashable:
+        """Return what tells these buckets of the gradients from others of the same."""
+        made = self._places.get(id(buckets))
+        if made is not None and made[0] is buckets:
+            return made[1]
+        return tuple([(one.ready_s, *[each.name for each in one.gradients]) for one in buckets])
 
 
 def _no_negotiation(tensors: int) -> float:
@@ -52,7 +137,7 @@ class FusionContext:
     limit_bytes : the bucket size asked for; None: the policy's own default
     backward_s : length of the backward pass
     message_bytes : what the method sends for a gradient
-    known_bytes : returns the same of each gradient that the policy gets, where somebody keeps it
+    sent : the gradients that the policy gets, where somebody keeps them
     by_size : of a collective among all ranks, what tells its time by a size
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
@@ -68,12 +153,11 @@ class FusionContext:
     negotiation_s: Callable[[int], float] = _no_negotiation
     forward_s: Sequence[float] = ()
     count_ranks: Callable[[], int] = _one_rank
-    known_bytes: Callable[[], tuple[float, ...]] | None = None
+    sent: SentGradients | None = None
 
-    def sizes_bytes(self, gradients: Sequence[Gradient]) -> tuple[float, ...]:
-        """Return what the method sends for each of the gradients that the policy gets."""
-        known = self.known_bytes
-        return tuple(map(self.message_bytes, gradients)) if known is None else known()
+    def sent_of(self, gradients: Sequence[Gradient]) -> SentGradients:
+        """Return the gradients that the policy gets with what the method sends for each."""
+        return self.sent or SentGradients(gradients, self.message_bytes)
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

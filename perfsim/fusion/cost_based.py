@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
-from perfsim.by_size import MessageSizes, TimesBySize, message_sizes, one_by_one
+from perfsim.by_size import MessageSizes, TimesBySize, arrays, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
@@ -90,29 +91,69 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     HKBU-HPML/ddl-benchmarks@30de09bc (mgwfbp/hv_distributed_optimizer.py) besides merges every
     message below 8192 elements into the next one: the option merge_below=32KiB.
     """
-    cost_s, each_of = merge_cost(context)
+    times, sent = merge_cost(context), context.sent_of(gradients)
     below_bytes = parse_bytes(
         context.options.get("merge_below", "0B"), "fusion_options.merge_below"
     )
-    sizes_bytes = context.sizes_bytes(gradients)
-    sizes = message_sizes(sizes_bytes)  # layers repeat
-    each_s = dict(zip(sizes.sizes_bytes, each_of(sizes), strict=True))
-    groups: list[list[Gradient]] = []
+    cost_s, sums = times.of, sent.once("sums that MG-WFBP asked for", _SumsByTime)
+    whole_s = cost_s(sum_in_order(sent.sizes_bytes))
+    asked = sums.nearest(whole_s) or sent.each
+    known_s = dict(zip(asked.sizes_bytes, times.of_each(asked), strict=True))
+    starts: list[int] = []
+    sums_bytes: list[float] = []
+    unknown = False
     size_bytes = start_s = taken_s = 0.0
-    for gradient, next_bytes in zip(gradients, sizes_bytes, strict=True):
-        alone_s, ready_s = each_s[next_bytes], gradient.ready_s
-        if groups:
-            both_s = cost_s(size_bytes + next_bytes)
+    for place, (gradient, next_bytes) in enumerate(zip(gradients, sent.sizes_bytes, strict=True)):
+        alone_s, ready_s = known_s[next_bytes], gradient.ready_s
+        if starts:
+            sum_bytes = size_bytes + next_bytes
+            sums_bytes.append(sum_bytes)
+            both_s = known_s.get(sum_bytes)
+            if both_s is None:
+                both_s, unknown = cost_s(sum_bytes), True
             saves_s = taken_s + alone_s - both_s
             if (saves_s > 0.0 and ready_s - start_s < saves_s) or size_bytes < below_bytes:
-                groups[-1].append(gradient)
-                size_bytes += next_bytes
-                start_s, taken_s = max(start_s, ready_s), both_s
+                size_bytes, taken_s = sum_bytes, both_s
+                start_s = max(start_s, ready_s)
                 continue
         start_s, taken_s = max(start_s + taken_s, ready_s), alone_s
-        groups.append([gradient])
+        starts.append(place)
         size_bytes = next_bytes
-    return [Bucket.of(group) for group in groups]
+    if unknown:
+        sums.keep(whole_s, MessageSizes.of([*sent.each.sizes_bytes, *sums_bytes]))
+    return sent.buckets(pairwise([*starts, len(gradients)]))
+
+
+_MAX_NETWORKS = 64
+"""Networks on which it is kept what was asked for. No source: chosen."""
+
+
+class _SumsByTime:
+    """Sizes of which MG-WFBP's rule asked the time, by what all gradients together took.
+
+    On a network alike it asks for nearly the same, so that these are priced together.
+    """
+
+    def __init__(self) -> None:
+        self._times_s: list[float] = []
+        self._sizes: list[MessageSizes] = []
+
+    def nearest(self, whole_s: float) -> MessageSizes | None:
+        """Return what was asked for on the network most like one; None where that does not help."""
+        if not self._sizes or arrays() is None:
+            return None
+        after = bisect_left(self._times_s, whole_s)
+        near = (max(after - 1, 0), min(after, len(self._sizes) - 1))
+        return self._sizes[min(near, key=lambda at: abs(self._times_s[at] - whole_s))]
+
+    def keep(self, whole_s: float, sizes: MessageSizes) -> None:
+        """Keep what was asked for on a network."""
+        if len(self._sizes) >= _MAX_NETWORKS:
+            self._times_s.clear()
+            self._sizes.clear()
+        at = bisect_left(self._times_s, whole_s)
+        self._times_s.insert(at, whole_s)
+        self._sizes.insert(at, sizes)
 
 
 @policy(
@@ -144,19 +185,18 @@ def fuse_as_asc(gradients: Sequence[Gradient], context: FusionContext) -> list[B
     mgwfbp/hv_distributed_optimizer.py, ``_generate_groups_asc``, which takes alpha and beta from a
     table: the options merge_alpha and merge_beta do the same.
     """
-    cost_s = merge_cost(context).of
-    groups: list[list[Gradient]] = []
+    cost_s, sent = merge_cost(context).of, context.sent_of(gradients)
+    starts: list[int] = []
     size_bytes = start_s = 0.0
-    for gradient, next_bytes in zip(gradients, context.sizes_bytes(gradients), strict=True):
-        if groups and gradient.ready_s < start_s:
-            groups[-1].append(gradient)
+    for place, (gradient, next_bytes) in enumerate(zip(gradients, sent.sizes_bytes, strict=True)):
+        if starts and gradient.ready_s < start_s:
             size_bytes += next_bytes
             continue
-        taken_s = cost_s(size_bytes) if groups else 0.0
+        taken_s = cost_s(size_bytes) if starts else 0.0
         start_s = max(start_s + taken_s, gradient.ready_s)
-        groups.append([gradient])
+        starts.append(place)
         size_bytes = next_bytes
-    return [Bucket.of(group) for group in groups]
+    return sent.buckets(pairwise([*starts, len(gradients)]))
 
 
 @policy(
@@ -183,8 +223,8 @@ def fuse_optimally(gradients: Sequence[Gradient], context: FusionContext) -> lis
     RequestError
         See `merge_cost`.
     """
-    cost_s = merge_cost(context).of
-    sizes = context.sizes_bytes(gradients)
+    cost_s, sent = merge_cost(context).of, context.sent_of(gradients)
+    sizes = sent.sizes_bytes
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for last, gradient in enumerate(gradients):
         choices = []
@@ -194,13 +234,10 @@ def fuse_optimally(gradients: Sequence[Gradient], context: FusionContext) -> lis
             end_s, buckets, _ = best[first]
             choices.append((max(end_s, gradient.ready_s) + cost_s(size_bytes), buckets + 1, first))
         best.append(min(choices))
-    groups = []
-    stop = len(gradients)
-    while stop:
-        first = best[stop][2]
-        groups.append(gradients[first:stop])
-        stop = first
-    return [Bucket.of(group) for group in reversed(groups)]
+    ends = [len(gradients)]
+    while ends[-1]:
+        ends.append(best[ends[-1]][2])
+    return sent.buckets(pairwise(reversed(ends)))
 
 
 _TRIED_MIB = [2.0 ** (step / 4) for step in range(33)]
@@ -227,27 +264,29 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch, dear/dopt_rsag_bo.py (bounds) and
     dear/tuner.py; README.md: 25 MB without tuning.
     """
-    sizes_bytes = context.sizes_bytes(gradients)
-    # None is kept for times that stand for many at once, as `Profile` keeps none.
-    plain = isinstance(context.backward_s, float | int)
-    to_try = _groups_to_try if plain else _groups_to_try.__wrapped__
-    tried, asked = to_try(
-        tuple([gradient.layer for gradient in gradients]),
-        tuple([gradient.ready_s for gradient in gradients]),
-        sizes_bytes,
-        tuple(context.forward_s),
+    sent, backward_s = context.sent_of(gradients), context.backward_s
+    forward_s = tuple(context.forward_s)
+    tried, asked = sent.once(
+        ("sizes that DeAR tries", forward_s),
+        lambda: _groups_to_try(
+            [gradient.layer for gradient in gradients],
+            [gradient.ready_s for gradient in gradients],
+            sent.sizes_bytes,
+            forward_s,
+        ),
     )
     scatter_s, gather_s = (
         context.by_size(half).of_each(asked) for half in ("reduce_scatter", "all_gather")
     )
-    best, best_s = tried[0], _decoupled_s(tried[0].sends, context.backward_s, scatter_s, gather_s)
+    best, best_s = tried[0], _decoupled_s(tried[0].sends, backward_s, scatter_s, gather_s)
+    many = not isinstance(backward_s, float | int)  # times that stand for many have no bound
     for one in tried[1:]:
-        if plain and one.least_s(context.backward_s, scatter_s, gather_s) > best_s:
+        if not many and one.least_s(backward_s, scatter_s, gather_s) > best_s:
             continue
-        ended_s = _decoupled_s(one.sends, context.backward_s, scatter_s, gather_s)
+        ended_s = _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
         if ended_s < best_s:
             best, best_s = one, ended_s
-    return [Bucket.of(gradients[first:end]) for first, end in best.places]
+    return sent.buckets(best.places)
 
 
 _ROUNDED = 1.0 - 1e-9
@@ -277,18 +316,17 @@ class _Groups(NamedTuple):
         """Return what `_decoupled_s` is at least: nothing waits but for the first group [s]."""
         _, ready_s, last_pass_s = self.sends[0]
         first_gather_s = gather_s[self.sizes[-1]]
-        scattered_s = ready_s + sum_in_order([scatter_s[size] for size in self.sizes])
-        gathered_s = sum_in_order([gather_s[size] for size in self.sizes]) + last_pass_s
+        scattered_s = ready_s + sum(map(scatter_s.__getitem__, self.sizes))
+        gathered_s = sum(map(gather_s.__getitem__, self.sizes)) + last_pass_s
         passed_s = first_gather_s + self.forward_s
         return _ROUNDED * (max(scattered_s, backward_s) + max(gathered_s, passed_s))
 
 
-@lru_cache(maxsize=64)  # the same on every network that a sweep or a search for one tries
 def _groups_to_try(
-    layers: tuple[int, ...],
-    ready_s: tuple[float, ...],
-    sizes_bytes: tuple[float, ...],
-    forward_s: tuple[float, ...],
+    layers: Sequence[int],
+    ready_s: Sequence[float],
+    sizes_bytes: Sequence[float],
+    forward_s: Sequence[float],
 ) -> tuple[list[_Groups], MessageSizes]:
     """Return the groups of each size tried, 25 MiB first, and the sizes of all groups.
 
@@ -298,7 +336,7 @@ def _groups_to_try(
     ----------
     layers, ready_s : the number of each gradient's layer, and when the gradient is ready
     sizes_bytes : what is sent for each gradient
-    forward_s : what each layer's forward pass takes; () for nothing
+    forward_s : what each layer's forward pass takes; empty for nothing
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     ranges = layer_ranges(layers)

@@ -114,7 +114,10 @@ def fuse_by_size(gradients: Sequence[Gradient], context: FusionContext) -> list[
         limit = first = context.limit_bytes
     if "first_bucket" in context.options:
         first = parse_bytes(context.options["first_bucket"], "fusion_options.first_bucket")
-    return fill_up(gradients, lambda gradient: gradient.size_bytes, limit, first)
+    return context.sent_of(gradients).once(
+        ("buckets of DDP", limit, first),
+        lambda: fill_up(gradients, lambda gradient: gradient.size_bytes, limit, first),
+    )
 
 
 ZERO_BUCKET_BYTES = 4 * 5e8
@@ -266,11 +269,9 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch at 43138d8b, dear/dear_dopt.py,
     ``_generate_groups_with_threshold``; dear/dopt_rsag_bo.py and dear/tuner.py.
     """
-    sizes_bytes = context.sizes_bytes(gradients)
-    limit = _limit(context, DEAR_GROUP_BYTES)
+    sent, limit = context.sent_of(gradients), _limit(context, DEAR_GROUP_BYTES)
     numbers = [gradient.layer for gradient in gradients]
-    places = dear_groups(layer_ranges(numbers), sizes_bytes, limit)
-    return [Bucket.of(gradients[first:end]) for first, end in places]
+    return sent.buckets(dear_groups(layer_ranges(numbers), sent.sizes_bytes, limit))
 
 
 def layer_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:

@@ -626,10 +626,9 @@ class Method(BaseModel):
         made: dict[tuple[Any, ...], tuple[JobStage, ...]] = {}  # layers repeat, and so do these
         jobs = []
         for number, bucket in enumerate(buckets):
-            shapes = tuple([(one.shape, one.value_bytes) for one in bucket.gradients])
-            stages = made.get(shapes)
+            stages = made.get(bucket.shapes)
             if stages is None:
-                stages = made[shapes] = tuple(self.stages(bucket, world, iteration))
+                stages = made[bucket.shapes] = tuple(self.stages(bucket, world, iteration))
             if stages:
                 jobs.append(Job(f"{number}", stages, PassPoint("backward", bucket.ready_s)))
         return jobs

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from perfsim.by_size import MessageSizes, TimesBySize, one_by_one
+from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, one_by_one
 from perfsim.collectives import Line
 from perfsim.network.link import Latency
 
@@ -59,25 +59,18 @@ def line_times(
             seconds += rise_s * log(size_bytes)
         return peak_s if peak_s > seconds else seconds
 
-    def of_each(sizes: MessageSizes) -> list[float]:
-        each_bytes, logs = sizes
-        found: list[float] = []
-        at, end = 0, len(each_bytes)
-        while at < end:
-            piece = bisect_right(knots, each_bytes[at])
-            stop = bisect_left(each_bytes, knots[piece], at) if piece < count else end
-            constant_s, rise_s, peak_s = pieces[piece]
-            some = each_bytes[at:stop]
-            if rise_s is None:
-                each_s = [constant_s + share * size * s_per_byte for size in some]
-            else:
-                each_s = [
-                    constant_s + share * size * s_per_byte + rise_s * log_size
-                    for size, log_size in zip(some, logs[at:stop], strict=True)
-                ]
-            found += [peak_s if peak_s > seconds else seconds for seconds in each_s]
-            at = stop
-        return found
+    def each(sizes: MessageSizes) -> Times:
+        np = arrays()
+        if np is None:
+            return [of(size) for size in sizes.sizes_bytes]
+        sizes_bytes, logs = sizes.as_arrays
+        table = np.array(
+            [(constant_s, rise_s or 0.0, peak_s) for constant_s, rise_s, peak_s in pieces]
+        )
+        constants_s, rises_s, peaks_s = table[np.searchsorted(knots, sizes_bytes, "right")].T
+        seconds = constants_s + share * sizes_bytes * s_per_byte + rises_s * logs
+        times: Times = np.maximum(peaks_s, seconds)
+        return times
 
     starts = (0.0, *knots)
     inter_hops, intra_hops = line.inter_hops, line.intra_hops
@@ -95,4 +88,4 @@ def line_times(
         if place:
             peak_s = of(starts[place])
             pieces[place] = constant_s, pieces[place][1], peak_s
-    return TimesBySize(of, of_each)
+    return TimesBySize(of, each)

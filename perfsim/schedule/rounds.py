@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim import fusion
 from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under, under
 from perfsim.errors import RequestError
-from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
+from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy, SentGradients
 from perfsim.libraries import AUTO
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import (
@@ -340,9 +340,9 @@ def _fuse(
     costs: Costs | RecordedCosts,
     context: MethodContext,
     iteration: int,
-    known_bytes: Callable[[], tuple[float, ...]] | None = None,
+    sent: SentGradients | None = None,
 ) -> list[Bucket]:
-    """Put the gradients of an iteration in buckets; ``known_bytes`` is that of `FusionContext`."""
+    """Put the gradients of an iteration in buckets; ``sent`` is that of `FusionContext`."""
     profile = context.profile
     assert profile is not None
     asked = FusionContext(
@@ -354,9 +354,9 @@ def _fuse(
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
         forward_s=[layer.forward_s for layer in profile.layers],
         count_ranks=lambda: context.ranks,
-        known_bytes=known_bytes,
+        sent=sent,
     )
-    return list(fuse(profile.in_ready_order(), asked))
+    return fuse(sent.gradients if sent else profile.in_ready_order(), asked)
 
 
 def _among(job: Job, group: Group) -> Job:
@@ -469,11 +469,11 @@ class _Builder:
                 self.fuse_by(self.recorded, self.context, iteration), self.context, iteration
             )
         context = self.recorded.context
-        about = self.profile, self.profile_key, method, iteration
-        sizes = partial(cache.message_bytes, *about)
-        buckets = self.fuse_by(self.recorded, context, iteration, sizes)
+        sent = cache.sent(self.profile, self.profile_key, method, iteration)
+        buckets = self.fuse_by(self.recorded, context, iteration, sent)
         make = partial(method.jobs, buckets, context, iteration)
-        return cache.jobs_of(buckets, (*self.key, iteration), self.recorded, make)
+        key = *self.key, iteration
+        return cache.jobs_of(lambda: sent.told_apart(buckets), key, self.recorded, make)
 
     def _jobs_beside_experts(self, iteration: int) -> list[Job]:
         """Return the jobs of all other weights, then those of experts among ranks with the same.

@@ -15,7 +15,7 @@ from perfsim import fusion
 from perfsim.by_size import TimesBySize, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
 from perfsim.prediction import predict
@@ -267,3 +267,30 @@ def test_dear_s_groups_stay_below_the_limit() -> None:
 def test_a_context_by_itself_has_one_rank_and_no_negotiation() -> None:
     plain = FusionContext(None, 1.0, lambda one: 0.0, lambda collective: one_by_one(float))
     assert (plain.count_ranks(), plain.negotiation_s(8)) == (1, 0.0)
+
+
+@given(gradient_lists(), st.lists(alpha_beta, min_size=2, max_size=6))
+def test_what_is_kept_of_gradients_changes_no_bucket(
+    gradients: list[Gradient], networks: list[tuple[float, float]]
+) -> None:
+    """On one network after another, and on each by itself."""
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    for alpha_s, beta_s in [*networks, *networks]:
+        price = of_each(lambda _, size, alpha_s=alpha_s, beta_s=beta_s: alpha_s + beta_s * size)
+        alone = replace(context(gradients), by_size=price)
+        for name in ("mgwfbp", "asc", "optimal", "dear_tuned", "dear", "size"):
+            fuse = fusion.load_policy(name).fuse
+            buckets = fuse(gradients, replace(alone, sent=sent))
+            assert buckets == fuse(gradients, alone), name
+            assert fuse(gradients, replace(alone, sent=sent)) is buckets, "the same list"
+
+
+def test_buckets_of_other_places_are_told_apart() -> None:
+    gradients = tensors((1, 0.0), (1, 1.0), (1, 2.0))
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    one, other = sent.buckets([(0, 1), (1, 3)]), sent.buckets([(0, 2), (2, 3)])
+    assert sent.told_apart(one) != sent.told_apart(other)
+    assert sent.told_apart(one) == sent.told_apart(sent.buckets([(0, 1), (1, 3)]))
+    # Of somebody else's list the names and times tell.
+    assert sent.told_apart([*one]) == sent.told_apart([Bucket.of(list(b.gradients)) for b in one])
+    assert sent.told_apart([*one]) != sent.told_apart([*other])

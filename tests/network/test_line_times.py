@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.by_size import MessageSizes, fastest_of, one_by_one, slowest_of
 from perfsim.collectives import Line
+from perfsim.network import line_times as of_lines
 from perfsim.network.line_times import line_times, rising
 from perfsim.network.link import Latency
 
@@ -47,9 +50,12 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
         return line.latency_s(near.at(size_bytes), far_s) + line.transfer_s(size_bytes)
 
     by_line, by_formula = line_times(line, near, far, knots), rising(formula, knots)
-    many = MessageSizes.of([*asked, *knots])
+    many = MessageSizes.of(sorted([*asked, *knots]))
     each_s = by_line.of_each(many)
-    assert each_s == [by_line.of(size) for size in many.sizes_bytes]
+    assert each_s == [by_line.of(size) for size in many.sizes_bytes], "to the last digit"
+    assert isinstance(by_line.each(many), np.ndarray)
+    with mock.patch.object(of_lines, "arrays", return_value=None):  # numpy is not loaded
+        assert by_line.each(many) == each_s
     # A logarithm is read from 0 here and from the knot before there: some digits of it are lost.
     assert each_s == pytest.approx(by_formula.of_each(many), rel=1e-9, abs=1e-15)
     assert all(after >= before * (1 - 1e-12) for before, after in pairwise(each_s))
@@ -58,9 +64,22 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
 def test_of_several_times_the_longest_or_the_shortest_counts() -> None:
     times = [*map(one_by_one, (lambda size: 1.0 + size, lambda size: 2.0 * size, lambda size: 3.0))]
     shortest, longest = fastest_of(times), slowest_of(times)
-    asked = MessageSizes.of([9.0, 0.5, 1.0])
+    asked = MessageSizes.of([0.5, 1.0, 9.0])
     assert shortest.of_each(asked) == [shortest.of(size) for size in asked.sizes_bytes]
     assert shortest.of_each(asked) == [1.0, 2.0, 3.0]
     assert longest.of_each(asked) == [longest.of(size) for size in asked.sizes_bytes]
     assert longest.of_each(asked) == [3.0, 3.0, 18.0]
     assert fastest_of(times[:1]).of(9.0) == 10.0
+
+
+@given(lines, lines, curves, curves, sizes)
+def test_of_arrays_the_same_counts_as_of_lists(
+    one: Line, other: Line, near: Latency, far: Latency, asked: list[float]
+) -> None:
+    """With a formula among the lines, which tells one time after another, there are lists."""
+    both = [line_times(line, near, far, knots_of(near, far)) for line in (one, other)]
+    many = MessageSizes.of(asked)
+    for more in ([], [one_by_one(lambda size: 1e-9 * size)]):
+        for choose in (fastest_of, slowest_of):
+            chosen = choose([*both, *more])
+            assert chosen.of_each(many) == [chosen.of(size) for size in many.sizes_bytes]
