@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import execution_of
-from perfsim.compute.host_offload import CHECKPOINTS, offloaded
+from perfsim.compute.host_offload import CHECKPOINTS, activation_blocks, offloaded
 from perfsim.compute.memory import (
     Activations,
     State,
@@ -35,6 +35,7 @@ from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
 from perfsim.models import ModelLayer, build_model, takes_tokens
+from perfsim.models.blocks import block_spans
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.sums import sum_in_order
@@ -353,10 +354,10 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
             gathered=gathered,
             loss=head,
             whole=part.whole,
-            offloaded=on_host,
+            **_on_host(on_host, part.whole),
         )
 
-    chunked, on_host = setup.scenario.chunked_loss, CHECKPOINTS in offloaded(setup.scenario.offload)
+    chunked, on_host = setup.scenario.chunked_loss, setup.scenario.offload
     key = "activations", part.content, precision, era, recompute, chunked, gathered, on_host
     return split.of_layers.once(key, counted)
 
@@ -387,8 +388,7 @@ def _stage_state(
 def _undivided_activations(setup: Setup, precision: str) -> Activations:
     """Return the activations of one sample of a model that is whole on a GPU."""
     profile, era = setup.profile, setup.transferred.era
-    on_host = CHECKPOINTS in offloaded(setup.scenario.offload)
-    how = setup.scenario.recompute, setup.scenario.chunked_loss, on_host
+    how = setup.scenario.recompute, setup.scenario.chunked_loss, setup.scenario.offload
     return _activations(profile.model, defined_tokens(profile), precision, era, *how)
 
 
@@ -412,12 +412,19 @@ def _activations(
     era: str,
     recompute: str,
     chunked_loss: bool,
-    on_host: bool,
+    on_host: str,
 ) -> Activations:
     """Return the activations of one sample; they grow with the batch."""
     layers, execution = build_model(model, tokens), execution_of(era)
     how = layers, 1, precision, execution, recompute
-    return activation_bytes(*how, chunked_loss=chunked_loss, offloaded=on_host)
+    return activation_bytes(*how, chunked_loss=chunked_loss, **_on_host(on_host, layers))
+
+
+def _on_host(words: str, layers: Sequence[ModelLayer]) -> dict[str, Any]:
+    """Return what of the activations of some layers is on the host, where `offload` names it."""
+    blocks = len([*block_spans(layers)])
+    sent = activation_blocks(words, blocks) if blocks else 0
+    return {"offloaded": CHECKPOINTS in offloaded(words), "blocks_on_host": sent}
 
 
 @cache

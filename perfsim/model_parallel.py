@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfsim.compute.host_offload import checkpoints_to_host
+from perfsim.compute.host_offload import blocks_to_host
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import kernel_rates
 from perfsim.compute.micro_batches import added_bytes
@@ -369,7 +369,11 @@ def _rank_work(
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
             added_bytes=added_bytes(profile.precision, era, kept) if adds else 0.0,
-            to_host=checkpoints_to_host(scenario.offload, device, profile, era, autocast=autocast),
+            to_host=blocks_to_host(
+                *(scenario.offload, device, profile, era),
+                autocast=autocast,
+                gathered=degrees.tp if degrees.sequence else 1,
+            ),
         )
 
     asked = (

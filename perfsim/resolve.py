@@ -27,14 +27,12 @@ from perfsim.compute.device import Device
 from perfsim.compute.documents import documents_note, tokens_of_documents
 from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import (
-    CHECKPOINTS,
     NOTHING,
     PARAMETERS,
     HostRanks,
-    check_checkpoints,
-    checkpoints_note,
-    checkpoints_to_host,
-    offloaded,
+    blocks_note,
+    blocks_to_host,
+    check_blocks,
     parameters_note,
     updated_on_host,
 )
@@ -1184,17 +1182,17 @@ def _on_host(
 ) -> tuple[TransferredProfile, list[str]]:
     """Return a model with what is offloaded to the host, and the notes on it.
 
-    A rank of a divided model copies its own checkpoints (`perfsim.model_parallel`).
+    A rank of a divided model copies what its own blocks keep (`perfsim.model_parallel`).
     """
     profile, notes = transferred.profile, list[str]()
-    if CHECKPOINTS in offloaded(scenario.offload):
-        check_checkpoints(scenario.offload, profile, scenario.recompute, scenario.pp)
-        to_host = checkpoints_to_host(
-            scenario.offload, device, profile, transferred.era, autocast=bool(transferred.autocast)
-        )
-        if to_host is not None and not _is_divided(scenario):
+    check_blocks(scenario.offload, profile, scenario.recompute, scenario.pp)
+    to_host = blocks_to_host(
+        scenario.offload, device, profile, transferred.era, autocast=bool(transferred.autocast)
+    )
+    if to_host is not None:
+        notes.append(blocks_note(scenario.offload, profile, device))
+        if not _is_divided(scenario):
             profile = to_host.of_profile(profile)
-        notes.append(checkpoints_note(device))
     how, moved = method.host_update, method.on_host.get(PARAMETERS)
     apart = scenario.tp * scenario.pp
     if moved and getattr(method, moved):

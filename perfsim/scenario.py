@@ -643,15 +643,17 @@ class ScenarioFields:
     offload: Annotated[
         str,
         _dividing(
-            "What is in the memory of the host, over PCIe: checkpoints (the inputs of blocks that"
-            " `recompute` full computes again); optimizer (its state and the update, as DeepSpeed's"
-            " ZeRO-Offload, with `method` zero); parameters (their shards: with `method` fsdp all"
-            " state and the update as well, as CPUOffload does; with zero of stage 3, as"
-            " offload_param); several, such as checkpoints+optimizer; none.",
+            "What is in the memory of the host, over PCIe or NVLink-C2C: checkpoints (the inputs of"
+            " blocks that `recompute` full computes again); activations, such as activations:20"
+            " (all that the first 20 blocks keep, as Megatron-LM's cpu_offloading_num_layers; of"
+            " all but the last without a number); optimizer (its state and the update, as"
+            " DeepSpeed's ZeRO-Offload, with `method` zero); parameters (their shards: with"
+            " `method` fsdp all state and the update as well, as CPUOffload does; with zero of"
+            " stage 3, as offload_param); several, such as checkpoints+optimizer; none.",
             metavar="WORDS",
             nonempty=True,
             check=_check_offload,
-            vary="none,checkpoints,parameters,checkpoints+optimizer",
+            vary="none,checkpoints,activations:20,checkpoints+optimizer",
         ),
     ] = "none"
     optimizer: Annotated[
@@ -1135,14 +1137,27 @@ def _recompute(value: str, field: str) -> str:
 
 def _check_offload(value: str, field: str) -> str:
     """Return what is on the host, each word once and in one order."""
-    from perfsim.compute.host_offload import NOTHING, OFFLOADED
+    from perfsim.compute.host_offload import ACTIVATIONS, CHECKPOINTS, NOTHING, OFFLOADED
 
     allowed = (NOTHING, *OFFLOADED)
-    words = {_one_of(lambda: allowed, part.strip(), field) for part in _PLUS.split(value)}
+    words: dict[str, str] = {}
+    for part in _PLUS.split(value):
+        name, colon, number = part.strip().partition(":")
+        word = _one_of(lambda: allowed, name.strip(), field)
+        if colon and (word != ACTIVATIONS or not _BLOCKS.fullmatch(number)):
+            why = "says how many blocks after activations alone, such as activations:20."
+            raise RequestError(field, why, value=value)
+        words[word] = f"{word}:{int(number)}" if colon else word
     if NOTHING in words and len(words) > 1:
         raise RequestError(field, "none stands beside another word.", value=value)
-    return "+".join(word for word in allowed if word in words)
+    if {ACTIVATIONS, CHECKPOINTS} <= words.keys():
+        why = "checkpoints and activations exclude each other; leave one of them out."
+        raise RequestError(field, why, value=value)
+    return "+".join(words[word] for word in allowed if word in words)
 
+
+_BLOCKS = re.compile("[1-9][0-9]{0,5}")
+"""A number of blocks."""
 
 _PLUS = re.compile("[+,]")
 """What may stand between words of which several hold."""

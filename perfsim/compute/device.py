@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Annotated, NamedTuple, TypedDict
 
-from perfsim.compute.host_link import MAX_LANES, rate_of_copy
+from perfsim.compute.host_link import MAX_LANES, link_words, rate_of_copy
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.compute.software import NEWEST, eras_of, is_newest, nearest_era, software_era
@@ -509,6 +509,7 @@ _check_device = table_check(
         "measured_as": _text,
         "pcie": _pcie,
         "pcie_lanes": _lanes,
+        "c2c_gpus": whole_number,
         "link": _text,
         "intra_net": _text,
         "intra_net_why": _text,
@@ -525,7 +526,7 @@ _check_device = table_check(
         *("visible_memory", "host_gpus"),
         *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
         "measured_as",
-        *("architecture", "board", "pcie", "pcie_lanes", "link", "references"),
+        *("architecture", "board", "pcie", "pcie_lanes", "c2c_gpus", "link", "references"),
         *("intra_net", "intra_net_why", "usual_node"),
     ),
 )
@@ -555,6 +556,7 @@ class DeviceFile(TypedDict):
     board: str
     pcie: int | None
     pcie_lanes: int
+    c2c_gpus: int | None
     link: str
     intra_net: str
     intra_net_why: str
@@ -602,6 +604,7 @@ def read_device_file(path: Path) -> DeviceFile:
         board=table.get("board", ""),
         pcie=table.get("pcie"),
         pcie_lanes=table.get("pcie_lanes", MAX_LANES),
+        c2c_gpus=table.get("c2c_gpus"),
         link=table.get("link", ""),
         intra_net=table.get("intra_net", ""),
         intra_net_why=table.get("intra_net_why", ""),
@@ -645,7 +648,8 @@ class Device:
     ``visible_memory`` is what CUDA or ROCm show of the memory, where somebody saw it. ``host_gpus``
     are those that one operating system drives at most, where the links that make a node join more.
     ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe, ``pcie_lanes`` how many
-    lanes of it there are, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    lanes of it there are, ``c2c_gpus`` how many share the NVLink-C2C of a Grace where they are on
+    one, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network used for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. ``usual_node`` is the node type that
     joins several nodes of it where neither network nor node is named. Kernels are those of the era
@@ -677,6 +681,7 @@ class Device:
     board: str = ""
     pcie: int | None = None
     pcie_lanes: int = MAX_LANES
+    c2c_gpus: int | None = None
     link: str = ""
     intra_net: str = ""
     intra_net_why: str = ""
@@ -794,6 +799,7 @@ class Device:
             "architecture": self.architecture or "not stated",
             "board": self.board or "not stated",
             "PCIe generation": str(self.pcie or "not stated") + self._fewer_lanes,
+            **({"link to the host": link_words(self)} if self.c2c_gpus else {}),
             "power": f"{self.power_w:g} W" if self.power_w else "not stated",
             "link inside a node": self.link or "not stated",
             "network inside a node": self._inside_words(),
@@ -853,9 +859,10 @@ class Device:
 
     def _over_pcie(self, kernel: Kernel, rate: float, latency_s: float) -> Cost:
         """Return the cost of a copy between the GPU and pinned memory of its host."""
-        why = f"copies of 1 GB over PCIe {self.pcie} (perfsim/compute/host_link.py)"
+        why = f"copies of 1 GB over {link_words(self)} (perfsim/compute/host_link.py)"
+        kind: Kind = "derived" if (self.c2c_gpus or 1) > 1 else "measured"
         terms = (
-            Term(kernel.name.replace("_", " "), Quantity(rate, "B/s", "measured", why)),
+            Term(kernel.name.replace("_", " "), Quantity(rate, "B/s", kind, why)),
             Term("kernel launch", self.launch_s),
         )
         seconds = kernel.moved_bytes / rate + latency_s

@@ -1,4 +1,4 @@
-"""The link between a GPU and pinned memory of its host: PCIe, and copies over it as kernels."""
+"""The link between a GPU and memory of its host, PCIe or NVLink-C2C, and copies over it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from perfsim.errors import RequestError
 __all__ = [
     "MAX_LANES",
     "HostLink",
-    "OnPcie",
+    "WithHost",
     "copied_in",
     "copied_out",
     "host_link",
+    "link_words",
     "rate_of_copy",
 ]
 
@@ -21,8 +22,8 @@ MAX_LANES = 16
 """Lanes of PCIe that a board has at most, and most boards have."""
 
 
-class OnPcie(Protocol):
-    """What may have a link to its host: a GPU, with the generation of its PCIe."""
+class WithHost(Protocol):
+    """What may have a link to its host: a GPU, with the generation of its PCIe or its C2C."""
 
     @property
     def name(self) -> str:
@@ -35,6 +36,10 @@ class OnPcie(Protocol):
     @property
     def pcie_lanes(self) -> int:
         """How many lanes of it the board has."""
+
+    @property
+    def c2c_gpus(self) -> int | None:
+        """How many GPUs share the NVLink-C2C of a Grace; None without one."""
 
 
 class HostLink(NamedTuple):
@@ -51,7 +56,14 @@ on an H100 (profiles/devices/h100.kernels.csv, copy_to_host and copy_to_gpu). Tw
 switch would share it: no node type says which do."""
 
 
-def host_link(device: OnPcie) -> HostLink:
+_C2C = HostLink(346e9 / 1.15, 346e9)
+"""NVLink-C2C between a Grace and a Hopper, 450 GB/s a direction by its data sheet: copy engines of
+a GH200 reach 346 GB/s from the host, 15 % more than to it (NVIDIA/nvbandwidth issue 23). Where two
+Blackwells share a Grace's, which is as fast by its data sheet (900 GB/s, both directions), each has
+half of it; that was not measured."""
+
+
+def host_link(device: WithHost) -> HostLink:
     """Return the link of a GPU to its host.
 
     Eight lanes of a generation carry as many bytes a second as sixteen of the one before it, by
@@ -60,8 +72,10 @@ def host_link(device: OnPcie) -> HostLink:
     Raises
     ------
     RequestError
-        If its file names no generation of PCIe whose rate is known.
+        If its file names no NVLink-C2C and no generation of PCIe whose rate is known.
     """
+    if device.c2c_gpus:
+        return HostLink(_C2C.out / device.c2c_gpus, _C2C.back / device.c2c_gpus)
     as_wide = device.pcie and device.pcie - (device.pcie_lanes < MAX_LANES)
     if as_wide not in _LINKS:
         known = ", ".join(map(str, _LINKS))
@@ -72,6 +86,13 @@ def host_link(device: OnPcie) -> HostLink:
         )
         raise RequestError("offload", why)
     return _LINKS[as_wide]
+
+
+def link_words(device: WithHost) -> str:
+    """Return what joins a GPU to its host, as a reader knows it."""
+    if device.c2c_gpus == 1:
+        return "NVLink-C2C"
+    return f"NVLink-C2C, shared by {device.c2c_gpus}" if device.c2c_gpus else f"PCIe {device.pcie}"
 
 
 _OUT, _IN = "offload_out", "offload_in"
@@ -94,7 +115,7 @@ def copied_in(size_bytes: float, copies: int = 1) -> Kernel:
     return Kernel(_IN, round(size_bytes), size_bytes, launches=copies)
 
 
-def rate_of_copy(kernel: Kernel, device: OnPcie) -> float | None:
+def rate_of_copy(kernel: Kernel, device: WithHost) -> float | None:
     """Return how fast such a copy goes [B/s]; None for a kernel that is none.
 
     Raises

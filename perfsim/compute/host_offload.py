@@ -1,31 +1,36 @@
 """What of training is moved to the memory of the host, and how long that takes.
 
 Checkpoints: the input of each block is copied to the host as the forward pass has used it, and back
-before the backward pass computes the block again, on a stream of its own. The optimizer: gradients
-are copied to the host, whose CPUs update the parameters, which are copied back. Parameters: what a
-rank keeps of them is on the host, and copied to the GPU before each gather, which is a job of the
-method (`perfsim.methods.building.host_copies`).
+before the backward pass computes the block again, on a stream of its own. Activations: so is all
+that the first blocks keep for their backward passes. The optimizer: gradients are copied to the
+host, whose CPUs update the parameters, which are copied back. Parameters: what a rank keeps of them
+is on the host, and copied to the GPU before each gather, which is a job of the method
+(`perfsim.methods.building.host_copies`).
 
 References
 ----------
 Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021 (arXiv
 2101.06840). Code: deepspeedai/DeepSpeed@edaa7221, deepspeed/runtime/zero/stage3.py and
 stage_1_and_2.py; huggingface/trl, trl/models/activation_offloading.py, which is pytorch/torchtune's
-torchtune/training/_activation_offloading.py (``OffloadActivations``).
+torchtune/training/_activation_offloading.py (``OffloadActivations``); NVIDIA/TransformerEngine,
+transformer_engine/pytorch/cpu_offload.py (``AsyncDoubleBufferGroupOffloadHandler``), which verl's
+verl/utils/activation_offload.py follows; NVIDIA/Megatron-LM@60e03962
+megatron/core/transformer/transformer_config.py (``cpu_offloading_num_layers``).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
-from perfsim.compute.host_link import HostLink, host_link
+from perfsim.compute.host_link import HostLink, host_link, link_words
 from perfsim.compute.kernel import FLOAT, HALF
-from perfsim.compute.memory import STASHED, checkpoint_bytes
+from perfsim.compute.memory import STASHED, block_bytes, checkpoint_bytes
 from perfsim.compute.profile import Layer, Profile, defined_tokens, matches_definition
 from perfsim.errors import RequestError
 from perfsim.models import build_model
@@ -36,30 +41,34 @@ from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes, format_rate, format_seconds
 
 __all__ = [
+    "ACTIVATIONS",
     "CHECKPOINTS",
     "CPU_ADAM_RATE",
     "NOTHING",
     "OFFLOADED",
     "OPTIMIZER",
     "PARAMETERS",
-    "CheckpointsToHost",
+    "BlocksToHost",
     "HostRanks",
     "HostUpdate",
     "UpdateOnHost",
-    "check_checkpoints",
-    "checkpoints_note",
-    "checkpoints_to_host",
+    "activation_blocks",
+    "blocks_note",
+    "blocks_to_host",
+    "check_blocks",
     "cpu_adam_rate",
     "longer_passes",
     "offloaded",
     "parameters_note",
     "update_on_host",
     "updated_on_host",
+    "windows",
     "with_passes",
 ]
 
 NOTHING, CHECKPOINTS, OPTIMIZER, PARAMETERS = "none", "checkpoints", "optimizer", "parameters"
-OFFLOADED = (CHECKPOINTS, OPTIMIZER, PARAMETERS)
+ACTIVATIONS = "activations"
+OFFLOADED = (ACTIVATIONS, CHECKPOINTS, OPTIMIZER, PARAMETERS)
 """Words for what may be in the memory of the host, in the order in which they are written."""
 
 CPU_ADAM_RATE = 10e9 / 2.57
@@ -129,10 +138,94 @@ def offloaded(words: str) -> frozenset[str]:
 
     Examples
     --------
-    >>> sorted(offloaded("checkpoints+optimizer")), offloaded("none")
-    (['checkpoints', 'optimizer'], frozenset())
+    >>> sorted(offloaded("activations:20+optimizer")), offloaded("none")
+    (['activations', 'optimizer'], frozenset())
     """
-    return frozenset(words.split("+")) - {NOTHING}
+    return frozenset(word.partition(":")[0] for word in words.split("+")) - {NOTHING}
+
+
+def activation_blocks(words: str, blocks: int) -> int:
+    """Return of how many blocks activations go to the host; 0 where those of none do.
+
+    Parameters
+    ----------
+    words : what is in the memory of the host, as `offload` of a scenario names it
+    blocks : that the model has
+
+    Raises
+    ------
+    RequestError
+        If the number that is asked for leaves no block on the GPU.
+
+    Examples
+    --------
+    >>> [activation_blocks(words, 32) for words in ("activations", "activations:20", "optimizer")]
+    [31, 20, 0]
+    """
+    for word in words.split("+"):
+        name, _, asked = word.partition(":")
+        if name == ACTIVATIONS:
+            number = int(asked) if asked else blocks - 1
+            if number < blocks:
+                return number
+            why = f"activations: of {blocks} blocks at most {blocks - 1} go to the host."
+            raise RequestError("offload", why, value=words)
+    return 0
+
+
+def windows(sent: int, blocks: int) -> list[tuple[int, int]]:
+    """Return the blocks while which each copy of activations goes, of the first ``sent`` blocks.
+
+    Copies are spread over all blocks: that of one must be over when its window ends, where the next
+    begins (``layer_window_map`` of Transformer Engine). The first begins behind the first block.
+
+    Parameters
+    ----------
+    sent, blocks : how many blocks' activations are copied, and how many there are
+
+    Examples
+    --------
+    >>> windows(2, 4), windows(2, 5)
+    ([(1, 2), (2, 4)], [(1, 3), (3, 5)])
+    """
+    each, more = divmod(blocks, sent)
+    ends = [each * (number + 1) + min(number + 1, more) for number in range(sent)]
+    return [*pairwise([1, *ends])]
+
+
+def longer_by_activations(
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    sent_bytes: Sequence[float],
+    link: HostLink,
+) -> tuple[list[float], list[float]]:
+    """Return how many times as long both passes of each block take with activations on the host.
+
+    In the forward pass the activations of a block go out during its window (`windows`), in the
+    backward pass they come back during the same one, before the block needs them.
+
+    Parameters
+    ----------
+    forward_s, backward_s : of each block, in the order of the model [s]
+    sent_bytes : what each of the first blocks keeps, which goes to the host
+
+    Examples
+    --------
+    >>> longer_by_activations([1.0] * 4, [2.0] * 4, [30e9, 30e9], HostLink(10e9, 10e9))
+    ([1.0, 3.0, 1.5, 1.5], [1.0, 1.5, 1.0, 1.0])
+    """
+    ahead, behind = [1.0] * len(forward_s), [1.0] * len(backward_s)
+    for size, (first, end) in zip(
+        sent_bytes, windows(len(sent_bytes), len(forward_s)), strict=True
+    ):
+        for rate, passes_s, longer in (
+            (link.out, forward_s, ahead),
+            (link.back, backward_s, behind),
+        ):
+            alone_s = sum_in_order(passes_s[first:end])
+            if alone_s:
+                longer[first:end] = [max(1.0, size / rate / alone_s)] * (end - first)
+    return ahead, behind
 
 
 def longer_passes(
@@ -206,8 +299,9 @@ def with_passes(profile: Profile, ahead: Sequence[float], behind: Sequence[float
     )
 
 
-class CheckpointsToHost(NamedTuple):
-    """How the inputs of blocks go to the host: over which link, and how wide the software has them.
+@dataclass(frozen=True)
+class BlocksToHost(ABC):
+    """What blocks keep that goes to the host: over which link, and how wide the software has it.
 
     ``precision`` and ``execution`` are as for `perfsim.compute.memory.activation_bytes`.
     """
@@ -215,6 +309,22 @@ class CheckpointsToHost(NamedTuple):
     link: HostLink
     precision: str
     execution: Execution
+
+    @abstractmethod
+    def longer_blocks(
+        self,
+        layers: Sequence[ModelLayer],
+        spans: Sequence[tuple[int, int]],
+        batch: int,
+        passes_s: tuple[Sequence[float], Sequence[float]],
+    ) -> tuple[list[float], list[float]]:
+        """Return how many times as long both passes of each block take.
+
+        Parameters
+        ----------
+        spans : first layer of each block and the one after its last
+        passes_s : what the forward and the backward pass of each take without copies [s]
+        """
 
     def of_profile(self, profile: Profile) -> Profile:
         """Return the profile of a defined model with what its passes wait for copies."""
@@ -255,42 +365,87 @@ class CheckpointsToHost(NamedTuple):
         seconds: Sequence[tuple[float, float]],
     ) -> list[tuple[float, float]]:
         """Return how many times as long each timed layer takes; ``blocks`` are their spans."""
-        sizes = checkpoint_bytes(layers, spans, self.precision, self.execution)
         forward_s, backward_s = (
             [sum_in_order(both[way] for both in seconds[first:end]) for first, end in blocks]
             for way in (0, 1)
         )
-        longer = longer_passes(forward_s, backward_s, [batch * size for size in sizes], self.link)
+        longer = self.longer_blocks(layers, spans, batch, (forward_s, backward_s))
         ratios = [(1.0, 1.0)] * len(seconds)
         for (first, end), both in zip(blocks, zip(*longer, strict=True), strict=True):
             ratios[first:end] = [both] * (end - first)
         return ratios
 
 
-def checkpoints_to_host(
-    words: str, device: Device, profile: Profile, era: str, *, autocast: bool
-) -> CheckpointsToHost | None:
-    """Return how the inputs of blocks go to the host, None where they stay on the GPU.
+@dataclass(frozen=True)
+class _CheckpointsToHost(BlocksToHost):
+    """The inputs of blocks that are computed again."""
+
+    def longer_blocks(
+        self,
+        layers: Sequence[ModelLayer],
+        spans: Sequence[tuple[int, int]],
+        batch: int,
+        passes_s: tuple[Sequence[float], Sequence[float]],
+    ) -> tuple[list[float], list[float]]:
+        """Return how many times as long both passes of each block take (`longer_passes`)."""
+        sizes = checkpoint_bytes(layers, spans, self.precision, self.execution)
+        return longer_passes(*passes_s, [batch * size for size in sizes], self.link)
+
+
+@dataclass(frozen=True)
+class _ActivationsToHost(BlocksToHost):
+    """What the first blocks keep, as ``words`` of a scenario's `offload` name their number.
+
+    ``gathered`` is as for `perfsim.compute.memory.activation_bytes`.
+    """
+
+    words: str
+    gathered: int
+
+    def longer_blocks(
+        self,
+        layers: Sequence[ModelLayer],
+        spans: Sequence[tuple[int, int]],
+        batch: int,
+        passes_s: tuple[Sequence[float], Sequence[float]],
+    ) -> tuple[list[float], list[float]]:
+        """Return how many times as long both passes of each take (`longer_by_activations`)."""
+        how = self.precision, self.execution, self.gathered
+        sizes = block_bytes(layers, spans, *how)[: activation_blocks(self.words, len(spans))]
+        return longer_by_activations(*passes_s, [batch * size for size in sizes], self.link)
+
+
+def blocks_to_host(
+    words: str, device: Device, profile: Profile, era: str, *, autocast: bool, gathered: int = 1
+) -> BlocksToHost | None:
+    """Return how what blocks keep goes to the host, None where it stays on the GPU.
 
     Parameters
     ----------
     words : what is in the memory of the host, as `offload` of a scenario names it
     era : the software that runs the model
     autocast : whether values between layers are fp32 in mixed precision
+    gathered : ranks that keep a part each of what a product reads (sequence parallelism)
 
     Raises
     ------
     RequestError
         If the link of the GPU to its host is not known.
     """
-    if CHECKPOINTS not in offloaded(words):
+    named = offloaded(words)
+    if not named & {ACTIVATIONS, CHECKPOINTS}:
         return None
     precision = profile.precision if autocast else profile.precision.removeprefix("amp-")
-    return CheckpointsToHost(host_link(device), precision, execution_of(era))
+    how = host_link(device), precision, execution_of(era)
+    return (
+        _CheckpointsToHost(*how)
+        if CHECKPOINTS in named
+        else _ActivationsToHost(*how, words, gathered)
+    )
 
 
-def check_checkpoints(words: str, profile: Profile, recompute: str, stages: int) -> None:
-    """Refuse to copy the inputs of blocks that are not computed again, or in stages.
+def check_blocks(words: str, profile: Profile, recompute: str, stages: int) -> None:
+    """Refuse to copy what blocks keep where no code is known that does, or in stages.
 
     ``words`` are what is in the memory of the host.
 
@@ -299,24 +454,55 @@ def check_checkpoints(words: str, profile: Profile, recompute: str, stages: int)
     RequestError
         The message says what to set or to leave out.
     """
-    if recompute != "full" or not matches_definition(profile):
+    named = offloaded(words)
+    if CHECKPOINTS in named and (recompute != "full" or not matches_definition(profile)):
         why = (
             "checkpoints are the inputs of blocks that are computed again; set `recompute` full, or"
             " leave it out."
         )
         raise RequestError("offload", why, value=words)
-    if stages > 1:
-        why = "checkpoints: no code is known here that copies them in a pipeline; leave `pp` out."
+    if ACTIVATIONS in named:
+        if recompute != "none":
+            why = (
+                "activations: no code is known here that copies them and computes blocks again; set"
+                " checkpoints in their place, or leave `recompute` out."
+            )
+            raise RequestError("offload", why, value=words)
+        blocks = defined_blocks(profile)
+        if not blocks:
+            why = "activations go by blocks, which only networks with attention have; leave it out."
+            raise RequestError("offload", why, value=words)
+        activation_blocks(words, blocks)
+    moved = named & {ACTIVATIONS, CHECKPOINTS}
+    if stages > 1 and moved:
+        [what] = moved
+        why = f"{what}: no code is known here that copies them in a pipeline; leave `pp` out."
         raise RequestError("offload", why, value=words)
 
 
-def checkpoints_note(device: Device) -> str:
-    """Say where the inputs of blocks are, and how fast they go there and back."""
+def defined_blocks(profile: Profile) -> int:
+    """Return how many blocks a model has; 0 for one without a definition or attention."""
+    if not matches_definition(profile):
+        return 0
+    return len([*block_spans(build_model(profile.model, defined_tokens(profile)))])
+
+
+def blocks_note(words: str, profile: Profile, device: Device) -> str:
+    """Say what of blocks is on the host, and how fast it goes there and back."""
     link = host_link(device)
+    measured = "half of what was measured of one" if (device.c2c_gpus or 1) > 1 else "measured"
+    way = f"{link_words(device)}, {measured}"
+    rates = f"at {format_rate(link.out)} and {format_rate(link.back)} ({way})"
+    if CHECKPOINTS in offloaded(words):
+        return (
+            "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
+            f" back on a stream of its own, {rates}, as in trl and torchtune."
+        )
+    blocks = defined_blocks(profile)
     return (
-        "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
-        f" back on a stream of its own, at {format_rate(link.out)} and"
-        f" {format_rate(link.back)} (PCIe {device.pcie}, measured), as in trl and torchtune."
+        f"`offload` activations: what {activation_blocks(words, blocks)} of {blocks} blocks keep"
+        f" goes to pinned memory of the host and back on streams of its own, {rates}, as by"
+        " Transformer Engine."
     )
 
 
@@ -426,7 +612,7 @@ def updated_on_host(
     held_bytes = _STATE_WIDTHS * (profile.kept_bytes if how.library == "PyTorch" else FLOAT)
     if how.gradients and not how.parameters:  # the 16-bit ones stay there too
         held_bytes += HALF
-    copies = f" copies {format_seconds(each.copies_s)} over PCIe {device.pcie};"
+    copies = f" copies {format_seconds(each.copies_s)} over {link_words(device)};"
     note = assumption(
         f"Update on the host: the CPUs of a host take {format_seconds(each.adam_s)} for Adam,"
         f" {_rate_words(how.library, rate, optimizer)}; torchrun gives a rank one thread unless"
@@ -467,6 +653,6 @@ def parameters_note(device: Device, library: Literal["DeepSpeed", "PyTorch"]) ->
     }
     return (
         "`offload` parameters: a rank's shard comes from pinned memory of the host before each"
-        f" gather, at {format_rate(link.back)} (PCIe {device.pcie}, measured, each GPU on a link of"
+        f" gather, at {format_rate(link.back)} ({link_words(device)}, each GPU on a link of"
         f" its own), {how[library]}."
     )

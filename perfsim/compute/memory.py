@@ -30,6 +30,7 @@ __all__ = [
     "State",
     "StateShares",
     "activation_bytes",
+    "block_bytes",
     "checkpoint_bytes",
     "fsdp_sharding",
     "largest_batch",
@@ -161,6 +162,7 @@ def activation_bytes(
     loss: bool = True,
     whole: Sequence[ModelLayer] | None = None,
     offloaded: bool = False,
+    blocks_on_host: int = 0,
 ) -> Activations:
     """Return what a network's activations take on one GPU.
 
@@ -186,6 +188,8 @@ def activation_bytes(
     whole : the same layers undivided, where ``layers`` are what one of several ranks has of them
     offloaded : whether the inputs of blocks that are computed again (``full``) are in the memory of
         the host but for the last `STASHED`
+    blocks_on_host : of how many blocks all that they keep is in the memory of the host, but of one,
+        which is copied
 
     Raises
     ------
@@ -237,6 +241,9 @@ def activation_bytes(
                 checkpoints = checkpoints[-STASHED:]
             total += sum_in_order(checkpoints) - sum_in_order(within)
             working += max(within)
+    elif blocks_on_host:
+        sent = [sum_in_order(kept[first:end]) for first, end in block_spans(whole)]
+        total -= sum_in_order(sent[: blocks_on_host - 1])
     return Activations(batch * total, batch * working, batch * logits)
 
 
@@ -580,6 +587,25 @@ def checkpoint_bytes(
     """
     size = _value_bytes(precision, execution, layers)
     return [_checkpoint(layers, span, size, some=False) for span in spans]
+
+
+def block_bytes(
+    layers: Sequence[ModelLayer],
+    spans: Sequence[tuple[int, int]],
+    precision: str,
+    execution: Execution,
+    gathered: int = 1,
+) -> list[float]:
+    """Return what each block keeps for its backward pass, for one sample [B].
+
+    Parameters
+    ----------
+    spans : first layer of each block and the one after its last
+    precision, execution, gathered : as for `activation_bytes`
+    """
+    asked = _Asked(layers, layers, _value_bytes(precision, execution, layers), execution, gathered)
+    kept = [_layer_bytes(asked, index) for index in range(len(layers))]
+    return [sum_in_order(kept[first:end]) for first, end in spans]
 
 
 def _statistics(layer: ModelLayer, size: _Bytes, execution: Execution) -> float:

@@ -22,7 +22,7 @@ from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple
 
-from perfsim.compute.host_offload import CheckpointsToHost
+from perfsim.compute.host_offload import BlocksToHost
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import (
     KernelRates,
@@ -371,7 +371,7 @@ class RankWork:
     experts_overlapped : whether tokens go to their experts and back beside another micro-batch's
         computation (Megatron-LM's overlap_moe_expert_parallel_comm)
     added_bytes : memory traffic that adds a micro-batch's gradient of one parameter to the sum
-    to_host : how the inputs of blocks that are computed again go to the host; None: they stay
+    to_host : how what blocks keep goes to the host; None: it stays
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class RankWork:
         overlapped: bool = False,
         experts_overlapped: bool = False,
         added_bytes: float = 0.0,
-        to_host: CheckpointsToHost | None = None,
+        to_host: BlocksToHost | None = None,
     ) -> None:
         self.profile, self.divided = profile, divided
         batch = profile.batch

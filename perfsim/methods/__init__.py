@@ -10,7 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perfsim.compute.host_offload import CHECKPOINTS, OPTIMIZER, PARAMETERS, offloaded
+from perfsim.compute.host_offload import (
+    ACTIVATIONS,
+    CHECKPOINTS,
+    OPTIMIZER,
+    PARAMETERS,
+    offloaded,
+)
 from perfsim.data.files import as_written
 from perfsim.errors import (
     RequestError,
@@ -148,7 +154,7 @@ _FUSION = "`fusion_options.{0}`, as it is the fusion policy's."
 def host_options(name: str, offload: str) -> dict[str, Any]:
     """Return the options with which a method's code keeps on the host what ``offload`` names.
 
-    Checkpoints are the model's, whatever the method.
+    Checkpoints and activations are the model's, whatever the method.
 
     Raises
     ------
@@ -156,7 +162,7 @@ def host_options(name: str, offload: str) -> dict[str, Any]:
         If no code of the method is known that does.
     """
     known, options = method_class(name).on_host, {}
-    for word in sorted(offloaded(offload) - {CHECKPOINTS}):
+    for word in sorted(offloaded(offload) - {ACTIVATIONS, CHECKPOINTS}):
         if word not in known:
             ours, why = method_name(name), f"is known of {_OFFLOADS[word]}, or leave it out."
             if PARAMETERS in known and PARAMETERS in offloaded(offload):
@@ -172,7 +178,7 @@ _OFFLOADS = {
         "codes that shard them: set `method` fsdp, or zero with `options` stage=3, in place of {0}"
     ),
 }
-"""What can be on the host besides checkpoints -> by which methods, in words."""
+"""What can be on the host besides what blocks keep -> by which methods, in words."""
 
 
 def load_method(name: str, options: Mapping[str, Any]) -> Method:

@@ -89,7 +89,7 @@ def test_an_option_that_is_given_has_a_control_whatever_the_method() -> None:
 def test_a_control_offers_what_may_be_typed_into_it() -> None:
     assert {"llama3-8b", "resnet34", "resnet50"} <= set(choices_of("model", SHIPPED))
     assert set(choices_of("gpu", SHIPPED)) == set(SHIPPED.files("devices"))
-    words = ("none", "checkpoints", "optimizer", "parameters")
+    words = ("none", "activations", "checkpoints", "optimizer", "parameters")
     assert choices_of("offload", SHIPPED) == words
     assert choices_of("library", SHIPPED) == ("gloo", "mpi", "nccl", "rccl")
     assert choices_of("batch", SHIPPED) == ()

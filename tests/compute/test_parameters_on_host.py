@@ -269,7 +269,7 @@ def test_parameters_on_the_host_beside_the_optimizer_took_no_longer() -> None:
         ({"pp": 2, "options": {"version": 2}}, "not known in a pipeline"),
         ({"optimizer": "lamb"}, "known of Adam alone"),
         ({"optimizer": "muon"}, "known of Adam alone"),
-        ({"node": "gb200-nvl72"}, "names no generation of PCIe"),
+        ({"node": None, "gpu": "gb10"}, "names no generation of PCIe"),
         ({"single_gpu": "2s"}, "by the CPUs of one host takes 11.8"),
         ({"options": {"cpu_offload": False}}, "says otherwise than offload parameters"),
         ({"node": None, "gpu": "a100:8,h100:8", "gpus": 16}, "several types"),

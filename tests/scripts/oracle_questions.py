@@ -343,6 +343,10 @@ DIVIDED = [
     " recompute=full offload=optimizer+checkpoints",
     "model=llama3-8b gpus=16 node=dgx-a100 batch=1 seq=65536 cp=8 method=fsdp recompute=full"
     " offload=checkpoints",
+    "model=llama3-70b gpus=64 node=gb200-nvl72 batch=2 seq=8192 precision=fp8 software=megatron"
+    " accumulate=2 method=fsdp offload=activations:40",
+    "model=llama3-8b gpus=16 node=dgx-h100 batch=1 seq=16384 tp=2 software=megatron"
+    " offload=activations",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp offload=optimizer",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp recompute=full offload=parameters",
     "model=llama3-70b gpus=16 node=dgx-a100 batch=1 method=zero options.stage=3 recompute=full"
