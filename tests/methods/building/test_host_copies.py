@@ -64,7 +64,10 @@ def test_a_copy_takes_what_the_link_of_the_gpu_takes() -> None:
     assert device.cost(copied_out(2.57e9)).seconds == pytest.approx(0.1, rel=1e-3)
     assert cost.terms[0].quantity.value == host_link(device).back
     with pytest.raises(RequestError, match="names no generation of PCIe"):
-        load_device("gb200", SHIPPED).cost(copied_in(1.0))
+        load_device("gb10", SHIPPED).cost(copied_in(1.0))
+    half = load_device("gb200", SHIPPED).cost(copied_in(1.0)).terms[0].quantity
+    assert (half.value, half.kind) == (173e9, "derived")
+    assert "NVLink-C2C, shared by 2" in half.source
 
 
 def test_a_shard_is_as_wide_as_it_is_kept() -> None:
