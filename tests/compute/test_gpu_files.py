@@ -23,7 +23,8 @@ GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
 
 AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10", "a10g")
 AMPERE += ("rtx3090",)
-WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5000ada", "rtx5090")
+WORKSTATION = ("a5000", "a6000", "rtx6000ada", "rtx5000ada", "rtx5090", "rtx4500ada")
+WORKSTATION += ("rtx4000ada", "rtx2000ada")
 HOPPER = ("h100", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h800", "h20", "h20-3e", "gh200")
 NEWER = ("b200", "b300", "gb200", "gb10", "rtxpro6000", "rtxpro6000-maxq", "rtxpro5000")
 ADA_AND_OLDER = ("l4", "l40", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
@@ -135,6 +136,9 @@ def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie:
         ("rtx3090ti", "amp-fp16", 80),
         ("rtxpro6000-maxq", "amp-bf16", 438.8),
         ("rtx5000ada", "amp-bf16", 261.1),
+        ("rtx4500ada", "amp-bf16", 158.5),
+        ("rtx4000ada", "fp8", 213.8),
+        ("rtx2000ada", "amp-fp16", 48),
     ],
 )
 def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
@@ -278,7 +282,12 @@ def test_no_two_gpus_share_a_name() -> None:
         ("NVIDIA RTX PRO 4500 Blackwell", "rtxpro4500"),
         ("NVIDIA RTX PRO 4000 Blackwell", None),
         ("NVIDIA RTX 5000 Ada Generation", "rtx5000ada"),
-        ("NVIDIA RTX 4500 Ada Generation", None),
+        ("NVIDIA RTX 4500 Ada Generation", "rtx4500ada"),
+        ("NVIDIA RTX 4000 Ada Generation", "rtx4000ada"),
+        ("NVIDIA RTX 4000 SFF Ada Generation", None),  # less power
+        ("NVIDIA RTX 2000 Ada Generation", "rtx2000ada"),
+        ("NVIDIA RTX 2000E Ada Generation", None),  # less power
+        ("NVIDIA RTX 3500 Ada Generation Laptop GPU", None),
         ("Quadro RTX 5000", None),  # Turing
         ("NVIDIA GB10", "gb10"),
         ("NVIDIA GeForce RTX 3060 Ti", "rtx3060ti"),
