@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from perfsim.sums import sum_in_order
 
-__all__ = ["Deviations", "IterationSetting", "Residual", "estimate"]
+__all__ = ["Deviations", "IterationSetting", "Residual", "covariance", "estimate"]
 
 
 class IterationSetting(NamedTuple):
@@ -66,7 +66,9 @@ class Deviations(NamedTuple):
 FITTED_DEVIATIONS = Deviations()
 
 
-def covariance(one: IterationSetting, other: IterationSetting, by: Deviations) -> float:
+def covariance(
+    one: IterationSetting, other: IterationSetting, by: Deviations = FITTED_DEVIATIONS
+) -> float:
     """Return how much the residuals of two settings have in common."""
     shared = 0.0
     if one.model == other.model:

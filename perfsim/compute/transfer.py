@@ -48,7 +48,7 @@ from perfsim.compute.profile import (
     Profile,
     matches_definition,
 )
-from perfsim.compute.residuals import IterationSetting, Residual, estimate
+from perfsim.compute.residuals import IterationSetting, Residual, covariance, estimate
 from perfsim.compute.software import BLOCKS, ERAS, LOOP, NEWEST, WITH, software_era, without
 from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
@@ -828,17 +828,25 @@ _NARROWER = {"fp32": ("tf32", "amp-fp16"), "tf32": ("amp-fp16",)}
 def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
     """Return the residuals that tell of a goal: of its model, of its GPU, of its software.
 
-    Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's.
+    Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's. Many
+    GPUs and precisions tell of a model: those do that have most in common with the goal, as others
+    may have its batch by chance.
     """
     shared = _nearest_by_batch(inputs, goal.gpu, goal.batch)
-    gpus = dict.fromkeys(gpu for _, gpu, _ in shared)
-    architectures = {gpu: inputs.gpu(gpu).architecture or gpu for gpu in gpus}
+    devices = {gpu: inputs.gpu(gpu) for gpu in dict.fromkeys(gpu for _, gpu, _ in shared)}
+
+    def in_common(one: tuple[Anchor, str, str]) -> float:
+        anchor, gpu, _ = one
+        return covariance(goal, _setting_of(anchor, devices[gpu]))
+
+    of_model = [one for one in shared if one[0].model == goal.model]
+    of_model.sort(key=in_common, reverse=True)  # of those alike the nearest in batch stay first
     chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "architecture", "era"):
         sharing = (
             (gpu, anchor)
-            for anchor, gpu, family in shared
-            if _shares(way, goal, gpu, architectures[gpu], family, anchor)
+            for anchor, gpu, family in (of_model if way == "model" else shared)
+            if _shares(way, goal, gpu, devices[gpu].architecture or gpu, family, anchor)
         )
         chosen |= dict.fromkeys(islice(sharing, _MAX_CELLS))
     return [residual_of(inputs, anchor, gpu) for gpu, anchor in chosen]
@@ -891,16 +899,21 @@ def _shares(
 def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
     """Return ln(measured / by kernels) of a measured iteration, and where it ran."""
     by_kernels = inputs.anchor_by_kernels(anchor, gpu).iteration_s
-    setting = _setting(
+    setting = _setting_of(anchor, inputs.gpu(gpu))
+    return Residual(setting, math.log(anchor.iteration_s / by_kernels), REPEATS)
+
+
+def _setting_of(anchor: Anchor, device: Device) -> IterationSetting:
+    """Return where a measured iteration ran."""
+    return _setting(
         anchor.model,
         anchor.sequence,
-        inputs.gpu(gpu),
+        device,
         anchor.precision,
         anchor.batch,
         anchor.software,
         f"{owner_of(anchor.source)} {anchor.framework}",
     )
-    return Residual(setting, math.log(anchor.iteration_s / by_kernels), REPEATS)
 
 
 def _setting(

@@ -115,9 +115,7 @@ def bridge(gpu: str, offload: str) -> Prediction:
     return predict(make_scenario(fields), SHIPPED)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "blocks", "seconds"), [("gb300", 20, 6.25), ("gb200", 40, 7.76)]
-)
+@pytest.mark.parametrize(("gpu", "blocks", "seconds"), [("gb300", 20, 6.25), ("gb200", 40, 7.76)])
 def test_published_runs_with_activations_on_the_host(gpu: str, blocks: int, seconds: float) -> None:
     """NVIDIA-NeMo/Megatron-Bridge@00919dcf scripts/performance/configs/llama, its FP8_CS recipes.
 
