@@ -313,6 +313,22 @@ def test_one_iteration_of_the_model_elsewhere_corrects_by_its_best_estimate(batc
     assert math.isclose(result.quantity.value, expected)
 
 
+def test_of_a_models_iterations_those_tell_that_have_most_in_common() -> None:
+    """Five of an old GPU at the batch that is asked, and one in the same precision at another."""
+    old_s = 1.5 * kernels_s("resnet50", "k80", "fp32", 32)
+    near_s = 0.8 * kernels_s("resnet50", "h100", "tf32", 512)
+    old = [anchor(32, old_s * 1e3, "resnet50", source=f"paper {one}") for one in range(5)]
+    near = anchor(512, near_s * 1e3, "resnet50", "tf32", source="another")
+
+    def asked(table: Table) -> float:
+        device = load_device("a100-40gb", SHIPPED)
+        return transfer(resnet50(), device, 32, "tf32", table).quantity.value
+
+    alone_s = kernels_s("resnet50", "a100-40gb", "tf32", 32)
+    assert asked({"k80": old}) > alone_s > asked({"h100": [near]})
+    assert asked({"k80": old, "h100": [near]}) < asked({"k80": old}) / 1.05
+
+
 @pytest.mark.parametrize("use", ["ratio", "local"])
 def test_a_figure_slowed_by_its_machine_tells_nothing_of_other_gpus(use: str) -> None:
     table: Table = {"k80": [anchor(32, 9000, "resnet50", use=use)]}
