@@ -8,7 +8,7 @@ from perfsim.collectives import find_algorithm
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import defined_tokens, matches_definition
-from perfsim.compute.software import LOOP, WITH, may_loop
+from perfsim.compute.software import DTENSOR, LOOP, WITH, may_loop
 from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
@@ -100,7 +100,7 @@ def notes_of(
     notes += _node_notes(setup)
     notes += _tensor_notes(setup)
     notes += _scores_notes(setup)
-    notes += _experts_notes(setup)
+    notes += [*_experts_notes(setup), *_dtensor_notes(setup)]
     asked = setup.scenario
     notes += condition_notes(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
@@ -183,6 +183,25 @@ def _experts_notes(setup: Setup) -> list[str]:
             f" times as long: `software` {software}{WITH}{LOOP}.",
             f"experts in grouped products; those of transformers before 5: {software}{WITH}{LOOP}",
         )
+    ]
+
+
+def _dtensor_notes(setup: Setup) -> list[str]:
+    """Say by what eager PyTorch divides products among tensor-parallel ranks."""
+    software, divided = setup.transferred.era, setup.scenario.tp > 1
+    if not execution_of(software).dtensor:
+        if not (divided and may_loop(software)):
+            return []
+        return [
+            "Tensor parallelism is by plain tensors, as in DeepSpeed's AutoTP; by DTensor, as in"
+            f" torchtitan and transformers, the host takes longer: `software` {software}{WITH}"
+            f"{DTENSOR}."
+        ]
+    if not divided:
+        return [f"`software` {WITH}{DTENSOR} changes nothing without `tp`."]
+    return [
+        "DTensor's host takes 5 to 12 ms longer for a block than plain tensors', as it was measured"
+        " on one host (tests/scripts/dtensor_host.txt)."
     ]
 
 

@@ -32,6 +32,7 @@ from perfsim.compute.node_load import INPUTS
 from perfsim.compute.software import (
     ATTENTION_SINCE,
     BLOCKS,
+    DTENSOR,
     ERAS,
     LIGER,
     LOOP,
@@ -468,6 +469,7 @@ class ScenarioFields:
             + ", ".join(ATTENTION_SINCE)
             + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
             f" {NEWEST}{WITH}{LIGER} has Liger's kernels for norms, positions and gates;"
+            f" {NEWEST}{WITH}{DTENSOR} runs tensor parallelism (`tp`) by DTensor, uncompiled;"
             f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss.",
             read_by=("compute", "methods"),
             metavar="ERA",

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.compute.software import BLOCKS, LIGER, LOOP, WITH, software_era, stated_kernel
+from perfsim.compute.software import (
+    BLOCKS,
+    DTENSOR,
+    LIGER,
+    LOOP,
+    WITH,
+    software_era,
+    stated_kernel,
+)
 from perfsim.models.layers import Scores
 
 __all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
@@ -94,7 +102,8 @@ class Execution(NamedTuple):
     Megatron-LM@d98e8a64 megatron/core/pipeline_parallel/p2p_communication.py, ``batch_p2p_sync``).
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
     in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
-    is single operations, ``liger`` that Liger's kernels run norms, positions and gates.
+    is single operations, ``liger`` that Liger's kernels run norms, positions and gates,
+    ``dtensor`` that the host runs tensor parallelism by DTensor.
     """
 
     passes: Passes
@@ -119,6 +128,7 @@ class Execution(NamedTuple):
     looped: bool = False
     blocks: bool = False
     liger: bool = False
+    dtensor: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
         """Tell whether attention with such scores is one kernel.
@@ -291,7 +301,12 @@ def execution_of(era: str) -> Execution:
     False
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
-    known = known._replace(looped=LOOP in words, blocks=BLOCKS in words, liger=LIGER in words)
+    known = known._replace(
+        looped=LOOP in words,
+        blocks=BLOCKS in words,
+        liger=LIGER in words,
+        dtensor=DTENSOR in words,
+    )
     kernel = stated_kernel(era)
     if not kernel:
         return known

@@ -2,9 +2,9 @@
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
 and the method's alike; attention may run by another kernel (``megatron+flash2``), experts in a loop
-(``torch2+loop``), norms, positions and gates by Liger's kernels (``torch2+liger``). Measured rows
-use the era of their source. Points of kernels say the software that they were measured with;
-`eras_of` reads the eras from that text.
+(``torch2+loop``), norms, positions and gates by Liger's kernels (``torch2+liger``), tensor
+parallelism by DTensor (``torch2+dtensor``). Measured rows use the era of their source. Points of
+kernels say the software that they were measured with; `eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from perfsim.errors import RequestError, own_name, unknown
 __all__ = [
     "ATTENTION_SINCE",
     "BLOCKS",
+    "DTENSOR",
     "ERAS",
     "LIGER",
     "LOOP",
@@ -150,9 +151,15 @@ LIGER = "liger"
 trl, ms-swift, axolotl and LLaMA-Factory have as an option). Its fused linear cross-entropy is what
 ``chunked_loss`` says."""
 
+DTENSOR = "dtensor"
+"""May follow torch2: tensor parallelism by PyTorch's DTensor, run eagerly, as torchtitan's without
+compiling, transformers' ``tp_plan`` and FSDP2 with ``parallelize_module``. AutoTP (DeepSpeed) and
+Megatron-LM divide plain tensors; a compiler takes DTensor out of what runs."""
+
 _WAYS = {
     LOOP: (NEWEST, "experts run in a loop in"),
     LIGER: (NEWEST, "Liger's kernels run in"),
+    DTENSOR: (NEWEST, "DTensor is run eagerly in"),
     BLOCKS: ("torch2-compiled", "blocks alone are compiled in"),
 }
 """Words for how a model runs -> the era that they may follow, and what there is in it alone."""
@@ -196,7 +203,7 @@ def stated_kernel(software: str) -> str:
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
-    ``loop``, ``liger`` or ``blocks`` may stand behind both.
+    ``loop``, ``liger``, ``dtensor`` or ``blocks`` may stand behind both.
 
     Raises
     ------

@@ -40,7 +40,13 @@ from perfsim.compute.profile import (
 from perfsim.compute.recompute import is_again, modules_again
 from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
-from perfsim.models.blocks import attended_values, block_spans, block_start, query_values
+from perfsim.models.blocks import (
+    NORMS,
+    attended_values,
+    block_spans,
+    block_start,
+    query_values,
+)
 from perfsim.models.layers import ModelLayer, is_expert, layer_figures
 from perfsim.models.split import (
     Degrees,
@@ -355,6 +361,40 @@ _Seconds = tuple[float, float]
 """Forward and backward time of a layer [s]."""
 
 
+_NORMS_OF_A_BLOCK = 2
+"""Normalisations of a block whose heads have none: before attention and before the MLP."""
+
+_DTENSOR_S = {
+    (True, False): (2.70e-3, 4.15e-3),
+    (True, True): (3.37e-3, 5.14e-3),
+    (False, False): (2.15e-3, 3.13e-3),
+    (False, True): (2.22e-3, 3.31e-3),
+}
+"""What the host takes longer for a block by DTensor than by plain tensors, forward and backward
+[s]: by whether tokens are divided too (sequence parallelism, each input gathered once, as
+torchtitan has it) and whether heads are normed. Measured by tests/scripts/dtensor_host.py with
+PyTorch 2.13 on one core of an AMD EPYC; its parts of a layer are those of Llama and Qwen3."""
+
+
+def dtensor_host_s(block: Sequence[ModelLayer], degrees: Degrees, recompute: str) -> float:
+    """Return what DTensor's host takes longer for a block than plain tensors', both passes [s].
+
+    A forward pass that is computed again, or whose operations are looked at again for what was
+    kept, takes as long again.
+
+    Examples
+    --------
+    >>> from perfsim.models import build_model
+    >>> layers = build_model("llama3-8b")
+    >>> block = layers[slice(*next(block_spans(layers)))]
+    >>> round(1e3 * dtensor_host_s(block, Degrees(tp=8), "none"), 2)
+    6.85
+    """
+    normed = sum(layer.kind in NORMS for layer in block) > _NORMS_OF_A_BLOCK
+    forward_s, backward_s = _DTENSOR_S[degrees.sequence, normed]
+    return forward_s * (1 + (recompute in ("selective", "full"))) + backward_s
+
+
 class RankWork:
     """What a rank of a divided model computes and sends for a micro-batch.
 
@@ -439,9 +479,15 @@ class RankWork:
             for pair in zip(divided.kinds, self._seconds, strict=True)
         )
         self._launched = sum_in_order(divided.operations)
-        self._experts_s = [
+        # What the host needs besides the launches that a profile has, by layer.
+        self._host_s = [
             experts_host_s(layer, rates.execution, recompute) for layer in divided.part_work.layers
         ]
+        if rates.execution.dtensor and divided.degrees.tp > 1:
+            for first, end in divided.spans:
+                self._host_s[first] += dtensor_host_s(
+                    divided.whole[first:end], divided.degrees, recompute
+                )
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}
 
@@ -559,7 +605,7 @@ class RankWork:
         passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
         host_s = launched * profile.host_share * whole_s
-        host_s += sum_in_order([self._experts_s[index] for index in indexes])
+        host_s += sum_in_order([self._host_s[index] for index in indexes])
         device_s = passes_s * profile.device_share
         longest_s = max(host_s, device_s)
         slower = longest_s / passes_s if passes_s else 1.0

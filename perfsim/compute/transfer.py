@@ -49,7 +49,16 @@ from perfsim.compute.profile import (
     matches_definition,
 )
 from perfsim.compute.residuals import IterationSetting, Residual, covariance, estimate
-from perfsim.compute.software import BLOCKS, ERAS, LOOP, NEWEST, WITH, software_era, without
+from perfsim.compute.software import (
+    BLOCKS,
+    DTENSOR,
+    ERAS,
+    LOOP,
+    NEWEST,
+    WITH,
+    software_era,
+    without,
+)
 from perfsim.data.catalog import Catalog, is_changed, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import build_model, has_attention, has_experts, is_defined, takes_tokens
@@ -218,6 +227,7 @@ def transfer(
     era = software or _usual_era(plain, goal)
     if not (is_defined(profile.model) and has_experts(profile.model)):
         era = without(LOOP, era)
+    divided, era = era, without(DTENSOR, era)  # the model is whole here
     casts = _may_cast(inputs, goal, era)
     if not casts:
         training = training._replace(autocast=USUAL_TRAINING.autocast)
@@ -239,7 +249,7 @@ def transfer(
             total = _with_update(total, update_s, asked_s, passes, training)
             update_s = asked_s
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
-    found = found._replace(autocast=training.autocast if casts else None)
+    found = found._replace(autocast=training.autocast if casts else None, era=divided)
     width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
     if not training.master_weights:
         found = found._replace(profile=replace(found.profile, kept_bytes=HALF))

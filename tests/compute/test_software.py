@@ -433,3 +433,24 @@ def test_a_prediction_says_that_experts_run_in_grouped_products() -> None:
     assert len(said[0]) == 1
     assert "torch2+loop" in said[0][0]
     assert not said[1]
+
+
+def test_dtensors_host_takes_longer_for_each_block() -> None:
+    """By hand: 64 blocks of Qwen3-32B with normed heads, all computed again, on 8 ranks."""
+    fields = {"model": "qwen3-32b", "gpus": 8, "gpu": "h100", "gpus_per_node": 8, "tp": 8}
+    fields |= {"batch": 1, "seq": 512, "precision": "bf16", "recompute": "full"}
+
+    def seconds(software: str, **more: Any) -> float:
+        asked = make_scenario(fields | {"software": software} | more)
+        return predict(asked, SHIPPED).iteration_s
+
+    plain, divided = seconds("torch2+flash2"), seconds("torch2+flash2+dtensor")
+    # The host sets the pace of both, so that what it takes longer shows whole.
+    assert divided - plain == pytest.approx(64 * (2 * 3.37e-3 + 5.14e-3), rel=0.05)
+    whole = {"sequence_parallel": False}
+    longer = seconds("torch2+flash2+dtensor", **whole) - seconds("torch2+flash2", **whole)
+    assert longer == pytest.approx(64 * (2 * 2.22e-3 + 3.31e-3), rel=0.05)
+    alone = {"tp": 1, "method": "fsdp"}
+    assert seconds("torch2+dtensor", **alone) == seconds("torch2", **alone)
+    with pytest.raises(RequestError, match="DTensor is run eagerly in torch2 only"):
+        software_named("torch2-compiled+dtensor")
