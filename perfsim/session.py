@@ -68,6 +68,10 @@ MAX_ROUNDS = 256
 """Jobs and tasks of graphs that a `JobCache` keeps, some 150 MB, and of how many rounds: those of a
 comparison of all methods twice, as it is asked again with another number. The oldest make room."""
 
+MAX_SENT = 32
+"""Models and methods of which a `JobCache` keeps gradients with what is sent for each, some 0.6 MB
+each where networks have led to many partitions."""
+
 MAX_KEPT = 1024
 """Things that a session keeps besides, of which a cluster with its costs is the largest; then it
 drops all."""
@@ -424,11 +428,11 @@ class _Kept(NamedTuple, Generic[T]):
 
 
 class _Latest(Generic[T]):
-    """The latest values by key, as long as their sizes sum to less than ``MAX_TASKS``."""
+    """The latest values by key, ``most`` of them, as long as their sizes sum to ``MAX_TASKS``."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_ROUNDS) -> None:
         self._kept: dict[tuple[Hashable, ...], tuple[T, int]] = {}
-        self._size = 0
+        self._size, self._most = 0, most
 
     def get(self, key: tuple[Hashable, ...]) -> T | None:
         """Return the value of a key, if there is one."""
@@ -444,7 +448,7 @@ class _Latest(Generic[T]):
         _, before = self._kept.pop(key, (None, 0))
         self._kept[key] = (value, size)
         self._size += size - before
-        while len(self._kept) > 1 and (self._size > MAX_TASKS or len(self._kept) > MAX_ROUNDS):
+        while len(self._kept) > 1 and (self._size > MAX_TASKS or len(self._kept) > self._most):
             _, dropped = self._kept.pop(next(iter(self._kept)))
             self._size -= dropped
 
@@ -498,7 +502,7 @@ class JobCache:
         self._structures = _Latest[GraphOfJobs]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
-        self._sent = _Latest[SentGradients]()
+        self._sent = _Latest[SentGradients](MAX_SENT)
 
     def asks_again(self, key: tuple[Hashable, ...]) -> bool:
         """Tell whether rounds of a key were asked for before: for others nothing is recorded."""

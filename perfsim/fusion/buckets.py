@@ -43,8 +43,8 @@ class Bucket:
         return self.gradients[0].value_bytes * self.elements
 
 
-MAX_PARTITIONS = 256
-"""Partitions of some gradients that are kept. No source: chosen, more than networks have led to."""
+MAX_PARTITIONS = 128
+"""Partitions of some gradients that are kept. No source: chosen."""
 
 
 class SentGradients:

@@ -124,7 +124,7 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     return sent.buckets(pairwise([*starts, len(gradients)]))
 
 
-_MAX_NETWORKS = 64
+_MAX_NETWORKS = 32
 """Networks on which it is kept what was asked for. No source: chosen."""
 
 
