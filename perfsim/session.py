@@ -559,7 +559,7 @@ class JobCache:
         sent = self._sent.get(key)
         if sent is None:
             message_bytes = partial(method.message_bytes, iteration=iteration)
-            sent = SentGradients(profile.in_ready_order(), message_bytes)
+            sent = SentGradients(tuple(profile.in_ready_order()), message_bytes)
             self._sent.keep(key, sent, len(sent.gradients))
         return sent
 
