@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.device import Device
@@ -31,6 +32,7 @@ from perfsim.compute.profile import (
     defined_tokens,
     matches_definition,
 )
+from perfsim.compute.recompute import blocks_again, of_blocks
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
@@ -341,6 +343,9 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
     recompute = "none"  # a stage without blocks has nothing to compute again
     if any(layer.kind == "attention" for layer in part.layers):
         recompute = setup.scenario.recompute
+        if again := blocks_again(recompute):
+            chunks = len(part.spans)
+            recompute = of_blocks(int(again) * chunks) if again < inf else recompute
 
     def counted() -> Activations:
         head = any(layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers)

@@ -632,14 +632,16 @@ class ScenarioFields:
         ScenarioField(
             "What the backward pass computes again: none; selective (attention in Megatron-LM's"
             " software and where its scores are stored; else element-wise work and every second"
-            " product, as torchtitan); full (the forward pass); or parts of each block such as"
-            " layernorm+moe_act, as Megatron-LM's recompute_modules: core_attn, layernorm,"
-            " mla_up_proj, mlp, moe, moe_act, shared_experts.",
+            " product, as torchtitan); full (the forward pass); full:5 (that of the first 5 blocks"
+            " of each chunk of a stage, as Megatron-LM's recompute_num_layers by the method block);"
+            " or parts of each block such as layernorm+moe_act, as Megatron-LM's"
+            " recompute_modules: core_attn, layernorm, mla_up_proj, mlp, moe, moe_act,"
+            " shared_experts.",
             read_by=("compute",),
             metavar="WORD|PARTS",
             nonempty=True,
             check=_recompute,
-            vary="none,full,layernorm+moe_act",
+            vary="none,full,full:5,layernorm+moe_act",
         ),
     ] = "none"
     offload: Annotated[

@@ -19,7 +19,12 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import AUTOCAST_PRECISIONS, HALF_PRECISIONS, OPERAND_BYTES
-from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.recompute import (
+    blocks_again,
+    is_again,
+    layers_again,
+    modules_again,
+)
 from perfsim.compute.work import LOAD_BYTES, LayerWork, ModelWork, Work, model_work
 from perfsim.sums import sum_in_order
 
@@ -456,6 +461,13 @@ def work_time(
         launched += _FORWARD_LAUNCHES * sum_in_order(
             layer.operations for layer in work.layers if is_again(layer.module, modules)
         )
+    elif 0 < blocks_again(recompute) < inf:
+        whole = [work.layers[index] for index in sorted(layers_again(work.blocks, recompute))]
+        repeated = Counter(one for layer in whole for one in layer.forward)
+        passes_s += sum_in_order(
+            count * _seconds(one, batch, rates, work) for one, count in repeated.items()
+        )
+        launched += _FORWARD_LAUNCHES * sum_in_order(layer.operations for layer in whole)
     elif recompute != "none":
         passes_s += sum_in_order(
             count * _again_s(one, batch, rates, work, recompute) for one, count in work.forward
@@ -464,8 +476,10 @@ def work_time(
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if experts:
+        indexes = layers_again(work.blocks, recompute)
         host_s += sum_in_order(
-            experts_host_s(layer, rates.execution, recompute) for layer in work.layers
+            experts_host_s(layer, rates.execution, recompute, whole=index in indexes)
+            for index, layer in enumerate(work.layers)
         )
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
@@ -479,13 +493,16 @@ def work_time(
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
 
 
-def experts_host_s(layer: LayerWork, execution: Execution, recompute: str) -> float:
+def experts_host_s(
+    layer: LayerWork, execution: Execution, recompute: str, *, whole: bool = False
+) -> float:
     """Return what the host needs to launch the experts of a layer in both passes [s].
 
-    Those that are computed again are launched again.
+    Those that are computed again are launched again; ``whole`` says that all of their block is.
     """
     forward_s, backward_s = layer.experts_s
-    again = recompute == "full" or is_again(layer.module, modules_again(recompute, execution))
+    again = whole or recompute == "full"
+    again = again or is_again(layer.module, modules_again(recompute, execution))
     return forward_s + backward_s + forward_s * again
 
 
@@ -606,20 +623,25 @@ def times_of_layers(
     """Return the forward and backward time of each layer [s], given a network's kernels."""
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     again = dict.fromkeys(known, 0.0)
-    modules = modules_again(recompute, rates.execution)
-    if recompute != "none" and not modules:
+    modules, some = modules_again(recompute, rates.execution), frozenset[int]()
+    if 0 < blocks_again(recompute) < inf:
+        some = layers_again(work.blocks, recompute)
+    elif recompute != "none" and not modules:
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
     last = work.layers[-1]
 
-    def again_s(layer: LayerWork) -> float:
+    def again_s(layer: LayerWork, whole: bool) -> float:
         if modules:
             return sum_in_order(known[one] for one in _kernels_again(layer, modules))
+        if whole:
+            return sum_in_order(known[one] for one in layer.forward)
         return 0.0 if layer is last else sum_in_order(again.get(one, 0.0) for one in layer.forward)
 
-    seconds: dict[int, tuple[float, float]] = {}
-    for place, layer in zip(work.places, work.layers, strict=True):
-        if place not in seconds:
+    seconds: dict[tuple[int, bool], tuple[float, float]] = {}
+    kinds = [(place, index in some) for index, place in enumerate(work.places)]
+    for kind, layer in zip(kinds, work.layers, strict=True):
+        if kind not in seconds:
             forward_s = sum_in_order(known[one] for one in layer.forward)
             backward_s = sum_in_order(known[one] for one in layer.backward)
-            seconds[place] = forward_s, backward_s + again_s(layer)
-    return [seconds[place] for place in work.places]
+            seconds[kind] = forward_s, backward_s + again_s(layer, kind[1])
+    return [seconds[kind] for kind in kinds]

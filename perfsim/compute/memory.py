@@ -9,12 +9,13 @@ that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from perfsim.compute.by_operations import ACTIVATIONS, activated_values
 from perfsim.compute.execution import Execution
 from perfsim.compute.kernel import FLOAT
-from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.recompute import blocks_again, is_again, modules_again
 from perfsim.compute.software import software_era
 from perfsim.errors import RequestError, unknown
 from perfsim.models.blocks import NORMS, attended_values, block_spans, block_start
@@ -173,7 +174,8 @@ def activation_bytes(
     precision : fp32, tf32, amp-fp16, amp-bf16 (autocast), fp16, bf16 (16-bit parameters), fp8 or
         nvfp4
     execution : how the software runs the network
-    recompute : ``full`` keeps the input of each block only. ``selective`` computes attention
+    recompute : ``full`` keeps the input of each block only, ``full:5`` of the first five.
+        ``selective`` computes attention
         without its projections again in Megatron-LM and where scores are stored (Korthikanti et
         al., arXiv 2205.05198); else it keeps the outputs of attention and of every second product
         of a block, but for grouped experts' (torchtitan's selective checkpointing of operations).
@@ -237,6 +239,8 @@ def activation_bytes(
             some = recompute == "selective"
             grouped = not execution.looped
             checkpoints = [_checkpoint(layers, span, size, some, grouped) for span in blocks]
+            if 0 < (count := blocks_again(recompute)) < inf:
+                checkpoints, within = checkpoints[: int(count)], within[: int(count)]
             if offloaded:
                 checkpoints = checkpoints[-STASHED:]
             total += sum_in_order(checkpoints) - sum_in_order(within)

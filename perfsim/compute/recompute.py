@@ -7,23 +7,29 @@ sublinear memory cost", arXiv 1604.06174). Megatron-LM's option for parts is rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Sequence
 
 from perfsim.compute.execution import Execution
 from perfsim.compute.profile import Profile, matches_definition
 from perfsim.errors import RequestError, any_of, own_name, unknown
 from perfsim.models import build_model, has_attention
+from perfsim.models.blocks import block_spans
 from perfsim.models.layers import MODULES, ModelLayer, Module, is_expert
 
 __all__ = [
     "MODULES",
     "RECOMPUTE",
+    "blocks_again",
     "check_modules",
     "check_recompute",
     "checked_recompute",
     "is_again",
+    "layers_again",
     "modules_again",
     "named_modules",
+    "of_blocks",
 ]
 
 WITH = "+"
@@ -33,6 +39,30 @@ RECOMPUTE = ("none", "selective", "full")
 recomputation does; the whole forward pass."""
 
 _WORDS = (*RECOMPUTE, *MODULES)
+_OF_BLOCKS = re.compile(r"full:([1-9][0-9]{0,5})")
+"""The whole forward pass of so many blocks."""
+
+
+def of_blocks(blocks: int) -> str:
+    """Return the word for all of the first so many blocks of each chunk of a stage."""
+    return f"full:{blocks}"
+
+
+def blocks_again(recompute: str) -> float:
+    """Return of how many blocks all is computed again, the first of each chunk of a stage.
+
+    So Megatron-LM's ``recompute_num_layers`` has it by the method "block" (NVIDIA/Megatron-LM
+    @d98e8a64 megatron/core/transformer/transformer_block.py, ``_checkpointed_forward``).
+
+    Examples
+    --------
+    >>> [blocks_again(one) for one in ("full:5", "full", "selective", "moe_act")]
+    [5, inf, 0, 0]
+    """
+    if recompute == "full":
+        return math.inf
+    found = _OF_BLOCKS.fullmatch(recompute)
+    return int(found[1]) if found else 0
 
 
 def named_modules(recompute: str) -> frozenset[str]:
@@ -43,7 +73,8 @@ def named_modules(recompute: str) -> frozenset[str]:
     >>> sorted(named_modules("layernorm+moe_act")), sorted(named_modules("full"))
     (['layernorm', 'moe_act'], [])
     """
-    return frozenset() if recompute in RECOMPUTE else frozenset(recompute.split(WITH))
+    named = recompute not in RECOMPUTE and not blocks_again(recompute)
+    return frozenset(recompute.split(WITH)) if named else frozenset()
 
 
 def modules_again(recompute: str, execution: Execution) -> frozenset[str]:
@@ -65,6 +96,28 @@ def modules_again(recompute: str, execution: Execution) -> frozenset[str]:
     return named_modules(recompute)
 
 
+def layers_again(
+    blocks: Sequence[tuple[int, int]], recompute: str, first: int = 0, end: int | None = None
+) -> frozenset[int]:
+    """Return the layers of blocks of which all is computed again, by number.
+
+    Parameters
+    ----------
+    blocks : the first layer of each and the one after its last
+    first, end : of the chunk of a stage whose blocks count; all by default
+
+    Examples
+    --------
+    >>> sorted(layers_again([(1, 3), (3, 5), (5, 7)], "full:1"))
+    [1, 2]
+    >>> sorted(layers_again([(1, 3), (3, 5), (5, 7)], "full:1", 3))
+    [3, 4]
+    """
+    own = [span for span in blocks if first <= span[0] and (end is None or span[0] < end)]
+    count = min(len(own), blocks_again(recompute))
+    return frozenset(index for span in own[: int(count)] for index in range(*span))
+
+
 def checked_recompute(value: str, field: str) -> str:
     """Return what is computed again as a scenario keeps it: a word, or parts in one order.
 
@@ -77,7 +130,15 @@ def checked_recompute(value: str, field: str) -> str:
     --------
     >>> checked_recompute("Full", "recompute"), checked_recompute("moe_act, mlp", "recompute")
     ('full', 'mlp+moe_act')
+    >>> checked_recompute("full:5", "recompute")
+    'full:5'
     """
+    word, colon, number = value.strip().partition(":")
+    if colon and own_name(word, _WORDS) == "full":
+        if not blocks_again(f"full:{number.strip()}"):
+            why = "says of how many blocks all is computed again after full, such as full:5."
+            raise RequestError(field, why, value=value)
+        return of_blocks(int(number))
     given = [one.strip() for one in value.replace(",", WITH).split(WITH)]
     asked = [own_name(one, _WORDS) for one in given]
     if len(asked) == 1 and asked[0] in RECOMPUTE:
@@ -113,7 +174,12 @@ def check_recompute(profile: Profile, recompute: str) -> None:
     if not has_attention(model):
         why = "only transformers have blocks to compute again; leave `recompute` out."
         raise RequestError("recompute", why, value=recompute)
-    if recompute not in RECOMPUTE:
+    if again := blocks_again(recompute):
+        blocks = len([*block_spans(build_model(model))])
+        if blocks < again < math.inf:
+            why = f"{model} has {blocks} blocks; set full, or fewer."
+            raise RequestError("recompute", why, value=recompute)
+    elif recompute not in RECOMPUTE:
         check_modules(recompute, build_model(model), model)
 
 

@@ -18,10 +18,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from math import inf
 from operator import add
 from typing import Literal, NamedTuple
 
+from perfsim.compute.execution import Execution
 from perfsim.compute.host_offload import BlocksToHost
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.kernel_time import (
@@ -37,7 +39,7 @@ from perfsim.compute.profile import (
     Profile,
     precision_bytes,
 )
-from perfsim.compute.recompute import is_again, modules_again
+from perfsim.compute.recompute import blocks_again, is_again, layers_again, modules_again
 from perfsim.compute.work import ModelWork, layer_operations, work_of
 from perfsim.errors import RequestError
 from perfsim.models.blocks import (
@@ -429,13 +431,18 @@ class RankWork:
         self.profile, self.divided = profile, divided
         batch = profile.batch
         whole_s = times_of_layers(divided.whole_work, batch, rates, recompute)
-        part_s = times_of_layers(divided.part_work, batch, rates.one_by_one(), recompute)
+        by_layer = partial(times_of_layers, divided.part_work, batch, rates.one_by_one())
+        self._recompute = recompute
+        # Where all of some blocks of each chunk is computed again, both ways are known of each.
+        some = 0 < blocks_again(recompute) < inf
+        part_s = by_layer("none" if some else recompute)
+        again_s = by_layer("full") if some else part_s
         self._width = precision_bytes(profile.precision)
         self._messages = _Messages(
             divided,
             part_s,
             batch * self._width,
-            recompute == "full",
+            recompute,
             modules_again(recompute, rates.execution),
             overlapped,
             experts_overlapped,
@@ -462,34 +469,49 @@ class RankWork:
             )
             for layer, (forward_s, backward_s) in zip(profile.layers, before, strict=True)
         ]
-        self._seconds: list[_Seconds] = []
         each_s = added_bytes / rates.bytes_per_s
-        for owner, trained, (forward_s, backward_s) in zip(
-            owners, divided.trained, part_s, strict=True
-        ):
-            more = grown[owner]
-            adding_s = each_s * trained
-            self._seconds.append((forward_s * more[0], backward_s * more[1] + adding_s))
-        if to_host is not None:
-            self._seconds = to_host.longer(divided.parts, divided.spans, batch, self._seconds)
+
+        def as_measured(seconds: Sequence[_Seconds]) -> list[_Seconds]:
+            layers = zip(owners, divided.trained, seconds, strict=True)
+            longer = [
+                (forward_s * grown[owner][0], backward_s * grown[owner][1] + each_s * trained)
+                for owner, trained, (forward_s, backward_s) in layers
+            ]
+            if to_host is None:
+                return longer
+            return to_host.longer(divided.parts, divided.spans, batch, longer)
+
+        self._seconds = as_measured(part_s)
+        self._again_s = as_measured(again_s) if some else self._seconds
         # Layers that take alike, and are, have the same number.
         numbers: dict[Hashable, int] = {}
         self._alike = tuple(
             numbers.setdefault(pair, len(numbers))
-            for pair in zip(divided.kinds, self._seconds, strict=True)
+            for pair in zip(divided.kinds, self._seconds, self._again_s, strict=True)
         )
         self._launched = sum_in_order(divided.operations)
         # What the host needs besides the launches that a profile has, by layer.
-        self._host_s = [
-            experts_host_s(layer, rates.execution, recompute) for layer in divided.part_work.layers
-        ]
-        if rates.execution.dtensor and divided.degrees.tp > 1:
-            for first, end in divided.spans:
-                self._host_s[first] += dtensor_host_s(
-                    divided.whole[first:end], divided.degrees, recompute
-                )
+        self._host_s = self._host_times(rates.execution, "none" if some else recompute)
+        self._host_again_s = self._host_times(rates.execution, "full") if some else self._host_s
         self._chunks: dict[Hashable, tuple[float, float, float]] = {}
         self._times: dict[Hashable, _StageTimes] = {}
+
+    def _host_times(self, execution: Execution, recompute: str) -> list[float]:
+        """Return what the host needs besides the launches that a profile has, by layer [s]."""
+        divided = self.divided
+        layers = divided.part_work.layers
+        found = [experts_host_s(layer, execution, recompute) for layer in layers]
+        if execution.dtensor and divided.degrees.tp > 1:
+            for first, end in divided.spans:
+                block = divided.whole[first:end]
+                found[first] += dtensor_host_s(block, divided.degrees, recompute)
+        return found
+
+    def _again(self, span: tuple[int, int]) -> frozenset[int]:
+        """Return the layers of a chunk that are in blocks of which all is computed again."""
+        if self._seconds is self._again_s:
+            return frozenset()
+        return layers_again(self.divided.spans, self._recompute, *span)
 
     def stages(
         self,
@@ -588,12 +610,14 @@ class RankWork:
         """Return how long the layers of a stage take; the later of host and GPU sets the pace."""
         profile, divided = self.profile, self.divided
         indexes = [index for first, end in spans for index in range(first, end)]
+        again = frozenset(index for span in spans for index in self._again(span))
         launched = sum_in_order(divided.operations[index] for index in indexes) / self._launched
         forwards_s: list[float] = []
         backwards_s: list[float] = []
         seen: dict[int, int] = {}
         for index in indexes:
-            owner, (forward_s, backward_s) = divided.owners[index], self._seconds[index]
+            owner = divided.owners[index]
+            forward_s, backward_s = (self._again_s if index in again else self._seconds)[index]
             at = seen.get(owner)
             if at is None:
                 seen[owner] = len(forwards_s)
@@ -605,7 +629,9 @@ class RankWork:
         passes_s = sum_in_order(map(add, forwards_s, backwards_s))
         whole_s = profile.forward_s + profile.backward_s
         host_s = launched * profile.host_share * whole_s
-        host_s += sum_in_order([self._host_s[index] for index in indexes])
+        host_s += sum_in_order(
+            [(self._host_again_s if index in again else self._host_s)[index] for index in indexes]
+        )
         device_s = passes_s * profile.device_share
         longest_s = max(host_s, device_s)
         slower = longest_s / passes_s if passes_s else 1.0
@@ -622,8 +648,9 @@ class RankWork:
         key = self._alike[first:end]
         if key not in self._chunks:
             forward_s = backward_s = weights_s = 0.0
+            again = self._again(span)
             for index in range(first, end):
-                ahead_s, back_s = self._seconds[index]
+                ahead_s, back_s = (self._again_s if index in again else self._seconds)[index]
                 forward_s, backward_s = forward_s + ahead_s, backward_s + back_s
                 part = self.divided.parts[index]
                 if part.kind == "linear" and not part.frozen:
@@ -710,8 +737,8 @@ def check_stages(layers: Sequence[ModelLayer], stages: int) -> None:
 class _Messages:
     """What the layers of a divided model send, a micro-batch.
 
-    ``unit`` is the bytes of a value, times the samples of a micro-batch. ``all_again`` says whether
-    the backward pass computes everything again, ``again`` which parts of a block it does.
+    ``unit`` is the bytes of a value, times the samples of a micro-batch. ``recompute`` says what
+    the backward pass computes again, ``again`` which parts of a block it does.
     ``ring_sums`` is how many times as wide as keys and values their gradients go round a ring,
     ``float_width`` the same of an fp32 value.
     """
@@ -721,7 +748,7 @@ class _Messages:
         divided: DividedLayers,
         seconds: Sequence[tuple[float, float]],
         unit: float,
-        all_again: bool,
+        recompute: str,
         again: frozenset[str],
         overlapped: bool,
         experts_overlapped: bool,
@@ -731,7 +758,7 @@ class _Messages:
         self.divided, self.seconds = divided, seconds
         self.whole, self.parts = divided.whole, divided.parts
         self.degrees, self.unit = divided.degrees, unit
-        self.overlapped, self.all_again, self.again = overlapped, all_again, again
+        self.overlapped, self.recompute, self.again = overlapped, recompute, again
         self.experts_overlapped, self.ring_sums = experts_overlapped, ring_sums
         self.float_width = float_width
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
@@ -750,10 +777,12 @@ class _Messages:
     def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
         sent: Counter[LayerMessage] = Counter()
         again: list[LayerMessage] = []
+        whole = layers_again(self.divided.spans, self.recompute, first, end)
         for index in range(first, end):
             messages = [*self._layer(index, first)]
             sent.update(messages)
-            if self.all_again or is_again(self.parts[index].module, self.again):
+            every = self.recompute == "full" or index in whole
+            if every or is_again(self.parts[index].module, self.again):
                 forward = [one for one in messages if one.phase == "forward"]
                 again += [one._replace(phase="backward") for one in forward]
         sent.update(again)

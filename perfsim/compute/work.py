@@ -26,7 +26,7 @@ from perfsim.compute.by_operations import (
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
 from perfsim.models import packed_model
-from perfsim.models.blocks import attended_values
+from perfsim.models.blocks import attended_values, block_spans
 from perfsim.models.layers import (
     PACKED_BITS,
     LayerShape,
@@ -114,6 +114,7 @@ class ModelWork(NamedTuple):
     layer, which is not computed again. ``matrices`` are the weights of two axes and how many there
     are of each, for optimizers that multiply them. ``padded`` says whether samples are padded to
     their length: sentences of an encoder. Decoders train on text that fills every sample.
+    ``blocks`` are the first layer of each block and the one after its last.
     """
 
     layers: tuple[LayerWork, ...]
@@ -127,6 +128,7 @@ class ModelWork(NamedTuple):
     tokens: int | None
     transformer: bool
     padded: bool = False
+    blocks: tuple[tuple[int, int], ...] = ()
 
 
 _MATRIX_AXES = 2
@@ -241,6 +243,7 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
         blocks[0].rows if blocks else None,
         bool(blocks),
         any(not layer.causal for layer in blocks),
+        tuple(block_spans(layers)),
     )
 
 

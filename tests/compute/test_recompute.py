@@ -55,6 +55,7 @@ def _kept(layers: tuple[ModelLayer, ...], again: str, era: str = "megatron") -> 
         ("Layernorm, MoE-act", "layernorm+moe_act"),
         ("mlp+mlp", "mlp"),
         ("SELECTIVE", "selective"),
+        ("Full:5", "full:5"),
     ],
 )
 def test_parts_are_kept_in_one_order(given: str, kept: str) -> None:
@@ -70,6 +71,8 @@ def test_parts_are_kept_in_one_order(given: str, kept: str) -> None:
         ("full+mlp", "full stands by itself"),
         ("mlp++moe", "no ''"),
         ("", "it must not be empty"),
+        *((f"full:{word}", "says of how many blocks") for word in ("0", "x", "-3", "", "5:5")),
+        ("selective:2", "no 'selective:2'"),
     ],
 )
 def test_other_words_are_refused(given: str, why: str) -> None:
@@ -314,3 +317,62 @@ def test_weights_of_deepep_are_fp32() -> None:
     assert hybrid == deep
     assert deep[0].unfused == plain[0].unfused
     assert deep[1].unfused == pytest.approx(plain[1].unfused * 17 / 7)
+
+
+# Some blocks
+
+
+def test_a_block_that_is_computed_again_costs_its_forward_pass_and_others_nothing() -> None:
+    rates = kernel_rates(H100, "amp-bf16", "megatron")
+    work = work_of(LLAMA, "megatron")
+    plain = times_of_layers(work, 1, rates)
+    found = times_of_layers(work, 1, rates, "full:2")
+    (first, _), (_, end) = work.blocks[:2]
+    for index, ((before_s, behind_s), after) in enumerate(zip(plain, found, strict=True)):
+        more_s = before_s if first <= index < end else 0.0
+        assert after == (before_s, pytest.approx(behind_s + more_s))
+    more_s = sum(before_s for before_s, _ in plain[first:end])
+    assert _passes_s(LLAMA, "full:2") - _passes_s(LLAMA, "none") == pytest.approx(more_s)
+
+
+def test_blocks_that_are_computed_again_keep_their_inputs() -> None:
+    kept = [_kept(LLAMA, f"full:{blocks}") for blocks in range(1, 33)]
+    each = [before - after for before, after in pairwise([_kept(LLAMA, "none"), *kept])]
+    assert min(each) == pytest.approx(max(each)) and min(each) > 0
+    assert kept[-1] == _kept(LLAMA, "full")
+
+
+@pytest.mark.parametrize(
+    ("more", "blocks"),
+    [
+        ({"method": "fsdp"}, 32),
+        ({"tp": 2, "method": "fsdp"}, 32),
+        ({"pp": 2, "accumulate": 4}, 16),
+        ({"pp": 2, "tp": 2, "accumulate": 4, "schedule": "interleaved", "virtual_stages": 2}, 8),
+    ],
+)
+def test_each_chunk_of_a_stage_computes_its_first_blocks_again(
+    more: dict[str, Any], blocks: int
+) -> None:
+    """As many as a chunk has are all, but for what is in no block."""
+
+    def found(recompute: str) -> Prediction:
+        fields = {"model": "llama3-8b", "gpus": 8, "node": "dgx-h100", "seq": 4096, "batch": 1}
+        fields |= {"software": "megatron", "recompute": recompute}
+        return predict(make_scenario(fields | more), SHIPPED)
+
+    each = [found(word) for word in ("none", f"full:{blocks // 2}", f"full:{blocks}", "full")]
+    none_s, half_s, all_s, full_s = (one.iteration_s for one in each)
+    assert none_s < half_s < all_s
+    assert all_s == pytest.approx(full_s, rel=2e-3)
+    assert half_s == pytest.approx((none_s + all_s) / 2, rel=0.01)
+    sizes = [sum(one.memory_bytes.values()) for one in each]
+    assert sizes[0] > sizes[1] > sizes[2] == pytest.approx(sizes[3])
+
+
+def test_more_blocks_than_there_are_are_refused() -> None:
+    asked = {"model": "llama3-8b", "gpus": 8, "node": "dgx-h100", "recompute": "full:33"}
+    with pytest.raises(RequestError, match="llama3-8b has 32 blocks; set full, or fewer"):
+        predict(make_scenario(asked), SHIPPED)
+    with pytest.raises(RequestError, match="only transformers have blocks"):
+        predict(make_scenario(asked | {"model": "resnet50"}), SHIPPED)

@@ -349,6 +349,9 @@ DIVIDED = [
     " offload=activations",
     "model=qwen3-32b gpus=8 node=dgx-h100 batch=1 seq=2048 tp=8 recompute=full"
     " software=torch2+flash2+dtensor",
+    "model=llama3-8b gpus=16 node=dgx-h100 batch=1 seq=4096 tp=2 pp=2 accumulate=8"
+    " schedule=interleaved virtual_stages=2 software=megatron recompute=full:3",
+    "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp recompute=full:5",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp offload=optimizer",
     "model=llama3-8b gpus=8 node=dgx-h100 batch=1 method=fsdp recompute=full offload=parameters",
     "model=llama3-70b gpus=16 node=dgx-a100 batch=1 method=zero options.stage=3 recompute=full"
