@@ -487,12 +487,16 @@ def defined_blocks(profile: Profile) -> int:
     return len([*block_spans(build_model(profile.model, defined_tokens(profile)))])
 
 
+def _way(device: Device) -> str:
+    """Return over what a GPU reaches its host, and whether that was measured."""
+    measured = "half of what was measured of one" if (device.c2c_gpus or 1) > 1 else "measured"
+    return f"{link_words(device)}, {measured}"
+
+
 def blocks_note(words: str, profile: Profile, device: Device) -> str:
     """Say what of blocks is on the host, and how fast it goes there and back."""
     link = host_link(device)
-    measured = "half of what was measured of one" if (device.c2c_gpus or 1) > 1 else "measured"
-    way = f"{link_words(device)}, {measured}"
-    rates = f"at {format_rate(link.out)} and {format_rate(link.back)} ({way})"
+    rates = f"at {format_rate(link.out)} and {format_rate(link.back)} ({_way(device)})"
     if CHECKPOINTS in offloaded(words):
         return (
             "`offload` checkpoints: the input of each block goes to pinned memory of the host and"
@@ -653,6 +657,6 @@ def parameters_note(device: Device, library: Literal["DeepSpeed", "PyTorch"]) ->
     }
     return (
         "`offload` parameters: a rank's shard comes from pinned memory of the host before each"
-        f" gather, at {format_rate(link.back)} ({link_words(device)}, each GPU on a link of"
+        f" gather, at {format_rate(link.back)} ({_way(device)}, each GPU on a link of"
         f" its own), {how[library]}."
     )
