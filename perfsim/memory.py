@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.device import Device
@@ -37,7 +36,7 @@ from perfsim.compute.software import software_era
 from perfsim.errors import RequestError
 from perfsim.methods.base import HeldState, MethodContext, MethodState
 from perfsim.models import ModelLayer, build_model, takes_tokens
-from perfsim.models.blocks import block_spans
+from perfsim.models.blocks import block_count
 from perfsim.resolve import Setup, kernel_era, resolve
 from perfsim.schedule.costs import Costs
 from perfsim.sums import sum_in_order
@@ -344,8 +343,7 @@ def _stage_activations(setup: Setup, split: ModelSplit, stage: int, precision: s
     if any(layer.kind == "attention" for layer in part.layers):
         recompute = setup.scenario.recompute
         if again := blocks_again(recompute):
-            chunks = len(part.spans)
-            recompute = of_blocks(int(again) * chunks) if again < inf else recompute
+            recompute = of_blocks(again * len(part.spans))
 
     def counted() -> Activations:
         head = any(layer.split == "vocabulary" and layer.kind == "linear" for layer in part.layers)
@@ -427,7 +425,7 @@ def _activations(
 
 def _on_host(words: str, layers: Sequence[ModelLayer]) -> dict[str, Any]:
     """Return what of the activations of some layers is on the host, where `offload` names it."""
-    blocks = len([*block_spans(layers)])
+    blocks = block_count(layers)
     sent = activation_blocks(words, blocks) if blocks else 0
     return {"offloaded": CHECKPOINTS in offloaded(words), "blocks_on_host": sent}
 

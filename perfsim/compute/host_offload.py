@@ -20,9 +20,8 @@ megatron/core/transformer/transformer_config.py (``cpu_offloading_num_layers``).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
@@ -34,7 +33,7 @@ from perfsim.compute.memory import STASHED, block_bytes, checkpoint_bytes
 from perfsim.compute.profile import Layer, Profile, defined_tokens, matches_definition
 from perfsim.errors import RequestError
 from perfsim.models import build_model
-from perfsim.models.blocks import block_spans
+from perfsim.models.blocks import block_count, block_spans
 from perfsim.models.layers import ModelLayer
 from perfsim.note import assumption
 from perfsim.sums import sum_in_order
@@ -231,7 +230,7 @@ def longer_by_activations(
 def longer_passes(
     forward_s: Sequence[float],
     backward_s: Sequence[float],
-    checkpoint_bytes: Sequence[float],
+    sent_bytes: Sequence[float],
     link: HostLink,
 ) -> tuple[list[float], list[float]]:
     """Return how many times as long both passes of each block take with checkpoints on the host.
@@ -244,7 +243,7 @@ def longer_passes(
     Parameters
     ----------
     forward_s, backward_s : of each block, in the order of the model [s]
-    checkpoint_bytes : the input of each block
+    sent_bytes : the input of each block
 
     Examples
     --------
@@ -256,7 +255,7 @@ def longer_passes(
     """
     ahead, behind, count = [], [], len(forward_s)
     for at, (pass_s, again_s, size) in enumerate(
-        zip(forward_s, backward_s, checkpoint_bytes, strict=True)
+        zip(forward_s, backward_s, sent_bytes, strict=True)
     ):
         out = size / link.out / pass_s if at >= STASHED and pass_s else 1.0
         back = size / link.back / again_s if at < count - STASHED and again_s else 1.0
@@ -299,32 +298,22 @@ def with_passes(profile: Profile, ahead: Sequence[float], behind: Sequence[float
     )
 
 
-@dataclass(frozen=True)
-class BlocksToHost(ABC):
-    """What blocks keep that goes to the host: over which link, and how wide the software has it.
+class BlocksToHost(NamedTuple):
+    """What blocks keep that goes to the host, and how wide the software has it.
 
-    ``precision`` and ``execution`` are as for `perfsim.compute.memory.activation_bytes`.
+    Parameters
+    ----------
+    words : what is in the memory of the host, as `offload` of a scenario names it: the inputs of
+        blocks that are computed again, or all that the first of them keep
+    link : to the host
+    precision, execution, gathered : as for `perfsim.compute.memory.activation_bytes`
     """
 
+    words: str
     link: HostLink
     precision: str
     execution: Execution
-
-    @abstractmethod
-    def longer_blocks(
-        self,
-        layers: Sequence[ModelLayer],
-        spans: Sequence[tuple[int, int]],
-        batch: int,
-        passes_s: tuple[Sequence[float], Sequence[float]],
-    ) -> tuple[list[float], list[float]]:
-        """Return how many times as long both passes of each block take.
-
-        Parameters
-        ----------
-        spans : first layer of each block and the one after its last
-        passes_s : what the forward and the backward pass of each take without copies [s]
-        """
+    gathered: int
 
     def of_profile(self, profile: Profile) -> Profile:
         """Return the profile of a defined model with what its passes wait for copies."""
@@ -369,50 +358,17 @@ class BlocksToHost(ABC):
             [sum_in_order(both[way] for both in seconds[first:end]) for first, end in blocks]
             for way in (0, 1)
         )
-        longer = self.longer_blocks(layers, spans, batch, (forward_s, backward_s))
+        how = self.precision, self.execution
+        if CHECKPOINTS in offloaded(self.words):
+            wait, sizes = longer_passes, checkpoint_bytes(layers, spans, *how)
+        else:
+            wait, sizes = longer_by_activations, block_bytes(layers, spans, *how, self.gathered)
+            sizes = sizes[: activation_blocks(self.words, len(spans))]
+        longer = wait(forward_s, backward_s, [batch * size for size in sizes], self.link)
         ratios = [(1.0, 1.0)] * len(seconds)
         for (first, end), both in zip(blocks, zip(*longer, strict=True), strict=True):
             ratios[first:end] = [both] * (end - first)
         return ratios
-
-
-@dataclass(frozen=True)
-class _CheckpointsToHost(BlocksToHost):
-    """The inputs of blocks that are computed again."""
-
-    def longer_blocks(
-        self,
-        layers: Sequence[ModelLayer],
-        spans: Sequence[tuple[int, int]],
-        batch: int,
-        passes_s: tuple[Sequence[float], Sequence[float]],
-    ) -> tuple[list[float], list[float]]:
-        """Return how many times as long both passes of each block take (`longer_passes`)."""
-        sizes = checkpoint_bytes(layers, spans, self.precision, self.execution)
-        return longer_passes(*passes_s, [batch * size for size in sizes], self.link)
-
-
-@dataclass(frozen=True)
-class _ActivationsToHost(BlocksToHost):
-    """What the first blocks keep, as ``words`` of a scenario's `offload` name their number.
-
-    ``gathered`` is as for `perfsim.compute.memory.activation_bytes`.
-    """
-
-    words: str
-    gathered: int
-
-    def longer_blocks(
-        self,
-        layers: Sequence[ModelLayer],
-        spans: Sequence[tuple[int, int]],
-        batch: int,
-        passes_s: tuple[Sequence[float], Sequence[float]],
-    ) -> tuple[list[float], list[float]]:
-        """Return how many times as long both passes of each take (`longer_by_activations`)."""
-        how = self.precision, self.execution, self.gathered
-        sizes = block_bytes(layers, spans, *how)[: activation_blocks(self.words, len(spans))]
-        return longer_by_activations(*passes_s, [batch * size for size in sizes], self.link)
 
 
 def blocks_to_host(
@@ -432,16 +388,10 @@ def blocks_to_host(
     RequestError
         If the link of the GPU to its host is not known.
     """
-    named = offloaded(words)
-    if not named & {ACTIVATIONS, CHECKPOINTS}:
+    if not offloaded(words) & {ACTIVATIONS, CHECKPOINTS}:
         return None
     precision = profile.precision if autocast else profile.precision.removeprefix("amp-")
-    how = host_link(device), precision, execution_of(era)
-    return (
-        _CheckpointsToHost(*how)
-        if CHECKPOINTS in named
-        else _ActivationsToHost(*how, words, gathered)
-    )
+    return BlocksToHost(words, host_link(device), precision, execution_of(era), gathered)
 
 
 def check_blocks(words: str, profile: Profile, recompute: str, stages: int) -> None:
@@ -484,7 +434,7 @@ def defined_blocks(profile: Profile) -> int:
     """Return how many blocks a model has; 0 for one without a definition or attention."""
     if not matches_definition(profile):
         return 0
-    return len([*block_spans(build_model(profile.model, defined_tokens(profile)))])
+    return block_count(build_model(profile.model, defined_tokens(profile)))
 
 
 def _way(device: Device) -> str:

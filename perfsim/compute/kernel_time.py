@@ -461,7 +461,7 @@ def work_time(
         launched += _FORWARD_LAUNCHES * sum_in_order(
             layer.operations for layer in work.layers if is_again(layer.module, modules)
         )
-    elif 0 < blocks_again(recompute) < inf:
+    elif blocks_again(recompute):
         whole = [work.layers[index] for index in sorted(layers_again(work.blocks, recompute))]
         repeated = Counter(one for layer in whole for one in layer.forward)
         passes_s += sum_in_order(
@@ -476,9 +476,9 @@ def work_time(
     passes_s += cast_time(work.parameters, rates)
     host_s = launched * rates.execution.op_s
     if experts:
-        indexes = layers_again(work.blocks, recompute)
+        whole_again = layers_again(work.blocks, recompute)
         host_s += sum_in_order(
-            experts_host_s(layer, rates.execution, recompute, whole=index in indexes)
+            experts_host_s(layer, rates.execution, "full" if index in whole_again else recompute)
             for index, layer in enumerate(work.layers)
         )
     if not update:
@@ -493,16 +493,13 @@ def work_time(
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
 
 
-def experts_host_s(
-    layer: LayerWork, execution: Execution, recompute: str, *, whole: bool = False
-) -> float:
+def experts_host_s(layer: LayerWork, execution: Execution, recompute: str) -> float:
     """Return what the host needs to launch the experts of a layer in both passes [s].
 
-    Those that are computed again are launched again; ``whole`` says that all of their block is.
+    Those that are computed again are launched again.
     """
     forward_s, backward_s = layer.experts_s
-    again = whole or recompute == "full"
-    again = again or is_again(layer.module, modules_again(recompute, execution))
+    again = recompute == "full" or is_again(layer.module, modules_again(recompute, execution))
     return forward_s + backward_s + forward_s * again
 
 
@@ -623,10 +620,8 @@ def times_of_layers(
     """Return the forward and backward time of each layer [s], given a network's kernels."""
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     again = dict.fromkeys(known, 0.0)
-    modules, some = modules_again(recompute, rates.execution), frozenset[int]()
-    if 0 < blocks_again(recompute) < inf:
-        some = layers_again(work.blocks, recompute)
-    elif recompute != "none" and not modules:
+    modules, some = modules_again(recompute, rates.execution), layers_again(work.blocks, recompute)
+    if recompute != "none" and not (modules or some):
         again |= {one: _again_s(one, batch, rates, work, recompute) for one, _ in work.forward}
     last = work.layers[-1]
 

@@ -9,7 +9,6 @@ that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import NamedTuple
 
 from perfsim.compute.by_operations import ACTIVATIONS, activated_values
@@ -239,8 +238,8 @@ def activation_bytes(
             some = recompute == "selective"
             grouped = not execution.looped
             checkpoints = [_checkpoint(layers, span, size, some, grouped) for span in blocks]
-            if 0 < (count := blocks_again(recompute)) < inf:
-                checkpoints, within = checkpoints[: int(count)], within[: int(count)]
+            if count := blocks_again(recompute):
+                checkpoints, within = checkpoints[:count], within[:count]
             if offloaded:
                 checkpoints = checkpoints[-STASHED:]
             total += sum_in_order(checkpoints) - sum_in_order(within)

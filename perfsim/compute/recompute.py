@@ -7,7 +7,6 @@ sublinear memory cost", arXiv 1604.06174). Megatron-LM's option for parts is rec
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +14,7 @@ from perfsim.compute.execution import Execution
 from perfsim.compute.profile import Profile, matches_definition
 from perfsim.errors import RequestError, any_of, own_name, unknown
 from perfsim.models import build_model, has_attention
-from perfsim.models.blocks import block_spans
+from perfsim.models.blocks import block_count
 from perfsim.models.layers import MODULES, ModelLayer, Module, is_expert
 
 __all__ = [
@@ -48,8 +47,10 @@ def of_blocks(blocks: int) -> str:
     return f"full:{blocks}"
 
 
-def blocks_again(recompute: str) -> float:
+def blocks_again(recompute: str) -> int:
     """Return of how many blocks all is computed again, the first of each chunk of a stage.
+
+    It is 0 where no number is asked for: with ``full`` all layers are.
 
     So Megatron-LM's ``recompute_num_layers`` has it by the method "block" (NVIDIA/Megatron-LM
     @d98e8a64 megatron/core/transformer/transformer_block.py, ``_checkpointed_forward``).
@@ -57,10 +58,8 @@ def blocks_again(recompute: str) -> float:
     Examples
     --------
     >>> [blocks_again(one) for one in ("full:5", "full", "selective", "moe_act")]
-    [5, inf, 0, 0]
+    [5, 0, 0, 0]
     """
-    if recompute == "full":
-        return math.inf
     found = _OF_BLOCKS.fullmatch(recompute)
     return int(found[1]) if found else 0
 
@@ -99,7 +98,7 @@ def modules_again(recompute: str, execution: Execution) -> frozenset[str]:
 def layers_again(
     blocks: Sequence[tuple[int, int]], recompute: str, first: int = 0, end: int | None = None
 ) -> frozenset[int]:
-    """Return the layers of blocks of which all is computed again, by number.
+    """Return the layers of the first blocks, as many as are asked for (`blocks_again`), by number.
 
     Parameters
     ----------
@@ -114,8 +113,7 @@ def layers_again(
     [3, 4]
     """
     own = [span for span in blocks if first <= span[0] and (end is None or span[0] < end)]
-    count = min(len(own), blocks_again(recompute))
-    return frozenset(index for span in own[: int(count)] for index in range(*span))
+    return frozenset(index for span in own[: blocks_again(recompute)] for index in range(*span))
 
 
 def checked_recompute(value: str, field: str) -> str:
@@ -175,8 +173,8 @@ def check_recompute(profile: Profile, recompute: str) -> None:
         why = "only transformers have blocks to compute again; leave `recompute` out."
         raise RequestError("recompute", why, value=recompute)
     if again := blocks_again(recompute):
-        blocks = len([*block_spans(build_model(model))])
-        if blocks < again < math.inf:
+        blocks = block_count(build_model(model))
+        if blocks < again:
             why = f"{model} has {blocks} blocks; set full, or fewer."
             raise RequestError("recompute", why, value=recompute)
     elif recompute not in RECOMPUTE:

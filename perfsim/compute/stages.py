@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -59,6 +58,7 @@ from perfsim.models.split import (
 from perfsim.sums import sum_in_order
 
 __all__ = [
+    "DTENSOR_S",
     "DividedLayers",
     "LayerMessage",
     "ModelParts",
@@ -366,7 +366,7 @@ _Seconds = tuple[float, float]
 _NORMS_OF_A_BLOCK = 2
 """Normalisations of a block whose heads have none: before attention and before the MLP."""
 
-_DTENSOR_S = {
+DTENSOR_S = {
     (True, False): (2.70e-3, 4.15e-3),
     (True, True): (3.37e-3, 5.14e-3),
     (False, False): (2.15e-3, 3.13e-3),
@@ -393,7 +393,7 @@ def dtensor_host_s(block: Sequence[ModelLayer], degrees: Degrees, recompute: str
     6.85
     """
     normed = sum(layer.kind in NORMS for layer in block) > _NORMS_OF_A_BLOCK
-    forward_s, backward_s = _DTENSOR_S[degrees.sequence, normed]
+    forward_s, backward_s = DTENSOR_S[degrees.sequence, normed]
     return forward_s * (1 + (recompute in ("selective", "full"))) + backward_s
 
 
@@ -434,7 +434,7 @@ class RankWork:
         by_layer = partial(times_of_layers, divided.part_work, batch, rates.one_by_one())
         self._recompute = recompute
         # Where all of some blocks of each chunk is computed again, both ways are known of each.
-        some = 0 < blocks_again(recompute) < inf
+        some = bool(blocks_again(recompute))
         part_s = by_layer("none" if some else recompute)
         again_s = by_layer("full") if some else part_s
         self._width = precision_bytes(profile.precision)
@@ -509,8 +509,6 @@ class RankWork:
 
     def _again(self, span: tuple[int, int]) -> frozenset[int]:
         """Return the layers of a chunk that are in blocks of which all is computed again."""
-        if self._seconds is self._again_s:
-            return frozenset()
         return layers_again(self.divided.spans, self._recompute, *span)
 
     def stages(

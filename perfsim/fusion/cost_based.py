@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from perfsim.by_size import MessageSizes, TimesBySize, arrays, one_by_one
@@ -128,6 +129,9 @@ _MAX_NETWORKS = 32
 """Networks on which it is kept what was asked for. No source: chosen."""
 
 
+_time_s = itemgetter(0)
+
+
 class _SumsByTime:
     """Sizes of which MG-WFBP's rule asked the time, by what all gradients together took.
 
@@ -135,25 +139,21 @@ class _SumsByTime:
     """
 
     def __init__(self) -> None:
-        self._times_s: list[float] = []
-        self._sizes: list[MessageSizes] = []
+        self._kept: list[tuple[float, MessageSizes]] = []
 
     def nearest(self, whole_s: float) -> MessageSizes | None:
         """Return what was asked for on the network most like one; None where that does not help."""
-        if not self._sizes or arrays() is None:
+        if not self._kept or arrays() is None:
             return None
-        after = bisect_left(self._times_s, whole_s)
-        near = (max(after - 1, 0), min(after, len(self._sizes) - 1))
-        return self._sizes[min(near, key=lambda at: abs(self._times_s[at] - whole_s))]
+        after = bisect_left(self._kept, whole_s, key=_time_s)
+        around = self._kept[max(after - 1, 0) : after + 1]
+        return min(around, key=lambda one: abs(_time_s(one) - whole_s))[1]
 
     def keep(self, whole_s: float, sizes: MessageSizes) -> None:
         """Keep what was asked for on a network."""
-        if len(self._sizes) >= _MAX_NETWORKS:
-            self._times_s.clear()
-            self._sizes.clear()
-        at = bisect_left(self._times_s, whole_s)
-        self._times_s.insert(at, whole_s)
-        self._sizes.insert(at, sizes)
+        if len(self._kept) >= _MAX_NETWORKS:
+            self._kept.clear()
+        insort(self._kept, (whole_s, sizes), key=_time_s)
 
 
 @policy(

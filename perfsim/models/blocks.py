@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from perfsim.models.layers import ModelLayer
 from perfsim.sums import sum_in_order
 
-__all__ = ["NORMS", "attended_values", "block_spans", "block_start", "query_values"]
+__all__ = ["NORMS", "attended_values", "block_count", "block_spans", "block_start", "query_values"]
 
 NORMS = ("layernorm", "rmsnorm")
 """Kinds of layers that normalise each token."""
@@ -72,6 +72,11 @@ def block_spans(layers: Sequence[ModelLayer]) -> Iterator[tuple[int, int]]:
         else:
             span = first - starts[number - 1] if number else _only_block(layers)
             yield first, min(first + span, len(layers))
+
+
+def block_count(layers: Sequence[ModelLayer]) -> int:
+    """Return how many blocks there are; 0 without attention."""
+    return sum(layer.kind == "attention" for layer in layers)
 
 
 def _only_block(layers: Sequence[ModelLayer]) -> int:

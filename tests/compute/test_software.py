@@ -21,6 +21,7 @@ from perfsim.compute.software import (
     software_era,
     software_named,
 )
+from perfsim.compute.stages import DTENSOR_S
 from perfsim.compute.work import work_of
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
@@ -455,3 +456,16 @@ def test_dtensors_host_takes_longer_for_each_block() -> None:
     assert seconds("torch2+dtensor", **alone) == seconds("torch2", **alone)
     with pytest.raises(RequestError, match="DTensor is run eagerly in torch2 only"):
         software_named("torch2-compiled+dtensor")
+
+
+def test_what_dtensors_host_takes_is_what_was_measured() -> None:
+    """By the stored output: a way's forward and backward pass, less those of plain tensors [ms]."""
+    text = (Path(__file__).parents[1] / "scripts" / "dtensor_host.txt").read_text()
+    rows = re.findall(r"^(.*?)  +([\d.]+) +([\d.]+) ", text, re.MULTILINE)
+    measured = {name: (float(forward), float(backward)) for name, forward, backward in rows}
+    for (sequence, normed), seconds in DTENSOR_S.items():
+        heads = "norms of heads: " if normed else ""
+        way = "gathered once" if sequence else "no sequence parallelism"
+        plain, divided = measured[f"{heads}plain tensors"], measured[f"{heads}DTensor, {way}"]
+        longer = [after - before for before, after in zip(plain, divided, strict=True)]
+        assert [1e3 * one for one in seconds] == pytest.approx(longer)
