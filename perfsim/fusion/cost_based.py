@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.by_size import MessageSizes, TimesBySize, arrays, one_by_one
 from perfsim.compute.profile import Gradient
@@ -264,9 +266,11 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     2023 (arXiv 2302.12445). Code: lzhangbv/dear_pytorch, dear/dopt_rsag_bo.py (bounds) and
     dear/tuner.py; README.md: 25 MB without tuning.
     """
+    if not gradients:
+        return []
     sent, backward_s = context.sent_of(gradients), context.backward_s
     forward_s = tuple(context.forward_s)
-    tried, asked = sent.once(
+    tried = sent.once(
         ("sizes that DeAR tries", forward_s),
         lambda: _groups_to_try(
             [gradient.layer for gradient in gradients],
@@ -276,16 +280,16 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
         ),
     )
     scatter_s, gather_s = (
-        context.by_size(half).of_each(asked) for half in ("reduce_scatter", "all_gather")
+        context.by_size(half).of_each(tried.asked) for half in ("reduce_scatter", "all_gather")
     )
-    best, best_s = tried[0], _decoupled_s(tried[0].sends, backward_s, scatter_s, gather_s)
     many = not isinstance(backward_s, float | int)  # times that stand for many have no bound
-    for one in tried[1:]:
-        if not many and one.least_s(backward_s, scatter_s, gather_s) > best_s:
-            continue
-        ended_s = _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
-        if ended_s < best_s:
-            best, best_s = one, ended_s
+    least_s = repeat(0.0) if many else tried.least_s(backward_s, scatter_s, gather_s)
+    best, best_s = tried.groups[0], math.inf
+    for one, at_least_s in zip(tried.groups, least_s, strict=False):
+        if at_least_s <= best_s:
+            ended_s = _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
+            if ended_s < best_s:
+                best, best_s = one, ended_s
     return sent.buckets(best.places)
 
 
@@ -301,25 +305,61 @@ class _Groups(NamedTuple):
     places : where the gradients of each group begin and end
     sends : of each group the number of its size among those asked for, when its last gradient is
         ready, and what the forward passes of its layers take
-    sizes : the numbers of the groups' sizes
-    forward_s : what the forward passes of all groups take
     """
 
     places: tuple[tuple[int, int], ...]
     sends: list[tuple[int, float, float]]
-    sizes: list[int]
-    forward_s: float
+
+
+class _Tried:
+    """The groups of each size that DeAR tries.
+
+    Parameters
+    ----------
+    groups : those of each size
+    asked : the sizes of all groups
+    """
+
+    def __init__(self, groups: Sequence[_Groups], asked: MessageSizes) -> None:
+        self.groups, self.asked = groups, asked
+        self._sizes = [[size for size, _, _ in one.sends] for one in groups]
+        self._first_ready_s = [one.sends[0][1] for one in groups]
+        self._last_pass_s = [one.sends[0][2] for one in groups]  # gathered last
+        self._forward_s = [sum_in_order([passes_s for *_, passes_s in one.sends]) for one in groups]
 
     def least_s(
         self, backward_s: float, scatter_s: Sequence[float], gather_s: Sequence[float]
-    ) -> float:
-        """Return what `_decoupled_s` is at least: nothing waits but for the first group [s]."""
-        _, ready_s, last_pass_s = self.sends[0]
-        first_gather_s = gather_s[self.sizes[-1]]
-        scattered_s = ready_s + sum(map(scatter_s.__getitem__, self.sizes))
-        gathered_s = sum(map(gather_s.__getitem__, self.sizes)) + last_pass_s
-        passed_s = first_gather_s + self.forward_s
-        return _ROUNDED * (max(scattered_s, backward_s) + max(gathered_s, passed_s))
+    ) -> list[float]:
+        """Return what `_decoupled_s` is at least, for each size: nothing waits but at first [s]."""
+        halves = self._sums(scatter_s), self._sums(gather_s)
+        rest = self._sizes, self._first_ready_s, self._last_pass_s, self._forward_s
+        return [
+            _ROUNDED
+            * (
+                max(ready_s + scattered_s, backward_s)
+                + max(gathered_s + pass_s, gather_s[sizes[-1]] + forward_s)
+            )
+            for scattered_s, gathered_s, sizes, ready_s, pass_s, forward_s in zip(
+                *halves, *rest, strict=True
+            )
+        ]
+
+    def _sums(self, seconds: Sequence[float]) -> list[float]:
+        """Return what the messages of each size's groups take together [s]."""
+        np = arrays()
+        if np is None:
+            return [sum(map(seconds.__getitem__, sizes)) for sizes in self._sizes]
+        numbers, starts = self._as_arrays
+        sums: list[float] = np.add.reduceat(np.array(seconds)[numbers], starts).tolist()
+        return sums
+
+    @cached_property
+    def _as_arrays(self) -> Any:
+        """The numbers of all sizes, one size's groups after the other's, and where each begin."""
+        import numpy as np
+
+        starts = [0, *accumulate(map(len, self._sizes))]
+        return np.array([*chain.from_iterable(self._sizes)]), np.array(starts[:-1])
 
 
 def _groups_to_try(
@@ -327,8 +367,8 @@ def _groups_to_try(
     ready_s: Sequence[float],
     sizes_bytes: Sequence[float],
     forward_s: Sequence[float],
-) -> tuple[list[_Groups], MessageSizes]:
-    """Return the groups of each size tried, 25 MiB first, and the sizes of all groups.
+) -> _Tried:
+    """Return the groups of each size tried, 25 MiB first.
 
     Groups that are alike are there once.
 
@@ -353,12 +393,7 @@ def _groups_to_try(
         )
         return number_of[size_of[first, end]], ready_s[end - 1], passes_s
 
-    found = []
-    for places in tried:
-        sends = [sent(*place) for place in places]
-        sizes = [size for size, _, _ in sends]
-        found.append(_Groups(places, sends, sizes, sum_in_order([one for _, _, one in sends])))
-    return found, asked
+    return _Tried([_Groups(places, [sent(*place) for place in places]) for places in tried], asked)
 
 
 def _decoupled_s(

@@ -50,12 +50,12 @@ def line_times(
     """
     count, log = len(knots), math.log
     share, s_per_byte = line.share, line.s_per_byte
-    pieces: list[tuple[float, float | None, float]] = []
+    pieces: list[tuple[float, float, float]] = []
 
     def of(size_bytes: float) -> float:
         constant_s, rise_s, peak_s = pieces[bisect_right(knots, size_bytes)]
         seconds = constant_s + share * size_bytes * s_per_byte
-        if rise_s is not None:
+        if rise_s:
             seconds += rise_s * log(size_bytes)
         return peak_s if peak_s > seconds else seconds
 
@@ -64,10 +64,8 @@ def line_times(
         if np is None:
             return [of(size) for size in sizes.sizes_bytes]
         sizes_bytes, logs = sizes.as_arrays
-        table = np.array(
-            [(constant_s, rise_s or 0.0, peak_s) for constant_s, rise_s, peak_s in pieces]
-        )
-        constants_s, rises_s, peaks_s = table[np.searchsorted(knots, sizes_bytes, "right")].T
+        place = np.array(knots).searchsorted(sizes_bytes, "right")
+        constants_s, rises_s, peaks_s = np.array([*zip(*pieces, strict=True)]).take(place, axis=1)
         seconds = constants_s + share * sizes_bytes * s_per_byte + rises_s * logs
         times: Times = np.maximum(peaks_s, seconds)
         return times
@@ -84,7 +82,7 @@ def line_times(
         constant_s = inter_hops * far_s + intra_hops * near_s
         rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s
         # Latencies are constant before the first knot, and from the last one on.
-        pieces.append((constant_s, rise_s if 0 < place < count else None, peak_s))
+        pieces.append((constant_s, rise_s if 0 < place < count else 0.0, peak_s))
         if place:
             peak_s = of(starts[place])
             pieces[place] = constant_s, pieces[place][1], peak_s

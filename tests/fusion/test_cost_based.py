@@ -6,7 +6,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
+from unittest import mock
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from perfsim import fusion
 from perfsim.by_size import TimesBySize, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
+from perfsim.fusion import cost_based
 from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups
@@ -199,8 +203,11 @@ def test_what_dear_s_search_reckons_by_hand() -> None:
     assert _decoupled_s(alone, 3.5, *later) == pytest.approx(1 + 7 + 7)
 
 
-@given(st.data())
-def test_dear_s_search_leaves_out_no_size_that_could_be_best(data: st.DataObject) -> None:
+@pytest.mark.parametrize("arrays", [lambda: None, lambda: numpy], ids=["one by one", "arrays"])
+@given(data=st.data())
+def test_dear_s_search_leaves_out_no_size_that_could_be_best(
+    arrays: Callable[[], Any], data: st.DataObject
+) -> None:
     seconds = st.floats(0.0, 10.0)
 
     def drawn(values: st.SearchStrategy[float], count: int) -> list[float]:
@@ -210,12 +217,13 @@ def test_dear_s_search_leaves_out_no_size_that_could_be_best(data: st.DataObject
     sizes_bytes = tuple(drawn(st.floats(1.0, 100 * MIB), count))
     forward_s, ready_s = tuple(drawn(seconds, count)), tuple(sorted(drawn(seconds, count)))
     layers = tuple(range(count))[::-1]
-    found, asked = _groups_to_try(layers, ready_s, sizes_bytes, forward_s)
-    scatter_s, gather_s = (drawn(seconds, len(asked.sizes_bytes)) for _ in range(2))
+    tried = _groups_to_try(layers, ready_s, sizes_bytes, forward_s)
+    scatter_s, gather_s = (drawn(seconds, len(tried.asked.sizes_bytes)) for _ in range(2))
     backward_s = data.draw(seconds)
-    for one in found:
-        least_s = one.least_s(backward_s, scatter_s, gather_s)
-        assert least_s <= _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
+    with mock.patch.object(cost_based, "arrays", arrays):
+        least_s = tried.least_s(backward_s, scatter_s, gather_s)
+    for one, at_least_s in zip(tried.groups, least_s, strict=True):
+        assert at_least_s <= _decoupled_s(one.sends, backward_s, scatter_s, gather_s)
 
 
 def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
@@ -239,13 +247,13 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
     def tried(*sizes_mib: float) -> list[list[tuple[int, int]]]:
         sizes_bytes = tuple(size * MIB for size in sizes_mib)
         few = slice(len(sizes_bytes))
-        found, asked = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
-        for some in found:
-            for (first, end), (size, last_s, passes_s) in zip(*some[:2], strict=True):
-                assert asked.sizes_bytes[size] == sum(sizes_bytes[first:end])
+        found = _groups_to_try(layers[few], ready_s[few], sizes_bytes, forward_s)
+        for some in found.groups:
+            for (first, end), (size, last_s, passes_s) in zip(*some, strict=True):
+                assert found.asked.sizes_bytes[size] == sum(sizes_bytes[first:end])
                 assert last_s == end  # a layer a second
                 assert passes_s == sum(forward_s[layer] for layer in layers[first:end])
-        return [list(some.places) for some in found]
+        return [list(some.places) for some in found.groups]
 
     assert tried(0.2, 0.55, 0.55) == [[(0, 3)], [(0, 2), (2, 3)], [(0, 1), (1, 3)]]
     # Two of 127 MiB go together below 256 MiB, two of 128 MiB never; two of 0.4 MiB always.
