@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Setup, find_profile, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
+from scripts.autocast_host import SPECIFICATIONS, operations
 from support.what_ships import SHIPPED
 
 AUTOCASTING = ("torch1.8", "torch1.12", "torch2")
 TOKENS = 128
+HOST = Path(__file__).parents[1] / "scripts" / "autocast_host.txt"
 BLOCK = "transformer:layers=1,hidden=256,heads=4,vocab=1000"
 
 
@@ -123,6 +126,21 @@ def test_passes_that_are_counted_one_by_one_take_nothing_besides() -> None:
     plain, counted = (rates.seconds(one, 1, True) for one in (work, work._replace(counted=True)))
     assert plain - gap_s == pytest.approx(rates.casts * (counted - gap_s))
     assert counted - gap_s == pytest.approx(2e9 / rates.bytes_per_s)
+
+
+def test_casts_are_near_those_that_pytorch_was_counted_to_make() -> None:
+    """`autocast_host.py` made the file: of a block, calls of both passes, casts, perfsim's count.
+
+    The code of GPT-2 has one product for queries, keys and values, that of GPT-Neo makes scores
+    fp32, and Llama's positions are fp32 under autocast.
+    """
+    rows = re.findall(r"^(.+), (fp32|autocast), block +(.*)$", HOST.read_text(), re.MULTILINE)
+    counts = {(name, way): [int(one) for one in text.split()] for name, way, text in rows}
+    assert {name for name, _ in counts} == {*SPECIFICATIONS}
+    for (name, way), (_, _, casts, _, own) in counts.items():
+        assert own == operations(name, casts=way == "autocast")[0]
+        if way == "autocast":
+            assert 0.55 < (own - counts[name, "fp32"][-1]) / casts < 1.25
 
 
 # Laws
