@@ -25,6 +25,7 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.methods.building.host_hooks import zero3_host_s
 from perfsim.methods.building.leaf_gathers import (
     GatherLimits,
     MaxLive,
@@ -282,6 +283,13 @@ class Zero(Method):
     def update_share(self, world: MethodContext) -> float:
         """Return 1/P, wherever the optimizer's state is."""
         return 1.0 / world.ranks
+
+    def host_s(self, world: MethodContext, recompute: str) -> float:
+        """Return what hooks around modules take in stage 3."""
+        if self.stage < 3:
+            return 0.0
+        kept = self.persistence_threshold
+        return zero3_host_s(world.given_profile(), kept, world.software, recompute)
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""
