@@ -90,9 +90,11 @@ class Zero(Method):
     ``offload_param`` (stage 3) keeps a rank's 16-bit parameters there too. Before each gather they
     are copied to the GPU, tensor by tensor, on one stream; never sharded tensors stay on the GPU.
     What the GPU has updated goes back after the update. On one GPU they are copied alike.
+    Hooks of stage 3 around modules take time of the host (`perfsim.methods.building.host_hooks`).
     Left out: the norm and the check for overflow; NVMe; the host, which waits for each copy of
     parameters and casts new ones to 16 bits on its CPUs; a bucket's parts that
-    straddle owners; hooks of modules without parameters; waits of the host for gathers under way.
+    straddle owners; gathers begun in hooks of modules without parameters; waits of the host for
+    gathers under way.
     """
 
     summary: ClassVar[str] = "optimizer, gradients and parameters sharded by stage (ZeRO-1, -2, -3)"
