@@ -215,8 +215,7 @@ def _hooks_notes(setup: Setup) -> list[str]:
         " (tests/scripts/sharding_host.txt)."
     )
     before, after = (
-        one.forward_s + one.backward_s
-        for one in (setup.profile_in_node, setup.profile_of_method)
+        one.forward_s + one.backward_s for one in (setup.profile_in_node, setup.profile_of_method)
     )
     if after <= before:
         return [text]
