@@ -100,7 +100,7 @@ def notes_of(
     notes += _node_notes(setup)
     notes += _tensor_notes(setup)
     notes += _scores_notes(setup)
-    notes += [*_experts_notes(setup), *_dtensor_notes(setup)]
+    notes += [*_experts_notes(setup), *_dtensor_notes(setup), *_hooks_notes(setup)]
     asked = setup.scenario
     notes += condition_notes(
         setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
@@ -203,6 +203,23 @@ def _dtensor_notes(setup: Setup) -> list[str]:
         "DTensor's host takes 5 to 12 ms longer for a block than plain tensors', as it was measured"
         " on one host (tests/scripts/dtensor_host.txt)."
     ]
+
+
+def _hooks_notes(setup: Setup) -> list[str]:
+    """Say what hooks around modules take of the host."""
+    if setup.split is not None or not setup.hooks_s:
+        return []
+    took = format_seconds(setup.hooks_s)
+    text = (
+        f"Hooks around modules take the host {took} in both passes, as on one host without a GPU"
+        " (tests/scripts/sharding_host.txt)."
+    )
+    before, after = (
+        one.forward_s + one.backward_s for one in (setup.profile_in_node, setup.profile_of_method)
+    )
+    if after <= before:
+        return [text]
+    return [warning(text, f"hooks around modules take the host {took}, which sets the pace")]
 
 
 def _site_notes(setup: Setup) -> list[str]:

@@ -87,6 +87,7 @@ from perfsim.hardware.platform import platform
 from perfsim.interval import UNCERTAINTY_FILE
 from perfsim.methods import host_options, load_method, method_class, method_name
 from perfsim.methods.base import Method, MethodContext
+from perfsim.methods.building.host_hooks import with_host
 from perfsim.models import (
     MODELS,
     NAMED,
@@ -814,6 +815,29 @@ class Setup:
         return with_added(profile, self.added_s) if self.added_s else profile
 
     @cached_property
+    def profile_of_method(self) -> Profile:
+        """The profile in its node, with what the method's hooks take of the host.
+
+        What they take in a model that is divided is not known.
+        """
+        profile = self.profile_in_node
+        return profile if self.split else with_host(profile, self.hooks_s)
+
+    @cached_property
+    def hooks_s(self) -> float:
+        """What the method's hooks take of the host in both passes [s]."""
+        cluster, profile = self.cluster, self.profile
+        software = self.transferred.era
+        world = MethodContext(
+            cluster.gpus,
+            cluster.nodes,
+            cluster.gpus_per_node,
+            profile=profile,
+            software=software,
+        )
+        return self.method.host_s(world, self.scenario.recompute)
+
+    @cached_property
     def added_s(self) -> float:
         """What adds a micro-batch's gradient of a parameter to those before it, on average [s].
 
@@ -842,6 +866,11 @@ class Setup:
         on_host = scenario.offload, self.profile.host_sharing
         times = scenario.single_gpu, self.node_load, self.added_s
         return (self.device.name, cast, *asked, *times, *on_host)
+
+    @property
+    def method_key(self) -> tuple[Hashable, ...]:
+        """What tells `profile_of_method` from any other profile of the same files."""
+        return self.profile_key if self.split else (*self.profile_key, self.hooks_s)
 
     @property
     def autocast(self) -> bool:

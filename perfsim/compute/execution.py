@@ -233,7 +233,7 @@ EXECUTIONS: dict[str, Execution] = {
     ),
     "megatron": Execution(
         _OWN_KERNELS,
-        20e-6,
+        _TORCH_2_S,
         5e-6,
         op_share=0.5,
         flash=True,
@@ -277,10 +277,13 @@ PyTorch of 2020: six networks at batch 12 on an A100, 16 to 133 ms for 140 to 14
 batch 2 on an H100 (sitar-lab/NeuSight@6945927d); left out, BERT-base and BERT-Large under
 autocast, which wait for their hosts on another H100, take 35 and 40 us
 (tests/scripts/end_to_end/one_gpu.txt). The rest is derived: PyTorch 1.12 lies between those two;
-optimizers of PyTorch 2 launch for all tensors at once; inductor launches a kernel in 7 to 9 us
-(meta-pytorch/tritonbench pull request 1017), three operations in one; a captured graph is one
-launch. Products of 8 experts that are launched one by one take 0.267 ms on a Blackwell GPU, of
-128 tokens each, that 0.069 ms are enough for (NVIDIA/TransformerEngine pull request 3134)."""
+optimizers of PyTorch 2 launch for all tensors at once; Megatron's Python launches what it does not
+fuse as eager PyTorch does (a dense layer takes its host 74 us forward, one of Transformer Engine
+115 to 140: NVIDIA/TransformerEngine pull request 1191; eager PyTorch's 13 to 37: issue 2053);
+inductor launches a kernel in 7 to 9 us (meta-pytorch/tritonbench pull request 1017), three
+operations in one; a captured graph is one launch. Products of 8 experts that are launched one by
+one take 0.267 ms on a Blackwell GPU, of 128 tokens each, that 0.069 ms are enough for (NVIDIA/
+TransformerEngine pull request 3134)."""
 
 
 def execution_of(era: str) -> Execution:

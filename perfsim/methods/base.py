@@ -759,6 +759,13 @@ class Method(BaseModel):
         """Return the share of the update's time that a rank takes: that of the state it keeps."""
         return self.kept_share(world)["optimizer"]
 
+    def host_s(self, world: MethodContext, recompute: str) -> float:
+        """Return what the host runs beside launches in both passes of a micro-batch [s].
+
+        ``recompute`` is what the backward pass computes again.
+        """
+        return 0.0
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps its state, where gradients are exchanged ``each`` time.
 

@@ -110,7 +110,9 @@ class Fsdp(Method):
     alone exchanges.
     Left out: padding to S; version 1's copies of gradients into the flat parameter and its casts;
     version 2's division of gradients sent in fp16; gradients added to those of other micro-batches;
-    the host, which leads the GPU.
+    the host, which leads the GPU, and its hooks: 1.4 to 1.7 ms a block of nine parameters on one
+    core (tests/scripts/sharding_host.txt). Small models that FSDP trained are right without them,
+    as eager launches on those hosts take less than they are priced at.
     """
 
     summary: ClassVar[str] = "parameters, gradients and optimizer sharded, gathered by unit (FSDP)"

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
+from perfsim.compute.software import software_era
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext, OptionError, Round
 from perfsim.methods.building.averaging import by_share, fp32_bytes
@@ -27,6 +28,10 @@ from perfsim.sums import sum_in_order
 
 HOOKS = ("hook", "batched_hook")
 
+_QR_SINCE = (1, 11)
+"""The first PyTorch of the era whose hooks may orthogonalise by QR (pytorch/pytorch pull request
+72043, of January 2022): before it they had Gram-Schmidt at any rank."""
+
 DENSE = 2
 """An iteration before a hook compresses; others are numbered 0 and 1."""
 
@@ -38,6 +43,12 @@ ONLY = {
     "warm_start": ("after_backward",),
 }
 """Variants in which an option may differ from its default."""
+
+
+def _without_qr(software: str) -> bool:
+    """Tell whether a software era is of PyTorch whose hooks know Gram-Schmidt alone."""
+    era = software_era(software)
+    return era.framework == "pytorch" and era.first < _QR_SINCE
 
 
 class Powersgd(DdpBuffers):
@@ -92,7 +103,9 @@ class Powersgd(DdpBuffers):
         "hook", description="PyTorch's hooks by bucket; the paper's code or package after backward"
     )
     orthogonalisation: Orthogonaliser = Field(
-        "auto", description="auto: Gram-Schmidt in the paper's code, the library's choice elsewhere"
+        "auto",
+        description="auto: Gram-Schmidt in the paper's code and in PyTorch's hooks before 1.11, the"
+        " library's choice elsewhere",
     )
     min_compression_rate: float = Field(
         2.0,
@@ -145,6 +158,8 @@ class Powersgd(DdpBuffers):
         if iteration == DENSE:
             return dense_hook(bucket)
         kernel = self.orthogonalisation
+        if kernel == "auto" and self.variant in HOOKS and _without_qr(world.software):
+            kernel = "gram_schmidt"
         if self.variant == "batched_hook":
             return batched_powersgd_hook(bucket.elements, self.rank, kernel)
         chosen = [gradient for gradient in bucket.gradients if self.compressed(gradient)]

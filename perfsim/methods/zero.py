@@ -25,6 +25,7 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.methods.building.host_hooks import zero3_host_s
 from perfsim.methods.building.leaf_gathers import (
     GatherLimits,
     MaxLive,
@@ -89,9 +90,11 @@ class Zero(Method):
     ``offload_param`` (stage 3) keeps a rank's 16-bit parameters there too. Before each gather they
     are copied to the GPU, tensor by tensor, on one stream; never sharded tensors stay on the GPU.
     What the GPU has updated goes back after the update. On one GPU they are copied alike.
+    Hooks of stage 3 around modules take time of the host (`perfsim.methods.building.host_hooks`).
     Left out: the norm and the check for overflow; NVMe; the host, which waits for each copy of
     parameters and casts new ones to 16 bits on its CPUs; a bucket's parts that
-    straddle owners; hooks of modules without parameters; waits of the host for gathers under way.
+    straddle owners; gathers begun in hooks of modules without parameters; waits of the host for
+    gathers under way.
     """
 
     summary: ClassVar[str] = "optimizer, gradients and parameters sharded by stage (ZeRO-1, -2, -3)"
@@ -282,6 +285,13 @@ class Zero(Method):
     def update_share(self, world: MethodContext) -> float:
         """Return 1/P, wherever the optimizer's state is."""
         return 1.0 / world.ranks
+
+    def host_s(self, world: MethodContext, recompute: str) -> float:
+        """Return what hooks around modules take in stage 3."""
+        if self.stage < 3:
+            return 0.0
+        kept = self.persistence_threshold
+        return zero3_host_s(world.given_profile(), kept, world.software, recompute)
 
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return that half precision keeps 16-bit gradients."""

@@ -177,7 +177,7 @@ def _schedule_method(
 ) -> list[CostedGraph]:
     """Schedule the method that is asked for, as it is asked for; ``profile`` is that of a stage."""
     return schedule(
-        profile or setup.profile_in_node,
+        profile or setup.profile_of_method,
         setup.method,
         fuse,
         setup.device,
@@ -186,7 +186,7 @@ def _schedule_method(
         limit_bytes=setup.limit_bytes,
         fusion_options=setup.scenario.fusion_options,
         kernels_s=setup.kernels_s,
-        **(_circumstances(setup) | more),
+        **(_circumstances(setup) | {"profile_key": setup.method_key} | more),
     )
 
 

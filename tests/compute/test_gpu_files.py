@@ -52,7 +52,7 @@ def rates(gpu: Device) -> dict[str, float]:
 def test_every_gpu_that_was_asked_for_ships() -> None:
     assert {*AMPERE, *WORKSTATION, *HOPPER, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
     assert {*GEFORCE, *NEWER_GEFORCE, *OLDER_BOARDS, *OTHER_BOARDS} <= set(GPUS)
-    assert {*SUPER, *EIGHT_LANES, "rtxpro4500", "gh200-144gb"} <= set(GPUS)
+    assert {*SUPER, *EIGHT_LANES, "rtxpro4500", "rtxpro4000", "gh200-144gb"} <= set(GPUS)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -280,7 +280,7 @@ def test_no_two_gpus_share_a_name() -> None:
         ("NVIDIA RTX PRO 5000 Blackwell", "rtxpro5000"),
         ("NVIDIA RTX PRO 5000 72GB Blackwell", None),  # more memory
         ("NVIDIA RTX PRO 4500 Blackwell", "rtxpro4500"),
-        ("NVIDIA RTX PRO 4000 Blackwell", None),
+        ("NVIDIA RTX PRO 4000 Blackwell", "rtxpro4000"),
         ("NVIDIA RTX 5000 Ada Generation", "rtx5000ada"),
         ("NVIDIA RTX 4500 Ada Generation", "rtx4500ada"),
         ("NVIDIA RTX 4000 Ada Generation", "rtx4000ada"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perfsim.compute.device import Device, load_device
+from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel import Kernel, elementwise, method_code
 from perfsim.compute.software import (
     ERAS,
@@ -469,3 +470,10 @@ def test_what_dtensors_host_takes_is_what_was_measured() -> None:
         plain, divided = measured[f"{heads}plain tensors"], measured[f"{heads}DTensor, {way}"]
         longer = [after - before for before, after in zip(plain, divided, strict=True)]
         assert [1e3 * one for one in seconds] == pytest.approx(longer)
+
+
+def test_megatrons_host_takes_as_long_for_an_operation_as_eager_pytorchs() -> None:
+    """It launches half of them: the rest is fused (NVIDIA/TransformerEngine pull request 1191)."""
+    eager, megatron = execution_of("torch2"), execution_of("megatron")
+    assert megatron.op_s == megatron.eager_s == eager.op_s
+    assert megatron.op_share == 0.5 * eager.op_share

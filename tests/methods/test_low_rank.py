@@ -349,3 +349,19 @@ def test_the_hooks_start_dense() -> None:
 def test_only_hooks_start_dense() -> None:
     with pytest.raises(RequestError, match="is only for variant hook or batched_hook"):
         load_method("powersgd", {"variant": "package", "dense_share": 0.1})
+
+
+def test_hooks_of_pytorch_before_qr_have_gram_schmidt_at_any_rank() -> None:
+    """pytorch/pytorch pull request 72043 of January 2022; the paper's code has it always."""
+
+    def orthogonalised(software: str, **options: object) -> set[str]:
+        method = load_method("powersgd", {"rank": 16, **options})
+        stages = method.stages(MIXED, MethodContext(4, software=software), 0)
+        kernels = [k.name for stage in stages if isinstance(stage, Compute) for k in stage.kernels]
+        return {"qr", "gram_schmidt"} & set(kernels)
+
+    for variant in ("hook", "batched_hook"):
+        assert orthogonalised("torch1.8", variant=variant) == {"gram_schmidt"}
+        assert orthogonalised("torch1.12", variant=variant) == {"qr"}
+    assert orthogonalised("torch1.8", orthogonalisation="qr") == {"qr"}
+    assert orthogonalised("torch1.8", variant="package") == {"qr"}

@@ -57,8 +57,9 @@ def test_a_stage_of_megatrons_plain_1f1b_waits_for_its_messages(
 
     Elsewhere they hide but on the way of the first micro-batch there and of the last one back.
     """
-    fields = {"model": "gpt2-xl", "gpus": 8, "node": "dgx-h100", "pp": 8, "accumulate": 32}
-    setup = resolve(make_scenario(fields | {"software": software, "schedule": schedule}), SHIPPED)
+    fields = {"model": "gpt2-xl", "gpus": 8, "node": "dgx-h100", "pp": 8, "batch": 4}
+    more = {"accumulate": 32, "software": software, "schedule": schedule}
+    setup = resolve(make_scenario(fields | more), SHIPPED)
     assert setup.split is not None
     found = laid_out_pipeline(setup, setup.split)
     more_s = found.run.total_s - found.free.total_s

@@ -135,6 +135,10 @@ class QuantisedShards(Method):
         """Return the share of parameters, gradients and optimizer state that a rank keeps."""
         return self.base().kept_share(world)
 
+    def host_s(self, world: MethodContext, recompute: str) -> float:
+        """Return what hooks around modules or units take."""
+        return self.base().host_s(world, recompute)
+
     def state(self, world: MethodContext, *, each: bool) -> MethodState:
         """Return how wide a rank keeps them."""
         return self.base().state(world, each=each)
