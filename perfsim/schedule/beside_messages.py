@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from perfsim.compute.device import Device
-from perfsim.libraries import library
 from perfsim.methods.base import Job, Send
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.costs import Costs
@@ -59,10 +58,10 @@ def channels_beside(device: Device, cluster: Cluster) -> int:
     """Return the multiprocessors that a collective takes from computation; 0 where it is left out.
 
     Left out are PCIe, where kernels keep over nine tenths of their rate (a channel or two, at a
-    tenth of NVLink's rate), for the same reason nodes that share one NIC, and libraries that run
-    on the host. Where nobody says what a link is, it is the GPU's own.
+    tenth of NVLink's rate), and for the same reason nodes that have one NIC. Where nobody says what
+    a link is, it is the GPU's own.
     """
-    if cluster.intra is None or not library(cluster.library).compares_times:
+    if cluster.intra is None:
         return 0
     inside = cluster.intra.transport or device.link.lower()
     if not inside.startswith("nvlink"):
@@ -94,6 +93,21 @@ class SlowedPass(NamedTuple):
         """Return how many times as long computation takes from a moment of the pass on."""
         return self.factor if seconds >= self.from_s else 1.0
 
+    def behind_host(self, host_share: float, gpu_share: float) -> SlowedPass:
+        """Return the pass where the host's launches, which no message slows, may take longer.
+
+        Parameters
+        ----------
+        host_share, gpu_share : what both take alone, of the later of both
+
+        Examples
+        --------
+        >>> slowed = SlowedPass(0.0, 1.5)
+        >>> [slowed.behind_host(*shares).factor for shares in ((0.4, 1.0), (1.0, 0.8), (1.0, 0.5))]
+        [1.5, 1.2000000000000002, 1.0]
+        """
+        return self._replace(factor=max(host_share, gpu_share * self.factor))
+
 
 UNSLOWED = SlowedPass(0.0, 1.0)
 
@@ -101,8 +115,13 @@ Slowdown = Callable[[Send], float]
 """How many times as long computation takes beside a message."""
 
 
+_MOST = 10.0
+"""No message slows computation more often than this, as where links are free. No source: chosen,
+the most that `overlap_slowdown` may be."""
+
+
 def slowing_messages(costs: Costs) -> Slowdown | None:
-    """Return how many times as long computation takes beside each message; None where none does."""
+    """Return what tells how messages slow computation; None where none of them does."""
     clusters = costs.cluster, *costs.axes.values()
     if not any(channels_beside(costs.device, cluster) for cluster in clusters):
         return None
@@ -111,8 +130,8 @@ def slowing_messages(costs: Costs) -> Slowdown | None:
         seconds, sent_bytes = costs.timing(send)
         if not seconds > 0.0:
             return 1.0
-        cluster = costs.among(send)
-        return 1.0 / (1.0 - lost_share(costs.device, cluster, sent_bytes / seconds))
+        lost = lost_share(costs.device, costs.among(send), sent_bytes / seconds)
+        return 1.0 / max(1.0 - lost, 1.0 / _MOST)
 
     return slowdown
 

@@ -403,7 +403,11 @@ class _RoundBuilder:
         if self.method.delay():
             jobs = [replace(job, begins=PassPoint("forward")) for job in jobs]
         backward = slowed_backward(jobs, self.profile.backward_s, costs, slowdown_of)
-        return _SlowedPasses(forward, backward)
+        passes = _SlowedPasses(forward, backward)
+        if slowdown is not None:
+            return passes
+        shares = self.profile.host_share, self.profile.device_share
+        return _SlowedPasses(*[one.behind_host(*shares) for one in passes])
 
     def iteration(self, index: int) -> None:
         """Issue one iteration. It follows the one before, as the compute stream runs in order."""
