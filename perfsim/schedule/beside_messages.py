@@ -18,6 +18,7 @@ from perfsim.schedule.costs import Costs
 __all__ = [
     "UNSLOWED",
     "SlowedPass",
+    "channels_beside",
     "lost_share",
     "rate_left",
     "slowed_backward",
@@ -34,9 +35,17 @@ doubled (NVIDIA/nccl 2.30.7, src/graph/connect.cc)."""
 _MEMORY_TRAFFIC = 2.5
 """Bytes of device memory that it moves for a byte on the links: the middle of 2 to 3
 (NVIDIA/nccl issue 1428, by NCCL's author)."""
+_CHANNELS_REGISTERED = {"all_gather": 4, "reduce_scatter": 5}
+"""Multiprocessors inside a node from buffers that NCCL has registered (Megatron-FSDP User Guide,
+docs.nvidia.com/megatron-core, on ``--use-nccl-ub``; between nodes 16, as without)."""
+_TRAFFIC_REGISTERED = 2.0
+"""Bytes of device memory for a byte on the links from such buffers: one is read and one written,
+as nothing is copied in between."""
 
 
-def rate_left(device: Device, bytes_per_s: float, channels: int = _CHANNELS) -> float:
+def rate_left(
+    device: Device, bytes_per_s: float, channels: int = _CHANNELS, traffic: float = _MEMORY_TRAFFIC
+) -> float:
     """Return the share of their rate that kernels keep beside a collective over NVLink.
 
     It takes multiprocessors and memory bandwidth from them: (1 - 2.5 B / H) (1 - C / M) is left,
@@ -48,8 +57,9 @@ def rate_left(device: Device, bytes_per_s: float, channels: int = _CHANNELS) -> 
     ----------
     bytes_per_s : what the collective moves over a GPU's links, one way
     channels : multiprocessors that it takes
+    traffic : bytes of device memory that it moves for a byte on the links
     """
-    moved = _MEMORY_TRAFFIC * bytes_per_s / device.memory_bandwidth.value
+    moved = traffic * bytes_per_s / device.memory_bandwidth.value
     taken = channels / max(device.multiprocessors, channels + 1)
     return max(0.0, 1.0 - moved) * (1.0 - taken)
 
@@ -72,15 +82,22 @@ def channels_beside(device: Device, cluster: Cluster) -> int:
     return min(_CHANNELS, _CHANNELS_A_NIC * nics) if nics > 1 else 0
 
 
-def lost_share(device: Device, cluster: Cluster, bytes_per_s: float) -> float:
+def lost_share(device: Device, cluster: Cluster, bytes_per_s: float, registered: str = "") -> float:
     """Return the share of a collective's time that computation beside it loses.
 
     Parameters
     ----------
     bytes_per_s : what a rank sends in the time that the collective takes
+    registered : the collective, where its buffers are registered; else ""
     """
-    channels = channels_beside(device, cluster)
-    return 1.0 - rate_left(device, bytes_per_s, channels) if channels else 0.0
+    channels, traffic = channels_beside(device, cluster), _MEMORY_TRAFFIC
+    if not channels:
+        return 0.0
+    if registered in _CHANNELS_REGISTERED:
+        traffic = _TRAFFIC_REGISTERED
+        if cluster.nodes == 1:
+            channels = _CHANNELS_REGISTERED[registered]
+    return 1.0 - rate_left(device, bytes_per_s, channels, traffic)
 
 
 class SlowedPass(NamedTuple):
@@ -120,8 +137,13 @@ _MOST = 10.0
 the most that `overlap_slowdown` may be."""
 
 
-def slowing_messages(costs: Costs) -> Slowdown | None:
-    """Return what tells how messages slow computation; None where none of them does."""
+def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | None:
+    """Return what tells how messages slow computation; None where none of them does.
+
+    Parameters
+    ----------
+    registered : whether they are sent from buffers that NCCL has registered
+    """
     clusters = costs.cluster, *costs.axes.values()
     if not any(channels_beside(costs.device, cluster) for cluster in clusters):
         return None
@@ -130,7 +152,8 @@ def slowing_messages(costs: Costs) -> Slowdown | None:
         seconds, sent_bytes = costs.timing(send)
         if not seconds > 0.0:
             return 1.0
-        lost = lost_share(costs.device, costs.among(send), sent_bytes / seconds)
+        named = send.collective if registered else ""
+        lost = lost_share(costs.device, costs.among(send), sent_bytes / seconds, named)
         return 1.0 / max(1.0 - lost, 1.0 / _MOST)
 
     return slowdown

@@ -391,7 +391,8 @@ class _RoundBuilder:
             return _SlowedPasses()
         jobs, forward_s = self.jobs[index], self.profile.forward_s
         if slowdown is None:
-            slowdown_of = slowing_messages(costs)
+            registered = self.method.registers_buffers(costs.device.software)
+            slowdown_of = slowing_messages(costs, registered=registered)
             if slowdown_of is None:
                 return _SlowedPasses()
             # What runs beside computation in a divided model has its price already.
