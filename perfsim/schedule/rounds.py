@@ -523,7 +523,8 @@ class _Builder:
             exchange_each=self.exchange_each,
             stage=self.stage,
         )
-        if self.cache is None or self.slowdown != 1.0:  # it depends on what messages take
+        by_law = self.slowdown is None
+        if self.cache is None or not (by_law or self.slowdown == 1.0):
             costed = make()
             costed.decided_by_costs = decided
             return costed
@@ -533,6 +534,10 @@ class _Builder:
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
+        if by_law:  # the passes depend on what messages take
+            costed = self.cache.graph_at(key, jobs, costs, make)
+            costed.decided_by_costs = decided
+            return costed
         costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
         costed.fixed_jobs, costed.decided_by_costs = fixed, decided
         return costed
