@@ -23,6 +23,7 @@ from perfsim.note import assumption, warning
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
 from perfsim.scenario import Scenario
+from perfsim.schedule.beside_messages import channels_beside
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.model_parallel import stage_costs
@@ -96,6 +97,13 @@ def notes_of(
         notes.append(
             f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long while"
             " messages are under way (overlap_slowdown)."
+        )
+    elif setup.scenario.overlap and cluster.gpus > 1 and channels_beside(setup.device, cluster):
+        notes.append(
+            "Messages over NVLink slow both passes while they are under way: they take"
+            f" {channels_beside(setup.device, cluster)} of {setup.device.multiprocessors:g}"
+            " multiprocessors, fewer from registered buffers, and a part of the memory's rate"
+            " (perfsim/schedule/beside_messages.py; overlap_slowdown is a factor of your own)."
         )
     notes += _node_notes(setup)
     notes += _tensor_notes(setup)

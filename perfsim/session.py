@@ -604,6 +604,25 @@ class JobCache:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
 
+    def graph_at(
+        self,
+        key: tuple[Hashable, ...],
+        jobs: list[list[Job]],
+        costs: Costs,
+        make: Callable[[], CostedGraph],
+    ) -> CostedGraph:
+        """Return the task graph of some jobs whose passes take what these costs tell, or new.
+
+        It is taken over at the very same costs alone.
+        """
+        known = ("at", *key, *(Identity(one) if one else None for one in jobs))
+        kept = self._graphs.get(known)
+        if kept is not None and costs.priced_on.same(kept.graph.priced_on):
+            return kept.graph
+        graph = make()
+        self._graphs.keep(known, _KeptGraph(graph, jobs), len(graph.graph.tasks))
+        return graph
+
     def _works_of(self, jobs: list[list[Job]]) -> WorksOfJobs:
         """Return the works of some jobs, kept if they are those of the latest."""
         if not _same_jobs(jobs, self._works.jobs):

@@ -103,7 +103,8 @@ class Execution(NamedTuple):
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
     in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
     is single operations, ``liger`` that Liger's kernels run norms, positions and gates,
-    ``dtensor`` that the host runs tensor parallelism by DTensor.
+    ``dtensor`` that the host runs tensor parallelism by DTensor. ``registers`` says that FSDP is
+    Megatron's, whose guide advises to register its buffers with NCCL (``--use-nccl-ub``).
     """
 
     passes: Passes
@@ -129,6 +130,7 @@ class Execution(NamedTuple):
     blocks: bool = False
     liger: bool = False
     dtensor: bool = False
+    registers: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
         """Tell whether attention with such scores is one kernel.
@@ -243,6 +245,7 @@ EXECUTIONS: dict[str, Execution] = {
         eager_s=_TORCH_2_S,
         core_again=True,
         blocking_sends=True,
+        registers=True,
     ),
     "torch2-compiled": Execution(
         _OWN_KERNELS,
@@ -266,6 +269,7 @@ EXECUTIONS: dict[str, Execution] = {
         tuned=True,
         core_again=True,
         blocking_sends=True,
+        registers=True,
     ),
 }
 """How each era runs a model, by its name.

@@ -777,6 +777,13 @@ class Method(BaseModel):
         """Return the code base that it runs in with these options."""
         return self.runs_in
 
+    def registers_buffers(self, software: str) -> bool:
+        """Tell whether messages go from and to buffers that NCCL has registered.
+
+        Its kernels take fewer multiprocessors then.
+        """
+        return False
+
     def late_launches(self, optimizer: str) -> int:
         """Return the update's kernels per tensor that the host launches after it has waited.
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.execution import execution_of
 from perfsim.compute.host_offload import PARAMETERS, HostUpdate
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.software import is_newest
@@ -197,6 +198,10 @@ class Fsdp(Method):
     def _copies(self, world: MethodContext) -> bool:
         """Tell whether this is FSDP2, which copies what it gathers and what it sends."""
         return self.version == 2 or (self.version == "auto" and is_newest(world.software))
+
+    def registers_buffers(self, software: str) -> bool:
+        """Tell whether this is Megatron-FSDP, as its guide advises to run it."""
+        return execution_of(software).registers
 
     def ranks_a_copy(self, world: MethodContext) -> int:
         """Return S, the ranks that share one copy of the model."""

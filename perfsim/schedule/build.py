@@ -39,10 +39,16 @@ from perfsim.methods.base import (
     PassPoint,
     Send,
 )
+from perfsim.schedule.beside_messages import (
+    UNSLOWED,
+    SlowedPass,
+    slowed_backward,
+    slowed_forward,
+    slowing_messages,
+)
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, TaskWork, WorkCost
 from perfsim.schedule.costs import Costs, likeness, price, task_work
 from perfsim.schedule.identity import ByIdentity
-from perfsim.schedule.slowed_backward import UNSLOWED, SlowedBackward, slowed_backward
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
@@ -227,7 +233,7 @@ def issue(
     count: float = 1.0,
     *,
     overlap: bool = True,
-    slowdown: float = 1.0,
+    slowdown: float | None = 1.0,
     micro_batches: int = 1,
     exchange_each: bool = False,
     stage: StagePasses = WHOLE_MODEL,
@@ -238,7 +244,8 @@ def issue(
     ----------
     count : how many times the round is run in the method's period
     overlap : whether jobs begin before the pass that they belong to is over
-    slowdown : how many times longer the backward pass computes while messages are under way
+    slowdown : how many times longer the backward pass computes while messages are under way; None:
+        as many in both passes as these messages take from computation
     micro_batches : of an iteration, whose gradients are added up before the update
     exchange_each : whether gradients are exchanged after each of them, or after the last alone;
         jobs that say so (``Job.repeats``) run in the others too
@@ -331,6 +338,13 @@ def method_words(method: Method) -> str:
     return type(method).__module__.rpartition(".")[2]
 
 
+class _SlowedPasses(NamedTuple):
+    """How messages slow both passes of an iteration."""
+
+    forward: SlowedPass = UNSLOWED
+    backward: SlowedPass = UNSLOWED
+
+
 class _RoundBuilder:
     """Issues the iterations of one round, one after the other.
 
@@ -347,7 +361,7 @@ class _RoundBuilder:
         jobs: list[list[Job]],
         count: float,
         overlap: bool,
-        slowdown: float,
+        slowdown: float | None,
         micro_batches: int,
         steps: int,
         stage: StagePasses,
@@ -355,7 +369,7 @@ class _RoundBuilder:
         self.stage = stage
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap = overlap
-        self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
+        self.slowed = [self.slowed_in(index, costs, slowdown) for index in range(len(jobs))]
         self.steps, self.before = steps, micro_batches - steps
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.update_s *= profile.host_sharing or 1.0
@@ -371,15 +385,30 @@ class _RoundBuilder:
         self.moments: list[int] = []
         self.end: int | None = None
 
-    def slowed_in(self, jobs: list[Job], costs: Costs, slowdown: float) -> SlowedBackward:
-        """Return how messages slow the backward pass of an iteration (or of a micro-batch)."""
+    def slowed_in(self, index: int, costs: Costs, slowdown: float | None) -> _SlowedPasses:
+        """Return how messages slow the passes of an iteration (or of a micro-batch)."""
         if isinstance(slowdown, float) and slowdown == 1.0:
-            return UNSLOWED
-        if self.stage.beside.of("backward"):
-            return SlowedBackward(0.0, slowdown)  # these are under way all the time
+            return _SlowedPasses()
+        jobs, forward_s = self.jobs[index], self.profile.forward_s
+        if slowdown is None:
+            registered = self.method.registers_buffers(costs.device.software)
+            slowdown_of = slowing_messages(costs, registered=registered)
+            if slowdown_of is None:
+                return _SlowedPasses()
+            # What runs beside computation in a divided model has its price already.
+            forward = slowed_forward(jobs, self.held(index), forward_s, costs, slowdown_of)
+        elif self.stage.beside.of("backward"):
+            return _SlowedPasses(backward=SlowedPass(0.0, slowdown))  # under way all the time
+        else:
+            slowdown_of, forward = (lambda send: slowdown), UNSLOWED
         if self.method.delay():
             jobs = [replace(job, begins=PassPoint("forward")) for job in jobs]
-        return slowed_backward(jobs, self.profile.backward_s, costs, slowdown)
+        backward = slowed_backward(jobs, self.profile.backward_s, costs, slowdown_of)
+        passes = _SlowedPasses(forward, backward)
+        if slowdown is not None:
+            return passes
+        shares = self.profile.host_share, self.profile.device_share
+        return _SlowedPasses(*[one.behind_host(*shares) for one in passes])
 
     def iteration(self, index: int) -> None:
         """Issue one iteration. It follows the one before, as the compute stream runs in order."""
@@ -484,6 +513,7 @@ class _RoundBuilder:
         ``held`` are those that hold it up; ``words`` names it in place of the iteration's number.
         """
         total_s, done_s, parts, words = self.profile.forward_s, 0.0, 0, words or str(index)
+        slowed = self.slowed[index].forward
         before = (index - 1) % len(self.jobs)
         cuts_at = _cuts(jobs_under_way, "forward", total_s)
         held_at: dict[float, list[Job]] = {}
@@ -492,7 +522,8 @@ class _RoundBuilder:
                 held_at.setdefault(_clip(job.holds.seconds, total_s), []).append(job)
         for cut_s in sorted(held_at.keys() | cuts_at.keys()):
             if cut_s > done_s:
-                self.pass_over(f"{words}.{parts}", "forward", cut_s - done_s)
+                factor = slowed.factor_at(done_s)
+                self.pass_over(f"{words}.{parts}", "forward", cut_s - done_s, factor)
                 done_s, parts = cut_s, parts + 1
             here = held_at.get(cut_s, [])
             for job in here:
@@ -503,12 +534,12 @@ class _RoundBuilder:
             self.jobs_at(cuts_at.get(cut_s, []), total_s)
         if total_s > done_s or not parts:
             name = f"{words}.{parts}" if parts else words
-            self.pass_over(name, "forward", total_s - done_s)
+            self.pass_over(name, "forward", total_s - done_s, slowed.factor_at(done_s))
 
     def backward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
         """Issue the backward pass, cut where a job begins or is waited for."""
         total_s, done_s = self.profile.backward_s, 0.0
-        slowed = self.slowed[index]
+        slowed = self.slowed[index].backward
         cuts_at = _cuts(jobs_under_way, "backward", total_s)
         for cut_s in sorted(cuts_at):
             name, factor = cuts_at[cut_s][0][0].name, slowed.factor_at(done_s)

@@ -142,6 +142,10 @@ class Costs:
         cluster = self.cluster.served(send.servers)
         return (cluster if group == "all" else cluster.cluster_of(group)), algorithm
 
+    def among(self, send: Send) -> Cluster:
+        """Return the group of ranks that a collective is among, as a cluster."""
+        return self._asked(send)[0]
+
     def link_use(self, send: Send) -> LinkUse | None:
         """Return how a collective of a method uses the links between nodes; None: not at all."""
         if self.axes.get(str(send.group), self.cluster).nodes == 1:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
 from perfsim.methods.base import Send
+from perfsim.schedule.beside_messages import lost_share
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import mean_s, run
 from perfsim.schedule.stage_passes import PassSends, StagePasses
@@ -23,15 +24,13 @@ from perfsim.simulate.task import COMPUTE
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
-    from perfsim.compute.device import Device
     from perfsim.compute.stages import LayerMessage, Stage
     from perfsim.model_parallel import ModelSplit
-    from perfsim.quantity import Cost
     from perfsim.resolve import Setup
     from perfsim.schedule.costed_graph import CostedGraph
     from perfsim.schedule.pipeline import PipelineRun, StageTimes
 
-__all__ = ["LaidOutPipeline", "busiest_stage", "laid_out_pipeline", "rate_left", "stage_costs"]
+__all__ = ["LaidOutPipeline", "busiest_stage", "laid_out_pipeline", "stage_costs"]
 
 _BESIDE = "beside"
 """Stream of collectives of a divided model that run beside computation."""
@@ -208,7 +207,7 @@ def _chunk(messages: Sequence[tuple[LayerMessage, int]], costs: Costs) -> _Chunk
         seconds = max(cost.seconds, message.least_s)
         slower = seconds / cost.seconds  # kernels that do not fill the links send for longer
         left_s = max(seconds * message.part, seconds - message.behind_s)
-        lost = _lost_share(cost._replace(seconds=seconds), message.axis, costs)
+        lost = lost_share(costs.device, costs.axes[message.axis], cost.sent_bytes / seconds)
         left_s += (seconds - left_s) * lost
         share = left_s / seconds
         if share > _NEGLIGIBLE:
@@ -227,45 +226,6 @@ def _for_longer(send: Send, times: float) -> list[Send]:
     if times <= 1.0 + _NEGLIGIBLE:
         return [send]
     return [send, send._replace(repeats=send.repeats * (times - 1.0), counted=False)]
-
-
-_CHANNELS = 24
-"""Multiprocessors that a collective of NCCL takes inside a node of NVLinks: seen on 8 H100 (NVIDIA
-developer forum 337991, all-gather) and on 8 V100 (parasailteam/coconet issue 6)."""
-_MEMORY_TRAFFIC = 2.5
-"""Bytes of device memory that it moves for a byte on the links: the middle of 2 to 3
-(NVIDIA/nccl issue 1428, by NCCL's author)."""
-
-
-def rate_left(device: Device, bytes_per_s: float) -> float:
-    """Return the share of their rate that kernels keep beside a collective over NVLink.
-
-    It takes multiprocessors and memory bandwidth from them: (1 - 2.5 B / H) (1 - C / M) is left,
-    with B on the links, H the memory's bandwidth, C of M multiprocessors. Nothing is fitted:
-    kernels take 1.8 times as long on an H100, where 1.7 was measured, 1.9 on an A100 (1.8 to 2.5),
-    2.4 on a V100 (2.2 to 2.6).
-
-    Parameters
-    ----------
-    bytes_per_s : what the collective moves over a GPU's links, one way
-    """
-    moved = _MEMORY_TRAFFIC * bytes_per_s / device.memory_bandwidth.value
-    taken = _CHANNELS / max(device.multiprocessors, _CHANNELS + 1)
-    return max(0.0, 1.0 - moved) * (1.0 - taken)
-
-
-def _lost_share(cost: Cost, axis: str, costs: Costs) -> float:
-    """Return the share of a collective's time that computation beside it loses.
-
-    Over PCIe and NICs nothing is charged. Where nobody says what a link is, it is the GPU's own.
-    """
-    cluster = costs.axes[axis]
-    if cluster.nodes > 1 or cluster.intra is None:
-        return 0.0
-    inside = cluster.intra.transport or costs.device.link.lower()
-    if not inside.startswith("nvlink"):
-        return 0.0
-    return 1.0 - rate_left(costs.device, cost.sent_bytes / cost.seconds)
 
 
 def _times(chunk: tuple[float, float, float], sent: _Chunk, load: float) -> StageTimes:

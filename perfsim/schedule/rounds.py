@@ -28,6 +28,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.schedule.beside_messages import slowing_messages
 from perfsim.schedule.build import issue, late_launches_s, optimizer_share
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
@@ -250,7 +251,8 @@ def schedule(
     ----------
     algorithm, protocol : of all-reduces among all ranks, of everything that is sent
     overlap_slowdown : factor on the backward pass while messages are under way (the gamma
-        of Agarwal et al. 2022, arXiv 2103.00543, section 4)
+        of Agarwal et al. 2022, arXiv 2103.00543, section 4); 1: both passes lose what these
+        messages take from computation (`perfsim.schedule.beside_messages`)
     limit_bytes : bucket size asked for, None for the policy's own default
     kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
         that was measured: each kernel here costs as much longer as these do
@@ -287,7 +289,7 @@ def schedule(
         stages=stage.stages,
         timing_only=timing_only,
     )
-    slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
+    slowdown = _slowdown(overlap_slowdown, costs) if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))
     each = method.exchanges_each(exchange_each) and stage.stages == 1
     builder = _Builder(
@@ -322,6 +324,12 @@ def schedule(
     if conditions is not None:
         return rounds_under(conditions, method, builder.build, exchanging)
     return [builder.build(one) for one in method.rounds()]
+
+
+def _slowdown(asked: float, costs: Costs) -> float | None:
+    """Return the factor asked for on the backward pass; None where messages tell it."""
+    none_asked = isinstance(asked, float) and asked == 1.0
+    return None if none_asked and slowing_messages(costs) is not None else asked
 
 
 def _frozen_refusal(method: Method, world: MethodContext) -> str:
@@ -385,7 +393,7 @@ class _Builder:
         key: tuple[Hashable, ...],
         *,
         overlap: bool,
-        slowdown: float,
+        slowdown: float | None,
         micro_batches: int,
         exchange_each: bool,
         stage: StagePasses,
@@ -515,7 +523,8 @@ class _Builder:
             exchange_each=self.exchange_each,
             stage=self.stage,
         )
-        if self.cache is None or self.slowdown != 1.0:  # it depends on what messages take
+        by_law = self.slowdown is None
+        if self.cache is None or not (by_law or self.slowdown == 1.0):
             costed = make()
             costed.decided_by_costs = decided
             return costed
@@ -525,6 +534,10 @@ class _Builder:
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
+        if by_law:  # the passes depend on what messages take
+            costed = self.cache.graph_at(key, jobs, costs, make)
+            costed.decided_by_costs = decided
+            return costed
         costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
         costed.fixed_jobs, costed.decided_by_costs = fixed, decided
         return costed

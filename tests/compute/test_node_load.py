@@ -22,8 +22,10 @@ def _scenario(**fields: object) -> dict[str, object]:
 
 
 def test_a_doubling_costs_the_same_share_of_both_passes() -> None:
-    alone = predict(make_scenario(_scenario(gpus=1, gpus_per_node=1, single_gpu="100ms")))
-    eight = predict(make_scenario(_scenario(single_gpu="100ms")))
+    """With messages behind the passes, which slow computation beside them by themselves."""
+    asked = _scenario(single_gpu="100ms", overlap=False)
+    alone = predict(make_scenario(asked | {"gpus": 1, "gpus_per_node": 1}))
+    eight = predict(make_scenario(asked))
     share = INPUTS["storage"].share
     for part in ("forward", "backward"):
         assert eight.breakdown_s[part] == pytest.approx(

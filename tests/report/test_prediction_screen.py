@@ -91,7 +91,7 @@ def test_it_says_that_the_baseline_could_not_run_and_what_efficiency_is_over() -
     lines = prediction_lines(found)
     at = next(place for place, line in enumerate(lines) if line.startswith("against S-SGD"))
     assert lines[at].endswith("s; would not fit into memory)")
-    assert lines[at + 1].startswith("scaling         efficiency 11")
+    assert lines[at + 1].startswith("scaling         efficiency 10")
     assert lines[at + 1].endswith("(of one GPU alone, had it the memory)")
     note = next(one for one in found.notes if one.startswith("Scaling efficiency is over 64 times"))
     assert "the memory of one GPU could not hold it. It is above 100 % because" in note

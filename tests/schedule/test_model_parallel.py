@@ -1,49 +1,13 @@
-"""Kernels beside a collective over NVLink: the law against what others measured."""
+"""Rounds of a divided model: how long its stages wait, by law and by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from perfsim.compute.device import load_device
-from perfsim.methods.base import Send
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.model_parallel import (
-    _lost_share,
-    laid_out_pipeline,
-    rate_left,
-    stage_costs,
-)
+from perfsim.schedule.model_parallel import laid_out_pipeline
 from support.what_ships import SHIPPED
-
-
-@pytest.mark.parametrize(
-    ("gpu", "rate", "least", "most"),
-    [
-        ("v100", 130e9, 2.24, 2.64),  # parasailteam/coconet issue 6: GEMM beside an all-reduce
-        ("a100", 230e9, 1.76, 2.5),  # NVIDIA/nccl issue 1428: GEMM, attention, element-wise
-        ("h100", 360e9, 1.6, 2.0),  # NVIDIA developer forum 337991: 80 to 47 % of the peak
-    ],
-)
-def test_kernels_beside_nvlink_take_as_long_as_was_measured(
-    gpu: str, rate: float, least: float, most: float
-) -> None:
-    assert least <= 1 / rate_left(load_device(gpu, SHIPPED), rate) <= most
-
-
-def test_nothing_on_the_links_still_takes_multiprocessors() -> None:
-    assert rate_left(load_device("h100", SHIPPED), 0.0) == pytest.approx(1 - 24 / 132)
-
-
-@pytest.mark.parametrize(("intra", "lost"), [("nvlink-h100", True), ("pcie5", False)])
-def test_kernels_lose_nothing_beside_a_collective_over_pcie(intra: str, lost: bool) -> None:
-    """What joins the GPUs decides, not what joins those of another H100 node."""
-    fields = {"model": "llama3-8b", "gpus": 8, "node": "dgx-h100", "intra_net": intra, "tp": 8}
-    setup = resolve(make_scenario(fields | {"tp_overlap": True}), SHIPPED)
-    assert setup.split is not None
-    costs = stage_costs(setup, setup.split)
-    cost = costs.collective(Send("all_gather", 1e8, group="tp"))
-    assert (_lost_share(cost, "tp", costs) > 0.0) is lost
 
 
 @pytest.mark.parametrize(
