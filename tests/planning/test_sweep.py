@@ -134,6 +134,10 @@ LINKS = {"net": "1Gbit/s..100Gbit/s:log6,5us..100us:log4"}
         (BASE, {"single_gpu": "100ms..1s:log8", "overlap_slowdown": "1..2:lin4"}),
         (BASE | {"library": "gloo"}, LINKS),
         (BASE | {"method": "powersgd", "overlap": False}, LINKS),
+        (
+            {"model": "bert-large", "gpus": 8, "node": "dgx-a100", "method": "fsdp"},
+            {"intra_net": "10GB/s..600GB/s:log9,1us..20us:log4"},
+        ),
     ],
 )
 def test_rows_taken_together_are_those_taken_one_by_one(
