@@ -500,6 +500,7 @@ class JobCache:
         self._jobs_of_buckets = _Latest[_Kept[list[Job]]]()
         self._graphs = _Latest[_KeptGraph]()
         self._structures = _Latest[GraphOfJobs]()
+        self._slowed = _Latest[CostedGraph]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
         self._sent = _Latest[SentGradients](MAX_SENT)
@@ -604,24 +605,14 @@ class JobCache:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
 
-    def graph_at(
-        self,
-        key: tuple[Hashable, ...],
-        jobs: list[list[Job]],
-        costs: Costs,
-        make: Callable[[], CostedGraph],
-    ) -> CostedGraph:
-        """Return the task graph of some jobs whose passes take what these costs tell, or new.
-
-        It is taken over at the very same costs alone.
-        """
-        known = ("at", *key, *(Identity(one) if one else None for one in jobs))
-        kept = self._graphs.get(known)
-        if kept is not None and costs.priced_on.same(kept.graph.priced_on):
-            return kept.graph
-        graph = make()
-        self._graphs.keep(known, _KeptGraph(graph, jobs), len(graph.graph.tasks))
-        return graph
+    def slowed(self, costed: CostedGraph, slow: Callable[[], CostedGraph]) -> CostedGraph:
+        """Return a graph with its passes slowed, once for each graph."""
+        key = (Identity(costed),)
+        found = self._slowed.get(key)
+        if found is None:
+            found = slow()
+            self._slowed.keep(key, found, len(costed.graph.tasks))
+        return found
 
     def _works_of(self, jobs: list[list[Job]]) -> WorksOfJobs:
         """Return the works of some jobs, kept if they are those of the latest."""

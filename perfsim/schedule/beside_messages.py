@@ -123,6 +123,8 @@ class SlowedPass(NamedTuple):
         >>> [slowed.behind_host(*shares).factor for shares in ((0.4, 1.0), (1.0, 0.8), (1.0, 0.5))]
         [1.5, 1.2000000000000002, 1.0]
         """
+        if self is UNSLOWED:
+            return self
         return self._replace(factor=max(host_share, gpu_share * self.factor))
 
 

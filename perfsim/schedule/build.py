@@ -46,7 +46,15 @@ from perfsim.schedule.beside_messages import (
     slowed_forward,
     slowing_messages,
 )
-from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, TaskWork, WorkCost
+from perfsim.schedule.costed_graph import (
+    WAIT,
+    WORK,
+    CostedGraph,
+    PartOfPass,
+    TaskCost,
+    TaskWork,
+    WorkCost,
+)
 from perfsim.schedule.costs import Costs, likeness, price, task_work
 from perfsim.schedule.identity import ByIdentity
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
@@ -55,7 +63,7 @@ from perfsim.simulate.sync import SyncScope
 from perfsim.simulate.task import COMPUTE, Credit, Shared, Task, TaskKind
 from perfsim.sums import sum_in_order
 
-__all__ = ["issue", "late_launches_s", "optimizer_share"]
+__all__ = ["issue", "late_launches_s", "optimizer_share", "slowed_by_messages"]
 
 _MOMENTS: dict[Moment, int] = {moment: at for at, moment in enumerate(get_args(Moment))}
 """The earliest moments of stages, numbered in the order in which they come."""
@@ -233,7 +241,7 @@ def issue(
     count: float = 1.0,
     *,
     overlap: bool = True,
-    slowdown: float | None = 1.0,
+    slowdown: float = 1.0,
     micro_batches: int = 1,
     exchange_each: bool = False,
     stage: StagePasses = WHOLE_MODEL,
@@ -244,8 +252,7 @@ def issue(
     ----------
     count : how many times the round is run in the method's period
     overlap : whether jobs begin before the pass that they belong to is over
-    slowdown : how many times longer the backward pass computes while messages are under way; None:
-        as many in both passes as these messages take from computation
+    slowdown : how many times longer the backward pass computes while messages are under way
     micro_batches : of an iteration, whose gradients are added up before the update
     exchange_each : whether gradients are exchanged after each of them, or after the last alone;
         jobs that say so (``Job.repeats``) run in the others too
@@ -257,6 +264,28 @@ def issue(
         If the method cannot exchange after each micro-batch.
     ValueError
         If jobs share a name, wait for each other, or are waited for before they can be issued.
+    """
+    repeated, steps = _in_steps(method, jobs, overlap, micro_batches, exchange_each)
+    builder = _RoundBuilder(
+        profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps, stage
+    )
+    for index in range(len(repeated)):
+        builder.iteration(index)
+    builder.tasks.close(builder.done)
+    return builder.costed
+
+
+def _in_steps(
+    method: Method,
+    jobs: Sequence[Sequence[Job]],
+    overlap: bool,
+    micro_batches: int,
+    exchange_each: bool,
+) -> tuple[list[list[Job]], int]:
+    """Return the jobs of each step of some iterations, and the steps of an iteration.
+
+    A step is a micro-batch, or several that only compute and are issued together. The parameters
+    and errors are those of `issue`.
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
     steps = 1
@@ -274,13 +303,7 @@ def issue(
         for one in asked
         for number in range(steps)
     ]
-    builder = _RoundBuilder(
-        profile, method, costs, repeated, count, overlap, slowdown, micro_batches, steps, stage
-    )
-    for index in range(len(repeated)):
-        builder.iteration(index)
-    builder.tasks.close(builder.done)
-    return builder.costed
+    return repeated, steps
 
 
 def _runs_in(job: Job, number: int, micro_batches: int, *, each: bool) -> bool:
@@ -338,13 +361,6 @@ def method_words(method: Method) -> str:
     return type(method).__module__.rpartition(".")[2]
 
 
-class _SlowedPasses(NamedTuple):
-    """How messages slow both passes of an iteration."""
-
-    forward: SlowedPass = UNSLOWED
-    backward: SlowedPass = UNSLOWED
-
-
 class _RoundBuilder:
     """Issues the iterations of one round, one after the other.
 
@@ -361,7 +377,7 @@ class _RoundBuilder:
         jobs: list[list[Job]],
         count: float,
         overlap: bool,
-        slowdown: float | None,
+        slowdown: float,
         micro_batches: int,
         steps: int,
         stage: StagePasses,
@@ -369,7 +385,7 @@ class _RoundBuilder:
         self.stage = stage
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap = overlap
-        self.slowed = [self.slowed_in(index, costs, slowdown) for index in range(len(jobs))]
+        self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
         self.steps, self.before = steps, micro_batches - steps
         self.update_s = profile.optimizer_s * optimizer_share(profile, method, costs, self.stage)
         self.update_s *= profile.host_sharing or 1.0
@@ -385,30 +401,14 @@ class _RoundBuilder:
         self.moments: list[int] = []
         self.end: int | None = None
 
-    def slowed_in(self, index: int, costs: Costs, slowdown: float | None) -> _SlowedPasses:
-        """Return how messages slow the passes of an iteration (or of a micro-batch)."""
+    def slowed_in(self, jobs: list[Job], costs: Costs, slowdown: float) -> SlowedPass:
+        """Return how messages slow the backward pass of an iteration (or of a micro-batch)."""
         if isinstance(slowdown, float) and slowdown == 1.0:
-            return _SlowedPasses()
-        jobs, forward_s = self.jobs[index], self.profile.forward_s
-        if slowdown is None:
-            registered = self.method.registers_buffers(costs.device.software)
-            slowdown_of = slowing_messages(costs, registered=registered)
-            if slowdown_of is None:
-                return _SlowedPasses()
-            # What runs beside computation in a divided model has its price already.
-            forward = slowed_forward(jobs, self.held(index), forward_s, costs, slowdown_of)
-        elif self.stage.beside.of("backward"):
-            return _SlowedPasses(backward=SlowedPass(0.0, slowdown))  # under way all the time
-        else:
-            slowdown_of, forward = (lambda send: slowdown), UNSLOWED
-        if self.method.delay():
-            jobs = [replace(job, begins=PassPoint("forward")) for job in jobs]
-        backward = slowed_backward(jobs, self.profile.backward_s, costs, slowdown_of)
-        passes = _SlowedPasses(forward, backward)
-        if slowdown is not None:
-            return passes
-        shares = self.profile.host_share, self.profile.device_share
-        return _SlowedPasses(*[one.behind_host(*shares) for one in passes])
+            return UNSLOWED
+        if self.stage.beside.of("backward"):
+            return SlowedPass(0.0, slowdown)  # these are under way all the time
+        jobs = _from_the_forward_pass(jobs, self.method)
+        return slowed_backward(jobs, self.profile.backward_s, costs, lambda send: slowdown)
 
     def iteration(self, index: int) -> None:
         """Issue one iteration. It follows the one before, as the compute stream runs in order."""
@@ -453,8 +453,7 @@ class _RoundBuilder:
 
     def held(self, index: int) -> list[Job]:
         """Return the jobs of the iteration before that hold up the forward pass of this one."""
-        before = self.jobs[(index - 1) % len(self.jobs)]
-        return [job for job in before if job.holds and job.holds.phase == "next"]
+        return _held(self.jobs, index)
 
     def passes_before(self, index: int, held: Sequence[Job]) -> None:
         """Issue the micro-batches that exchange nothing, together.
@@ -487,10 +486,10 @@ class _RoundBuilder:
 
     def part_of_pass(
         self, words: str, kind: Literal["forward", "backward"], seconds: float, share: float = 1.0
-    ) -> None:
+    ) -> int:
         """Issue a part of a pass: what runs beside it, its computation, what that waits for.
 
-        ``share`` is how many passes over the stage it is.
+        ``share`` is how many passes over the stage it is. Returns the task of its computation.
         """
         beside = self.stage.beside.of(kind)
         if beside:
@@ -498,8 +497,9 @@ class _RoundBuilder:
         for send in beside:
             some = send._replace(repeats=send.repeats * share)
             self.tasks.send(f"{send.group} {words}", some, self.here)
-        self.compute(f"{kind} {words}", kind, seconds)
+        task = self.compute(f"{kind} {words}", kind, seconds)
         self.sends(f"{kind} {words}", self.stage.exposed.of(kind), share)
+        return task
 
     def forward(
         self,
@@ -513,7 +513,6 @@ class _RoundBuilder:
         ``held`` are those that hold it up; ``words`` names it in place of the iteration's number.
         """
         total_s, done_s, parts, words = self.profile.forward_s, 0.0, 0, words or str(index)
-        slowed = self.slowed[index].forward
         before = (index - 1) % len(self.jobs)
         cuts_at = _cuts(jobs_under_way, "forward", total_s)
         held_at: dict[float, list[Job]] = {}
@@ -522,8 +521,7 @@ class _RoundBuilder:
                 held_at.setdefault(_clip(job.holds.seconds, total_s), []).append(job)
         for cut_s in sorted(held_at.keys() | cuts_at.keys()):
             if cut_s > done_s:
-                factor = slowed.factor_at(done_s)
-                self.pass_over(f"{words}.{parts}", "forward", cut_s - done_s, factor)
+                self.pass_over(f"{words}.{parts}", "forward", index, done_s, cut_s)
                 done_s, parts = cut_s, parts + 1
             here = held_at.get(cut_s, [])
             for job in here:
@@ -534,19 +532,17 @@ class _RoundBuilder:
             self.jobs_at(cuts_at.get(cut_s, []), total_s)
         if total_s > done_s or not parts:
             name = f"{words}.{parts}" if parts else words
-            self.pass_over(name, "forward", total_s - done_s, slowed.factor_at(done_s))
+            self.pass_over(name, "forward", index, done_s, total_s)
 
     def backward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
         """Issue the backward pass, cut where a job begins or is waited for."""
         total_s, done_s = self.profile.backward_s, 0.0
-        slowed = self.slowed[index].backward
         cuts_at = _cuts(jobs_under_way, "backward", total_s)
         for cut_s in sorted(cuts_at):
-            name, factor = cuts_at[cut_s][0][0].name, slowed.factor_at(done_s)
-            self.pass_over(name, "backward", cut_s - done_s, factor)
+            self.pass_over(cuts_at[cut_s][0][0].name, "backward", index, done_s, cut_s)
             done_s = cut_s
             self.jobs_at(cuts_at[cut_s], total_s)
-        self.pass_over(f"{index}.end", "backward", total_s - done_s, slowed.factor_at(done_s))
+        self.pass_over(f"{index}.end", "backward", index, done_s, total_s)
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
@@ -622,16 +618,26 @@ class _RoundBuilder:
                         self.wait_for(at, job, behind)
 
     def pass_over(
-        self, name: str, kind: Literal["forward", "backward"], seconds: float, factor: float = 1.0
+        self,
+        name: str,
+        kind: Literal["forward", "backward"],
+        index: int,
+        from_s: float,
+        until_s: float,
     ) -> None:
-        """Issue a part of a pass, which takes ``factor`` times as long beside messages.
+        """Issue the part of a pass between two moments, which takes longer beside messages.
 
         A part of the backward pass without length is left out.
         """
+        seconds = until_s - from_s
         if seconds <= 0 and kind == "backward":
             return
-        whole_s = self.profile.backward_s if kind == "backward" else self.profile.forward_s
-        self.part_of_pass(name, kind, seconds * factor, seconds / whole_s if whole_s else 1.0)
+        backward = kind == "backward"
+        whole_s = self.profile.backward_s if backward else self.profile.forward_s
+        factor = self.slowed[index].factor_at(from_s) if backward else 1.0
+        share = seconds / whole_s if whole_s else 1.0
+        task = self.part_of_pass(name, kind, seconds * factor, share)
+        self.costed.parts.append(PartOfPass(task, kind, index, from_s, seconds))
 
     @property
     def here(self) -> list[int]:
@@ -645,10 +651,11 @@ class _RoundBuilder:
 
     def compute(
         self, name: str, kind: TaskKind, seconds: float, charged: TaskCost | None = None
-    ) -> None:
-        """Issue what computation does next, charged as the passes unless told."""
+    ) -> int:
+        """Issue what computation does next, charged as the passes unless told; return the task."""
         charged = charged or self.passes
-        self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here, charged)
+        self.end = task = self.tasks.add(name, COMPUTE, kind, seconds, self.here, charged)
+        return task
 
     def waves(self, jobs_under_way: list[JobProgress]) -> None:
         """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""
@@ -689,6 +696,58 @@ class _RoundBuilder:
                 progress.tail = (self.tasks.compute(progress.name, stage, after),)
             moved = True
         return moved
+
+
+def _held(jobs: Sequence[Sequence[Job]], index: int) -> list[Job]:
+    """Return the jobs of the step before one that hold up its forward pass."""
+    before = jobs[(index - 1) % len(jobs)]
+    return [job for job in before if job.holds and job.holds.phase == "next"]
+
+
+def _from_the_forward_pass(jobs: list[Job], method: Method) -> list[Job]:
+    """Return jobs of which nothing is waited for in their iteration as beginning with it."""
+    if not method.delay():
+        return jobs
+    return [replace(job, begins=PassPoint("forward")) for job in jobs]
+
+
+def slowed_by_messages(
+    costed: CostedGraph,
+    profile: Profile,
+    method: Method,
+    costs: Costs,
+    jobs: Sequence[Sequence[Job]],
+    *,
+    micro_batches: int,
+    exchange_each: bool,
+    durations_only: bool = False,
+) -> CostedGraph:
+    """Return a round whose passes take as much longer as its messages take from computation.
+
+    Parameters
+    ----------
+    costed : the round as `issue` returns it without a slowdown
+    durations_only : leave its tasks as they are and return their durations beside them
+    """
+    slowdown = slowing_messages(costs, registered=method.registers_buffers(costs.device.software))
+    if slowdown is None:
+        return costed
+    steps, _ = _in_steps(method, jobs, True, micro_batches, exchange_each)
+    shares = profile.host_share, profile.device_share
+    slowed: dict[tuple[str, int], SlowedPass] = {}
+    for index, one in enumerate(steps):
+        forward = slowed_forward(one, _held(steps, index), profile.forward_s, costs, slowdown)
+        early = _from_the_forward_pass(one, method)
+        backward = slowed_backward(early, profile.backward_s, costs, slowdown)
+        slowed["forward", index] = forward.behind_host(*shares)
+        slowed["backward", index] = backward.behind_host(*shares)
+    if all(one is UNSLOWED for one in slowed.values()):
+        return costed
+    longer_s = {
+        part.task: part.seconds * slowed[part.kind, part.step].factor_at(part.from_s)
+        for part in costed.parts
+    }
+    return costed.with_durations(longer_s, durations_only=durations_only)
 
 
 def optimizer_share(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = [
     "CostedGraph",
     "KindsOfWork",
     "Mixed",
+    "PartOfPass",
     "PricedOn",
     "RoundTimes",
     "TaskCost",
@@ -125,6 +126,25 @@ WORK = TaskCost("compute")
 WAIT = TaskCost("waiting")
 
 
+class PartOfPass(NamedTuple):
+    """A task that computes a part of a pass.
+
+    Parameters
+    ----------
+    task : its number
+    kind : which pass
+    step : which micro-batch that exchanges, of all iterations of the round
+    from_s : where in the pass it begins [s]
+    seconds : how long it is [s]
+    """
+
+    task: int
+    kind: Literal["forward", "backward"]
+    step: int
+    from_s: float
+    seconds: float
+
+
 @dataclass
 class CostedGraph:
     """One round of a method's period: its task graph, the cost of each task, and its weight.
@@ -149,6 +169,7 @@ class CostedGraph:
     durations_s : of the tasks here, where only times were asked and the graph's are others
     fixed_jobs : whether only times were asked, and jobs are the same whatever collectives take
     decided_by_costs : whether the method asked what kernels or collectives take, to decide by it
+    parts : the tasks that compute parts of passes
     """
 
     graph: TaskGraph
@@ -170,6 +191,7 @@ class CostedGraph:
     durations_s: list[float] | None = None
     fixed_jobs: bool = False
     decided_by_costs: bool = False
+    parts: list[PartOfPass] = field(default_factory=list, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -236,6 +258,25 @@ class CostedGraph:
         return max(
             (self.charges[index].host for index in self.by_cause.get("compute", ())), default=0.0
         )
+
+    def with_durations(
+        self, longer_s: Mapping[int, float], *, durations_only: bool = False
+    ) -> CostedGraph:
+        """Return the round with some tasks that take another time [s].
+
+        Parameters
+        ----------
+        durations_only : leave the tasks as they are and return all durations beside them
+        """
+        if durations_only and not self.graph.contended:
+            durations_s = [*self.task_s]
+            for index, seconds in longer_s.items():
+                durations_s[index] = seconds
+            return replace(self, durations_s=durations_s)
+        tasks = [*self.graph.tasks]
+        for index, seconds in longer_s.items():
+            tasks[index] = tasks[index]._replace(duration_s=seconds)
+        return replace(self, graph=self.graph.with_tasks(tasks))
 
     @property
     def times(self) -> RoundTimes:

@@ -29,7 +29,12 @@ from perfsim.methods.base import (
     Send,
 )
 from perfsim.schedule.beside_messages import slowing_messages
-from perfsim.schedule.build import issue, late_launches_s, optimizer_share
+from perfsim.schedule.build import (
+    issue,
+    late_launches_s,
+    optimizer_share,
+    slowed_by_messages,
+)
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
 from perfsim.schedule.stage_passes import WHOLE_MODEL, StagePasses
@@ -289,7 +294,7 @@ def schedule(
         stages=stage.stages,
         timing_only=timing_only,
     )
-    slowdown = _slowdown(overlap_slowdown, costs) if overlap and cluster.gpus > 1 else 1.0
+    slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     options = dict(sorted((fusion_options or {}).items()))
     each = method.exchanges_each(exchange_each) and stage.stages == 1
     builder = _Builder(
@@ -324,12 +329,6 @@ def schedule(
     if conditions is not None:
         return rounds_under(conditions, method, builder.build, exchanging)
     return [builder.build(one) for one in method.rounds()]
-
-
-def _slowdown(asked: float, costs: Costs) -> float | None:
-    """Return the factor asked for on the backward pass; None where messages tell it."""
-    none_asked = isinstance(asked, float) and asked == 1.0
-    return None if none_asked and slowing_messages(costs) is not None else asked
 
 
 def _frozen_refusal(method: Method, world: MethodContext) -> str:
@@ -393,7 +392,7 @@ class _Builder:
         key: tuple[Hashable, ...],
         *,
         overlap: bool,
-        slowdown: float | None,
+        slowdown: float,
         micro_batches: int,
         exchange_each: bool,
         stage: StagePasses,
@@ -403,6 +402,8 @@ class _Builder:
         self.stage, self.fuse_by, self.durations_only = stage, fuse, durations_only
         self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
+        none_asked = isinstance(slowdown, float) and slowdown == 1.0
+        self.slowed = overlap and none_asked and slowing_messages(costs) is not None
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
         self.works = costs.cluster.gpus > 1 or method.runs_alone
         self.context = costs.context(profile)
@@ -424,7 +425,7 @@ class _Builder:
 
         Only times are asked of them.
         """
-        if self.cache is None or self.slowdown != 1.0:
+        if self.cache is None or self.slowed or self.slowdown != 1.0:
             return self._make_rounds()
         several = self.costs.cluster.gpus > 1
         key = (*self.key, self.overlap, several, self.micro_batches, self.exchange_each)
@@ -523,9 +524,8 @@ class _Builder:
             exchange_each=self.exchange_each,
             stage=self.stage,
         )
-        by_law = self.slowdown is None
-        if self.cache is None or not (by_law or self.slowdown == 1.0):
-            costed = make()
+        if self.cache is None or self.slowdown != 1.0:  # it depends on what messages take
+            costed = self._slowed(make(), jobs)
             costed.decided_by_costs = decided
             return costed
         launches_s = late_launches_s(self.profile, method, costs)
@@ -534,10 +534,26 @@ class _Builder:
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
-        if by_law:  # the passes depend on what messages take
-            costed = self.cache.graph_at(key, jobs, costs, make)
-            costed.decided_by_costs = decided
-            return costed
         costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
-        costed.fixed_jobs, costed.decided_by_costs = fixed, decided
+        costed = self._slowed(costed, jobs)
+        # What else is sent would slow the passes by something else.
+        costed.fixed_jobs, costed.decided_by_costs = fixed and not self.slowed, decided
         return costed
+
+    def _slowed(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> CostedGraph:
+        """Return a round with its passes slowed by its messages, where nobody asked otherwise."""
+        if not self.slowed:
+            return costed
+        durations_only = self.durations_only and self.cache is not None
+        slow = partial(
+            slowed_by_messages,
+            costed,
+            self.profile,
+            self.method,
+            self.costs,
+            jobs,
+            micro_batches=self.micro_batches,
+            exchange_each=self.exchange_each,
+            durations_only=durations_only,
+        )
+        return slow() if self.cache is None or durations_only else self.cache.slowed(costed, slow)
