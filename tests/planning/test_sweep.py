@@ -123,6 +123,14 @@ def test_every_method_costs_the_same_with_a_session() -> None:
             assert found[index][0] == predict(make_scenario(grid.fields(index)), plain).iteration_s
 
 
+def test_rows_whose_messages_slow_computation_are_those_taken_one_by_one() -> None:
+    """In a node of NVLinks passes depend on what messages take, so that graphs are not kept."""
+    varied = {"method": "ssgd,fsdp,dear,mgwfbp", "gpus": "4,8", "batch": "32,64"}
+    grid, found = rows({"model": "resnet50", "node": "dgx-a100"}, varied)
+    for index in range(len(grid)):
+        assert found[index][0] == predict(make_scenario(grid.fields(index))).iteration_s
+
+
 LINKS = {"net": "1Gbit/s..100Gbit/s:log6,5us..100us:log4"}
 
 
