@@ -244,7 +244,8 @@ _EXPERT_AXES = 3
 
 def is_expert(layer: ModelLayer) -> bool:
     """Tell whether a layer has a weight for each of several experts."""
-    return len(layer.tensors) == 1 and len(layer.tensors[0][1]) == _EXPERT_AXES
+    one = len(layer.tensors) == 1 and layer.kind == "linear"  # a ViT's positions have as many axes
+    return one and len(layer.tensors[0][1]) == _EXPERT_AXES
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int = 0, ceil: bool = False) -> int:

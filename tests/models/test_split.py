@@ -229,6 +229,7 @@ def test_the_only_block_is_as_long_as_one_of_several(more: str) -> None:
         ),
         ("llama3-8b", Degrees(tp=64), "64 does not divide 32 heads .* is 32"),
         ("llama3-8b", Degrees(ep=2), "has no experts"),
+        ("vit-b16", Degrees(ep=2), "has no experts"),  # positions have as many axes
         ("mixtral-8x7b", Degrees(ep=3), "3 does not divide 8 experts; the nearest .* is 2"),
         ("mixtral-8x7b", Degrees(ep=8, imbalance=100.0), "100 times .*; at most 4 can"),
         ("mixtral-8x7b", Degrees(ep=2, imbalance=2.1), "choose 2 of 8 .* at most 2 can"),
