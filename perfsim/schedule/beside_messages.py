@@ -164,17 +164,18 @@ def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | No
 class _Beside(NamedTuple):
     """A job's messages in a pass: from when they may run, and until when computation is beside.
 
-    ``seconds`` is how long they take, ``lost_s`` what computation beside all of them would lose.
+    ``seconds`` is how long they take, 0 where they slow nothing; ``slowdown`` how many times as
+    long computation takes beside them, on average.
     """
 
     begin_s: float
     end_s: float
     seconds: float
-    lost_s: float
+    slowdown: float
 
 
 def slowed_backward(
-    jobs: Sequence[Job], backward_s: float, costs: Costs, slowdown: Slowdown
+    jobs: Sequence[Job], backward_s: float, costs: Costs, slowdown: Slowdown | float
 ) -> SlowedPass:
     """Return how an iteration's messages slow its backward pass.
 
@@ -184,7 +185,7 @@ def slowed_backward(
     Parameters
     ----------
     backward_s : length of the pass without messages [s]
-    slowdown : how many times as long computation takes beside a message
+    slowdown : how many times as long computation takes beside a message, or beside any
     """
     found = []
     for job in jobs:
@@ -224,18 +225,23 @@ def slowed_forward(
 
 
 def _beside(
-    begin_s: float, end_s: float, sends: Iterable[Send], costs: Costs, slowdown: Slowdown
+    begin_s: float, end_s: float, sends: Iterable[Send], costs: Costs, slowdown: Slowdown | float
 ) -> _Beside:
     seconds: float = 0.0
     lost_s: float = 0.0
     for send in sends:
         taken_s = send.repeats * costs.timing(send).seconds
         seconds = seconds + taken_s
-        lost_s = lost_s + (1.0 - 1.0 / slowdown(send)) * taken_s
-    return _Beside(begin_s, end_s, seconds, lost_s)
+        if callable(slowdown):
+            lost_s = lost_s + (1.0 - 1.0 / slowdown(send)) * taken_s
+    if not callable(slowdown):
+        return _Beside(begin_s, end_s, seconds, slowdown)
+    if not lost_s > 0.0:
+        return _Beside(begin_s, end_s, 0.0, 1.0)
+    return _Beside(begin_s, end_s, seconds, seconds / (seconds - lost_s))
 
 
-def _slowed(found: Sequence[_Beside], pass_s: float) -> SlowedPass:
+def _slowed(found: Iterable[_Beside], pass_s: float) -> SlowedPass:
     """Return how a pass of w is slowed by messages, the loss spread evenly from the first start on.
 
     Beside a message that takes c and slows computation f times, the share 1 - 1 / f is lost. One
@@ -243,20 +249,21 @@ def _slowed(found: Sequence[_Beside], pass_s: float) -> SlowedPass:
     at most f (w - b) of the first. Left out: that a message may wait for the one before it, and
     kernels between messages; both move messages out of the pass.
     """
+    found = [one for one in found if one.seconds > 0.0]
+    if not found:
+        return UNSLOWED
+    slowdown = found[0].slowdown
+    alike = all(one.slowdown is slowdown for one in found)
     beside_s: float = 0.0
     lost_s: float = 0.0
-    starts_s = []
     for one in found:
-        if one.seconds > 0.0 and one.lost_s > 0.0:
-            slowdown = one.seconds / (one.seconds - one.lost_s)
-            seconds = min(one.seconds, slowdown * (one.end_s - one.begin_s))
-            starts_s.append(one.begin_s)
-            beside_s = beside_s + seconds
-            lost_s = lost_s + (1.0 - 1.0 / slowdown) * seconds
-    if not starts_s:
-        return UNSLOWED
-    first_s = min(starts_s)
-    slowdown = beside_s / (beside_s - lost_s)
+        seconds = min(one.seconds, one.slowdown * (one.end_s - one.begin_s))
+        beside_s = beside_s + seconds
+        if not alike:
+            lost_s = lost_s + (1.0 - 1.0 / one.slowdown) * seconds
+    if not alike:
+        slowdown = beside_s / (beside_s - lost_s)
+    first_s = min(one.begin_s for one in found)
     beside_s = min(beside_s, slowdown * (pass_s - first_s))
     lost_s = (1.0 - 1.0 / slowdown) * beside_s
     return SlowedPass(first_s, 1.0 + lost_s / (pass_s - first_s))

@@ -408,7 +408,7 @@ class _RoundBuilder:
         if self.stage.beside.of("backward"):
             return SlowedPass(0.0, slowdown)  # these are under way all the time
         jobs = _from_the_forward_pass(jobs, self.method)
-        return slowed_backward(jobs, self.profile.backward_s, costs, lambda send: slowdown)
+        return slowed_backward(jobs, self.profile.backward_s, costs, slowdown)
 
     def iteration(self, index: int) -> None:
         """Issue one iteration. It follows the one before, as the compute stream runs in order."""
