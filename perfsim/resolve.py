@@ -826,6 +826,8 @@ class Setup:
     @cached_property
     def hooks_s(self) -> float:
         """What the method's hooks take of the host in both passes [s]."""
+        if type(self.method).host_s is Method.host_s:  # most have none
+            return 0.0
         cluster, profile = self.cluster, self.profile
         software = self.transferred.era
         world = MethodContext(

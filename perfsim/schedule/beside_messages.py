@@ -24,6 +24,7 @@ __all__ = [
     "slowed_backward",
     "slowed_forward",
     "slowing_messages",
+    "slows_computation",
 ]
 
 _CHANNELS = 24
@@ -78,7 +79,7 @@ def channels_beside(device: Device, cluster: Cluster) -> int:
         return 0
     if cluster.nodes == 1:
         return _CHANNELS
-    nics = cluster.nics_in_use
+    nics = cluster.nics_in_use if cluster.nics_per_node > 1 else 1
     return min(_CHANNELS, _CHANNELS_A_NIC * nics) if nics > 1 else 0
 
 
@@ -139,6 +140,13 @@ _MOST = 10.0
 the most that `overlap_slowdown` may be."""
 
 
+def slows_computation(costs: Costs) -> bool:
+    """Tell whether any message takes something from computation."""
+    if channels_beside(costs.device, costs.cluster):
+        return True
+    return any(channels_beside(costs.device, cluster) for cluster in costs.axes.values())
+
+
 def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | None:
     """Return what tells how messages slow computation; None where none of them does.
 
@@ -146,8 +154,7 @@ def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | No
     ----------
     registered : whether they are sent from buffers that NCCL has registered
     """
-    clusters = costs.cluster, *costs.axes.values()
-    if not any(channels_beside(costs.device, cluster) for cluster in clusters):
+    if not slows_computation(costs):
         return None
 
     def slowdown(send: Send) -> float:

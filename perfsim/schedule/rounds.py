@@ -28,7 +28,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.schedule.beside_messages import slowing_messages
+from perfsim.schedule.beside_messages import slows_computation
 from perfsim.schedule.build import (
     issue,
     late_launches_s,
@@ -192,7 +192,7 @@ def _schedule_method(
         limit_bytes=setup.limit_bytes,
         fusion_options=setup.scenario.fusion_options,
         kernels_s=setup.kernels_s,
-        **(_circumstances(setup) | {"profile_key": setup.method_key} | more),
+        **(_circumstances(setup, setup.method_key) | more),
     )
 
 
@@ -206,19 +206,19 @@ def _schedule_ssgd(
         fuse,
         setup.device,
         setup.data_cluster,
-        **(_circumstances(setup) | more),
+        **(_circumstances(setup, setup.profile_key) | more),
     )
 
 
-def _circumstances(setup: Setup) -> dict[str, Any]:
-    """Return what holds for the method and for the baseline alike."""
+def _circumstances(setup: Setup, profile_key: tuple[Hashable, ...]) -> dict[str, Any]:
+    """Return what holds for the method and for the baseline alike, and the key of the profile."""
     scenario = setup.scenario
     return {
         "algorithm": scenario.algorithm,
         "protocol": scenario.protocol,
         "overlap_slowdown": scenario.overlap_slowdown,
         "conditions": setup.conditions,
-        "profile_key": setup.profile_key,
+        "profile_key": profile_key,
         "micro_batches": scenario.accumulate,
         "exchange_each": scenario.exchange_each,
     }
@@ -403,7 +403,7 @@ class _Builder:
         self.experts = stage.experts
         self.overlap, self.slowdown = overlap, slowdown
         none_asked = isinstance(slowdown, float) and slowdown == 1.0
-        self.slowed = overlap and none_asked and slowing_messages(costs) is not None
+        self.slowed = overlap and none_asked and slows_computation(costs)
         self.micro_batches, self.exchange_each = micro_batches, exchange_each
         self.works = costs.cluster.gpus > 1 or method.runs_alone
         self.context = costs.context(profile)
