@@ -13,6 +13,7 @@ from typing import NamedTuple
 from perfsim.compute.device import Device
 from perfsim.methods.base import Job, Send
 from perfsim.network.cluster import Cluster
+from perfsim.quantity import Timing
 from perfsim.schedule.costs import Costs
 
 __all__ = [
@@ -131,8 +132,8 @@ class SlowedPass(NamedTuple):
 
 UNSLOWED = SlowedPass(0.0, 1.0)
 
-Slowdown = Callable[[Send], float]
-"""How many times as long computation takes beside a message."""
+Slowdown = Callable[[Send, Timing], float]
+"""How many times as long computation takes beside a message, which takes and sends so much."""
 
 
 _MOST = 10.0
@@ -157,8 +158,8 @@ def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | No
     if not slows_computation(costs):
         return None
 
-    def slowdown(send: Send) -> float:
-        seconds, sent_bytes = costs.timing(send)
+    def slowdown(send: Send, timing: Timing) -> float:
+        seconds, sent_bytes = timing
         if not seconds > 0.0:
             return 1.0
         named = send.collective if registered else ""
@@ -237,10 +238,11 @@ def _beside(
     seconds: float = 0.0
     lost_s: float = 0.0
     for send in sends:
-        taken_s = send.repeats * costs.timing(send).seconds
+        timing = costs.timing(send)
+        taken_s = send.repeats * timing.seconds
         seconds = seconds + taken_s
         if callable(slowdown):
-            lost_s = lost_s + (1.0 - 1.0 / slowdown(send)) * taken_s
+            lost_s = lost_s + (1.0 - 1.0 / slowdown(send, timing)) * taken_s
     if not callable(slowdown):
         return _Beside(begin_s, end_s, seconds, slowdown)
     if not lost_s > 0.0:

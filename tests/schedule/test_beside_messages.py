@@ -108,7 +108,9 @@ def bucket(ready_s: float) -> Job:
 
 def test_a_backward_pass_of_35_ms_by_hand() -> None:
     """Beside messages computation takes 1.25 times as long: a fifth of their time is lost."""
-    slowed = partial(slowed_backward, backward_s=0.035, costs=COSTS, slowdown=lambda send: 1.25)
+    slowed = partial(
+        slowed_backward, backward_s=0.035, costs=COSTS, slowdown=lambda send, timing: 1.25
+    )
     # From 10 ms on 25 are left, which lose a fifth of 7.5.
     assert slowed([bucket(0.010)]) == pytest.approx((0.010, 1 + 1.5 / 25))
     # The second has 1.25 x 4 = 5 of its 7.5 ms beside the pass.
@@ -123,14 +125,16 @@ def test_messages_of_two_kinds_slow_a_pass_each_by_its_own() -> None:
     gather = Job("gather", (Send("all_gather", 1e6),), PassPoint("backward", 0.005))
     factors = {"all_reduce": 2.0, "all_gather": 1.25}
     found = slowed_backward(
-        [bucket(0.010), gather], 0.035, COSTS, lambda send: factors[send.collective]
+        [bucket(0.010), gather], 0.035, COSTS, lambda send, timing: factors[send.collective]
     )
     assert found == pytest.approx((0.005, 1 + 4.5 / 30))
 
 
 def test_a_forward_pass_of_20_ms_by_hand() -> None:
     """It is slowed by what is gathered for it, and by gathers that it waits for later."""
-    slowed = partial(slowed_forward, forward_s=0.020, costs=COSTS, slowdown=lambda send: 1.5)
+    slowed = partial(
+        slowed_forward, forward_s=0.020, costs=COSTS, slowdown=lambda send, timing: 1.5
+    )
     gather = Send("all_gather", 1e6)
     begins, holds = PassPoint("forward", 0.005), PassPoint("forward", 0.010)
     unit = Job("unit", (gather,), begins, holds)
