@@ -98,13 +98,8 @@ def notes_of(
             f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long while"
             " messages are under way (overlap_slowdown)."
         )
-    elif setup.scenario.overlap and cluster.gpus > 1 and channels_beside(setup.device, cluster):
-        notes.append(
-            "Messages over NVLink slow both passes while they are under way: they take"
-            f" {channels_beside(setup.device, cluster)} of {setup.device.multiprocessors:g}"
-            " multiprocessors, fewer from registered buffers, and a part of the memory's rate"
-            " (perfsim/schedule/beside_messages.py; overlap_slowdown is a factor of your own)."
-        )
+    else:
+        notes += _slowing_notes(setup)
     notes += _node_notes(setup)
     notes += _tensor_notes(setup)
     notes += _scores_notes(setup)
@@ -210,6 +205,20 @@ def _dtensor_notes(setup: Setup) -> list[str]:
     return [
         "DTensor's host takes 5 to 12 ms longer for a block than plain tensors', as it was measured"
         " on one host (tests/scripts/dtensor_host.txt)."
+    ]
+
+
+def _slowing_notes(setup: Setup) -> list[str]:
+    """Say what messages take from computation beside them."""
+    device, cluster = setup.device, setup.cluster
+    channels = channels_beside(device, cluster)
+    if not setup.scenario.overlap or cluster.gpus == 1 or not channels:
+        return []
+    return [
+        f"Messages over NVLink slow both passes while they are under way: they take {channels} of"
+        f" {device.multiprocessors:g} multiprocessors, fewer from registered buffers, and a part of"
+        " the memory's rate (perfsim/schedule/beside_messages.py; overlap_slowdown is a factor of"
+        " your own)."
     ]
 
 

@@ -148,15 +148,13 @@ def slows_computation(costs: Costs) -> bool:
     return any(channels_beside(costs.device, cluster) for cluster in costs.axes.values())
 
 
-def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown | None:
-    """Return what tells how messages slow computation; None where none of them does.
+def slowing_messages(costs: Costs, *, registered: bool = False) -> Slowdown:
+    """Return what tells how messages slow computation.
 
     Parameters
     ----------
     registered : whether they are sent from buffers that NCCL has registered
     """
-    if not slows_computation(costs):
-        return None
 
     def slowdown(send: Send, timing: Timing) -> float:
         seconds, sent_bytes = timing

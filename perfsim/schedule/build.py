@@ -426,7 +426,7 @@ class _RoundBuilder:
         self.moments, gathered_bytes = [], self.costed.gathered_bytes
         if first and other_s > 0:
             self.compute(f"host {index}", "other", other_s)
-        held = self.held(index)
+        held = _held(self.jobs, index)
         if self.before and last:
             self.passes_before(index, held)
             held = []
@@ -450,10 +450,6 @@ class _RoundBuilder:
         left = [progress.name for progress in order if progress.stages]
         if left:
             raise ValueError(f"jobs that wait for each other or for nothing: {', '.join(left)}")
-
-    def held(self, index: int) -> list[Job]:
-        """Return the jobs of the iteration before that hold up the forward pass of this one."""
-        return _held(self.jobs, index)
 
     def passes_before(self, index: int, held: Sequence[Job]) -> None:
         """Issue the micro-batches that exchange nothing, together.
@@ -724,14 +720,14 @@ def slowed_by_messages(
 ) -> CostedGraph:
     """Return a round whose passes take as much longer as its messages take from computation.
 
+    Messages of these costs take something (`slows_computation`).
+
     Parameters
     ----------
     costed : the round as `issue` returns it without a slowdown
     durations_only : leave its tasks as they are and return their durations beside them
     """
     slowdown = slowing_messages(costs, registered=method.registers_buffers(costs.device.software))
-    if slowdown is None:
-        return costed
     steps, _ = _in_steps(method, jobs, True, micro_batches, exchange_each)
     shares = profile.host_share, profile.device_share
     slowed: dict[tuple[str, int], SlowedPass] = {}
