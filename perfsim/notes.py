@@ -8,6 +8,7 @@ from perfsim.collectives import find_algorithm
 from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import defined_tokens, matches_definition
+from perfsim.compute.slowest_gpu import GPU_SPREAD
 from perfsim.compute.software import DTENSOR, LOOP, WITH, may_loop
 from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
@@ -252,7 +253,7 @@ def _site_notes(setup: Setup) -> list[str]:
 
 
 def _node_notes(setup: Setup) -> list[str]:
-    """Say what the GPUs of a node cost each other, and what unequal samples would."""
+    """Say what GPUs that train together cost each other, and what unequal samples would."""
     notes = []
     if setup.node_load > 1.0:
         load, count = INPUTS[setup.input], setup.gpus_of_host
@@ -261,6 +262,12 @@ def _node_notes(setup: Setup) -> list[str]:
             f"Both passes take {setup.node_load - 1.0:.1%} longer than on one GPU:"
             f" {count} GPUs of a {of} share its host (`input` {setup.input}:"
             f" {load.share:.1%} a doubling, {load.low:.1%} to {load.high:.1%})."
+        )
+    if setup.slowest_gpu > 1.0:
+        notes.append(
+            f"What the GPU computes takes {setup.slowest_gpu - 1.0:.1%} longer than on one GPU: all"
+            f" wait for the slowest of {setup.cluster.gpus:,}, and GPUs of one type differ by"
+            f" {GPU_SPREAD:.1%} (standard deviation)."
         )
     unpadded = execution_of(setup.transferred.era).unpadded and setup.input == "tokens"
     if unpadded and setup.cluster.gpus > 1 and setup.conditions is None:

@@ -58,6 +58,7 @@ from perfsim.compute.profile import (
     with_positions,
 )
 from perfsim.compute.recompute import check_recompute
+from perfsim.compute.slowest_gpu import slowest_gpu, with_slowest
 from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import (
     Training,
@@ -796,6 +797,14 @@ class Setup:
             return 1.0
         return node_load(self.input, self.gpus_of_host)
 
+    @cached_property
+    def slowest_gpu(self) -> float:
+        """How many times as long the slowest GPU of the run computes as one does on average.
+
+        It is 1 where computation was measured: what GPUs of a node cost each other holds it.
+        """
+        return slowest_gpu(self.cluster.gpus) if self._by_kernels_alone else 1.0
+
     @property
     def _by_kernels_alone(self) -> bool:
         """Whether computation is that of a transformer's kernels, and no time of it was given."""
@@ -811,7 +820,7 @@ class Setup:
     @property
     def profile_in_node(self) -> Profile:
         """The profile among the other GPUs of the node, with what adds gradients up."""
-        profile = self.profile.slowed(self.node_load)
+        profile = with_slowest(self.profile.slowed(self.node_load), self.slowest_gpu)
         return with_added(profile, self.added_s) if self.added_s else profile
 
     @cached_property
@@ -866,7 +875,7 @@ class Setup:
         asked = values_read_by("compute", scenario, without="gpu")
         cast = self.transferred.autocast
         on_host = scenario.offload, self.profile.host_sharing
-        times = scenario.single_gpu, self.node_load, self.added_s
+        times = scenario.single_gpu, self.node_load, self.slowest_gpu, self.added_s
         return (self.device.name, cast, *asked, *times, *on_host)
 
     @property
@@ -1104,6 +1113,7 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
         limit_bytes=limit_bytes,
     )
     setup.node_load = like.node_load  # of model, GPU and node alone
+    setup.slowest_gpu = like.slowest_gpu
     return setup
 
 

@@ -640,7 +640,7 @@ class _Search:
         computes_s = sum_in_order(
             sum_in_order(chunk[:2]) for part in parts for chunk in part.chunks
         )
-        return setup.node_load * computes_s / batch
+        return setup.node_load * setup.slowest_gpu * computes_s / batch
 
 
 def _least_s(setup: Setup) -> float:

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
+from perfsim.compute.slowest_gpu import paced_by_slowest, with_slowest
 from perfsim.methods.base import Send
 from perfsim.schedule.beside_messages import lost_share
 from perfsim.schedule.costs import Costs
@@ -24,6 +25,7 @@ from perfsim.simulate.task import COMPUTE
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
+    from perfsim.compute.profile import Profile
     from perfsim.compute.stages import LayerMessage, Stage
     from perfsim.model_parallel import ModelSplit
     from perfsim.resolve import Setup
@@ -67,7 +69,8 @@ class LaidOutPipeline:
 def laid_out_pipeline(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     """Lay out the micro-batches of an iteration over the stages of a setup; kept with the split."""
     asked = setup.scenario
-    key = asked.accumulate, setup.node_load, asked.straggler, asked.algorithm, asked.protocol
+    loads = setup.node_load, setup.slowest_gpu, asked.straggler
+    key = asked.accumulate, *loads, asked.algorithm, asked.protocol
     return split.answers.once(key, lambda: _answer(setup, split))
 
 
@@ -109,7 +112,13 @@ def _loads(setup: Setup, split: ModelSplit) -> list[float]:
     slow = [1.0] * len(split.parts.stages)
     if split.layout.pp > 1:
         slow = list(split.slow_stages(setup.stragglers))
-    return [setup.node_load * factor for factor in slow]
+    stages = zip(split.parts.stages, slow, strict=True)
+    return [_pace(setup, stage.profile) * setup.node_load * factor for stage, factor in stages]
+
+
+def _pace(setup: Setup, profile: Profile) -> float:
+    """Return how many times as long passes take on the slowest GPU."""
+    return paced_by_slowest(profile, setup.slowest_gpu)[0]
 
 
 def busiest_stage(
@@ -160,11 +169,12 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int, waits_s: float = 0.0) 
     ----------
     waits_s : time in which it waits for a stage that ends later [s]
     """
-    load = _loads(setup, split)[stage]
+    load, profile = _loads(setup, split)[stage], split.parts.stages[stage].profile
+    more = load / _pace(setup, profile)
     passes = _passes(split, laid_out_pipeline(setup, split), stage, load)
     return {
         "profile_key": (*setup.profile_key, split.key, stage, load),
-        "profile": split.parts.stages[stage].profile.slowed(load),
+        "profile": with_slowest(profile, setup.slowest_gpu).slowed(more),
         "stage": passes._replace(idle_s=passes.idle_s + waits_s),
         "axes": split.axes,
     }

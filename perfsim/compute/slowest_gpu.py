@@ -1,0 +1,68 @@
+"""How much longer the slowest of the GPUs of a run computes, for which the others wait.
+
+GPUs of one type differ: by what each chip leaks and how it is cooled, a power limit leaves them
+different clocks. Where all exchange gradients in each iteration, the slowest sets the pace. The
+rate of one GPU is normally distributed around the mean, so that the slowest of n is
+``E[max of n] = inverse Phi((n - 3/8) / (n + 1/4))`` standard deviations behind (Blom, Statistical
+Estimates and Transformed Beta-Variables, 1958).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from statistics import NormalDist
+
+from perfsim.compute.profile import Profile
+
+__all__ = ["GPU_SPREAD", "paced_by_slowest", "slowest_gpu", "with_slowest"]
+
+GPU_SPREAD = 0.011
+"""Standard deviation of the rates of GPUs of one type, over their mean.
+
+Products of bf16 for 300 s on all GPUs of a node at once: 0.0115 of 40 B200 in five nodes, 0.0103 of
+the 8 B300 of one (mit-orcd/orcd-benchmarks@c2760c54 gpu-fryer summaries). Not taken, as they tell a
+range alone: 5 % and more between the 8 GPUs of a node (stas00/ml-engineering@744d01e1
+compute/accelerator, silicon lottery), 8 % between most V100 of a cluster (Sinha et al., Not All
+GPUs Are Created Equal, arXiv 2208.11035), 0.018 and 0.015 where rates are normal. There too,
+Megatron-LM trains one model of 7B by data parallelism, messages below 1 % of the iteration, at 989
+TFLOP/s a GPU on one B200, 967 on 8 and 957 on 24: 2.2 and 3.3 % behind; this law says 1.6 and
+2.1 %."""
+
+
+@lru_cache(maxsize=1024)
+def slowest_gpu(gpus: int) -> float:
+    """Return how many times as long the slowest of so many GPUs computes as one does on average.
+
+    Examples
+    --------
+    >>> slowest_gpu(1), round(slowest_gpu(8), 4), round(slowest_gpu(1024), 4)
+    (1.0, 1.0158, 1.0356)
+    """
+    if gpus == 1:
+        return 1.0
+    return 1.0 + GPU_SPREAD * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
+
+
+def paced_by_slowest(profile: Profile, slowest: float) -> tuple[float, float, float]:
+    """Return the pace of passes beside a slowest GPU, and what host and GPU then take of them.
+
+    The pace is how many times as long both passes take. A host that takes as long as the slowest
+    GPU is not slowed.
+
+    Parameters
+    ----------
+    slowest : how many times as long the slowest GPU computes as this one
+    """
+    device = profile.device_share * slowest
+    pace = max(profile.host_share, device)
+    return pace, profile.host_share / pace, device / pace
+
+
+def with_slowest(profile: Profile, slowest: float) -> Profile:
+    """Return a profile whose passes take as long as on the slowest GPU."""
+    pace, host, device = paced_by_slowest(profile, slowest)
+    slowed = profile.slowed(pace)
+    if (host, device) == (slowed.host_share, slowed.device_share):
+        return slowed
+    return replace(slowed, host_share=host, device_share=device)
