@@ -127,7 +127,7 @@ def test_published_runs_with_activations_on_the_host(gpu: str, blocks: int, seco
     assert usable is not None
     assert held(plain) > 1.25 * usable and held(sent) < 1.08 * usable
     assert sent.iteration_s == pytest.approx(plain.iteration_s, rel=0.01)
-    assert sent.iteration_s == pytest.approx(seconds, rel=0.08)
+    assert sent.iteration_s == pytest.approx(seconds, rel=0.11)
 
 
 @pytest.mark.parametrize(("parameters", "seconds"), [(1e9, 0.22), (4e9, 1.03), (10e9, 2.57)])
