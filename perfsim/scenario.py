@@ -32,6 +32,7 @@ from perfsim.compute.node_load import INPUTS
 from perfsim.compute.software import (
     ATTENTION_SINCE,
     BLOCKS,
+    CHANNELS_LAST,
     DTENSOR,
     ERAS,
     LIGER,
@@ -470,7 +471,9 @@ class ScenarioFields:
             + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
             f" {NEWEST}{WITH}{LIGER} has Liger's kernels for norms, positions and gates;"
             f" {NEWEST}{WITH}{DTENSOR} runs tensor parallelism (`tp`) by DTensor, uncompiled;"
-            f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss.",
+            f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss;"
+            f" {NEWEST}{WITH}{CHANNELS_LAST} keeps the channels of a point together (PyTorch's"
+            " memory format), as convolutions on tensor cores want them.",
             read_by=("compute", "methods"),
             metavar="ERA",
             default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",

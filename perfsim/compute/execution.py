@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from perfsim.compute.software import (
     BLOCKS,
+    CHANNELS_LAST,
     DTENSOR,
     LIGER,
     LOOP,
@@ -306,6 +307,8 @@ def execution_of(era: str) -> Execution:
     True
     >>> execution_of("torch2-compiled+blocks").loss_in_one_kernel
     False
+    >>> execution_of("torch2+channels-last").channels_last, execution_of("torch2").channels_last
+    (True, False)
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
     known = known._replace(
@@ -313,6 +316,7 @@ def execution_of(era: str) -> Execution:
         blocks=BLOCKS in words,
         liger=LIGER in words,
         dtensor=DTENSOR in words,
+        channels_last=known.channels_last or CHANNELS_LAST in words,
     )
     kernel = stated_kernel(era)
     if not kernel:
