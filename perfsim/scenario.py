@@ -37,6 +37,7 @@ from perfsim.compute.software import (
     ERAS,
     LIGER,
     LOOP,
+    MULTIHEAD,
     NEWEST,
     WITH,
     software_named,
@@ -473,7 +474,9 @@ class ScenarioFields:
             f" {NEWEST}{WITH}{DTENSOR} runs tensor parallelism (`tp`) by DTensor, uncompiled;"
             f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss;"
             f" {NEWEST}{WITH}{CHANNELS_LAST} keeps the channels of a point together (PyTorch's"
-            " memory format), as convolutions on tensor cores want them.",
+            " memory format), as convolutions on tensor cores want them;"
+            f" {NEWEST}{WITH}{MULTIHEAD} has attention in nn.MultiheadAttention, as torchvision's"
+            " ViT.",
             read_by=("compute", "methods"),
             metavar="ERA",
             default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",

@@ -13,6 +13,7 @@ from perfsim.compute.software import (
     DTENSOR,
     LIGER,
     LOOP,
+    MULTIHEAD,
     WITH,
     software_era,
     stated_kernel,
@@ -104,7 +105,8 @@ class Execution(NamedTuple):
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
     in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
     is single operations, ``liger`` that Liger's kernels run norms, positions and gates,
-    ``dtensor`` that the host runs tensor parallelism by DTensor. ``registers`` says that FSDP is
+    ``dtensor`` that the host runs tensor parallelism by DTensor, ``multihead`` that attention is in
+    ``nn.MultiheadAttention``. ``registers`` says that FSDP is
     Megatron's, whose guide advises to register its buffers with NCCL (``--use-nccl-ub``).
     """
 
@@ -131,6 +133,7 @@ class Execution(NamedTuple):
     blocks: bool = False
     liger: bool = False
     dtensor: bool = False
+    multihead: bool = False
     registers: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
@@ -316,6 +319,7 @@ def execution_of(era: str) -> Execution:
         blocks=BLOCKS in words,
         liger=LIGER in words,
         dtensor=DTENSOR in words,
+        multihead=MULTIHEAD in words,
         channels_last=known.channels_last or CHANNELS_LAST in words,
     )
     kernel = stated_kernel(era)

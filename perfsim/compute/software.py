@@ -4,8 +4,9 @@ A scenario names one era (``software``) and every kernel and launch is priced fo
 and the method's alike; attention may run by another kernel (``megatron+flash2``), experts in a loop
 (``torch2+loop``), norms, positions and gates by Liger's kernels (``torch2+liger``), tensor
 parallelism by DTensor (``torch2+dtensor``), convolutions on maps whose channels lie together
-(``torch2+channels-last``). Measured rows use the era of their source. Points of
-kernels say the software that they were measured with; `eras_of` reads the eras from that text.
+(``torch2+channels-last``), attention in ``nn.MultiheadAttention`` (``torch2+mha``). Measured rows
+use the era of their source. Points of kernels say the software that they were measured with;
+`eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "ERAS",
     "LIGER",
     "LOOP",
+    "MULTIHEAD",
     "NEWEST",
     "WITH",
     "SoftwareEra",
@@ -164,11 +166,17 @@ as ``model.to(memory_format=torch.channels_last)`` and inputs made so, the layou
 (pytorch.org, "Channels Last Memory Format in PyTorch"). Without it a convolution in half precision
 changes the layout of what it reads and writes."""
 
+MULTIHEAD = "mha"
+"""May follow torch2: attention is in ``nn.MultiheadAttention`` without weights, as torchvision's
+ViT and ``nn.TransformerEncoderLayer`` have it, which copies queries, keys, values and what
+attention writes. timm, transformers and models of one's own call the kernel themselves."""
+
 _WAYS = {
     LOOP: ((NEWEST,), "experts run in a loop in"),
     LIGER: ((NEWEST,), "Liger's kernels run in"),
     DTENSOR: ((NEWEST,), "DTensor is run eagerly in"),
     BLOCKS: (("torch2-compiled",), "blocks alone are compiled in"),
+    MULTIHEAD: ((NEWEST,), "nn.MultiheadAttention is run eagerly in"),
     CHANNELS_LAST: (
         ("torch1.8", "torch1.12", NEWEST, "torch2-compiled"),
         "maps have another order of their values in",
@@ -215,7 +223,7 @@ def stated_kernel(software: str) -> str:
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
-    ``loop``, ``liger``, ``dtensor``, ``blocks`` or ``channels-last`` may stand behind both.
+    ``loop``, ``liger``, ``dtensor``, ``blocks``, ``mha``, ``channels-last`` may stand behind both.
 
     Raises
     ------

@@ -338,6 +338,19 @@ def test_convolutions_on_maps_with_channels_last_change_no_layout() -> None:
         software_named("megatron+channels-last")
 
 
+def test_multihead_attention_copies_what_it_attends_with() -> None:
+    """14 and 51 values of one that attention writes, and 16 operations."""
+    vit = [layer for layer in build_model("vit-b16") if layer.kind == "attention"]
+    plain, copied = (work_of(vit, software) for software in ("torch2", "torch2+mha"))
+    for before, after, layer in zip(plain.layers, copied.layers, vit, strict=True):
+        for way, values in (("forward", 14), ("backward", 51)):
+            more = Counter(getattr(after, way)) - Counter(getattr(before, way))
+            assert [work.values for work in more] == [values * layer.outputs]
+        assert after.operations == before.operations + 16
+    with pytest.raises(RequestError, match="is run eagerly in torch2 only"):
+        software_named("torch2-compiled+mha")
+
+
 def test_ligers_kernels_pass_over_values_once() -> None:
     """Positions and an RMSNorm of Llama: 4 and 5 values, 24 and 58 by operations; a gate 8."""
     llama = [layer for layer in build_model("llama3-8b", 64) if ".layers.0." in layer.name]
