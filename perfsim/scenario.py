@@ -982,8 +982,9 @@ class ScenarioFields:
         float,
         ScenarioField(
             "How many times slower the backward pass computes while messages are under way, as"
-            " `perfsim calibrate kernels --beside` measures it; 1: messages over NVLink slow both"
-            " passes by what they take of the GPU's multiprocessors and memory, others do not.",
+            " `perfsim calibrate kernels --beside` measures it; 1: messages over NVLink and xGMI"
+            " slow both passes by what they take of the GPU's multiprocessors and memory, others do"
+            " not.",
             read_by=("schedule",),
             metavar="FACTOR",
             flag=False,
