@@ -215,9 +215,11 @@ def _slowing_notes(setup: Setup) -> list[str]:
     channels = channels_beside(device, cluster)
     if not setup.scenario.overlap or cluster.gpus == 1 or not channels:
         return []
+    amd = device.architecture.startswith("CDNA")
+    link, fewer = ("xGMI", "") if amd else ("NVLink", ", fewer from registered buffers")
     return [
-        f"Messages over NVLink slow both passes while they are under way: they take {channels} of"
-        f" {device.multiprocessors:g} multiprocessors, fewer from registered buffers, and a part of"
+        f"Messages over {link} slow both passes while they are under way: they take {channels} of"
+        f" {device.multiprocessors:g} multiprocessors{fewer}, and a part of"
         " the memory's rate (perfsim/schedule/beside_messages.py; overlap_slowdown is a factor of"
         " your own)."
     ]

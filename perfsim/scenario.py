@@ -32,10 +32,12 @@ from perfsim.compute.node_load import INPUTS
 from perfsim.compute.software import (
     ATTENTION_SINCE,
     BLOCKS,
+    CHANNELS_LAST,
     DTENSOR,
     ERAS,
     LIGER,
     LOOP,
+    MULTIHEAD,
     NEWEST,
     WITH,
     software_named,
@@ -470,7 +472,11 @@ class ScenarioFields:
             + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
             f" {NEWEST}{WITH}{LIGER} has Liger's kernels for norms, positions and gates;"
             f" {NEWEST}{WITH}{DTENSOR} runs tensor parallelism (`tp`) by DTensor, uncompiled;"
-            f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss.",
+            f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss;"
+            f" {NEWEST}{WITH}{CHANNELS_LAST} keeps the channels of a point together (PyTorch's"
+            " memory format), as convolutions on tensor cores want them;"
+            f" {NEWEST}{WITH}{MULTIHEAD} has attention in nn.MultiheadAttention, as torchvision's"
+            " ViT.",
             read_by=("compute", "methods"),
             metavar="ERA",
             default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",
@@ -976,8 +982,9 @@ class ScenarioFields:
         float,
         ScenarioField(
             "How many times slower the backward pass computes while messages are under way, as"
-            " `perfsim calibrate kernels --beside` measures it; 1: messages over NVLink slow both"
-            " passes by what they take of the GPU's multiprocessors and memory, others do not.",
+            " `perfsim calibrate kernels --beside` measures it; 1: messages over NVLink and xGMI"
+            " slow both passes by what they take of the GPU's multiprocessors and memory, others do"
+            " not.",
             read_by=("schedule",),
             metavar="FACTOR",
             flag=False,

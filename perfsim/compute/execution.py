@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from perfsim.compute.software import (
     BLOCKS,
+    CHANNELS_LAST,
     DTENSOR,
     LIGER,
     LOOP,
+    MULTIHEAD,
     WITH,
     software_era,
     stated_kernel,
@@ -103,7 +105,8 @@ class Execution(NamedTuple):
     ``stated`` says that the kernel of attention was asked for by name. ``looped`` says that a loop
     in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
     is single operations, ``liger`` that Liger's kernels run norms, positions and gates,
-    ``dtensor`` that the host runs tensor parallelism by DTensor. ``registers`` says that FSDP is
+    ``dtensor`` that the host runs tensor parallelism by DTensor, ``multihead`` that attention is in
+    ``nn.MultiheadAttention``. ``registers`` says that FSDP is
     Megatron's, whose guide advises to register its buffers with NCCL (``--use-nccl-ub``).
     """
 
@@ -130,6 +133,7 @@ class Execution(NamedTuple):
     blocks: bool = False
     liger: bool = False
     dtensor: bool = False
+    multihead: bool = False
     registers: bool = False
 
     def in_one_kernel(self, scores: Scores) -> bool:
@@ -306,6 +310,8 @@ def execution_of(era: str) -> Execution:
     True
     >>> execution_of("torch2-compiled+blocks").loss_in_one_kernel
     False
+    >>> execution_of("torch2+channels-last").channels_last, execution_of("torch2").channels_last
+    (True, False)
     """
     known, words = EXECUTIONS[software_era(era).name], era.split(WITH)[1:]
     known = known._replace(
@@ -313,6 +319,8 @@ def execution_of(era: str) -> Execution:
         blocks=BLOCKS in words,
         liger=LIGER in words,
         dtensor=DTENSOR in words,
+        multihead=MULTIHEAD in words,
+        channels_last=known.channels_last or CHANNELS_LAST in words,
     )
     kernel = stated_kernel(era)
     if not kernel:

@@ -3,8 +3,10 @@
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
 and the method's alike; attention may run by another kernel (``megatron+flash2``), experts in a loop
 (``torch2+loop``), norms, positions and gates by Liger's kernels (``torch2+liger``), tensor
-parallelism by DTensor (``torch2+dtensor``). Measured rows use the era of their source. Points of
-kernels say the software that they were measured with; `eras_of` reads the eras from that text.
+parallelism by DTensor (``torch2+dtensor``), convolutions on maps whose channels lie together
+(``torch2+channels-last``), attention in ``nn.MultiheadAttention`` (``torch2+mha``). Measured rows
+use the era of their source. Points of kernels say the software that they were measured with;
+`eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from perfsim.errors import RequestError, own_name, unknown
 __all__ = [
     "ATTENTION_SINCE",
     "BLOCKS",
+    "CHANNELS_LAST",
     "DTENSOR",
     "ERAS",
     "LIGER",
     "LOOP",
+    "MULTIHEAD",
     "NEWEST",
     "WITH",
     "SoftwareEra",
@@ -156,13 +160,29 @@ DTENSOR = "dtensor"
 compiling, transformers' ``tp_plan`` and FSDP2 with ``parallelize_module``. AutoTP (DeepSpeed) and
 Megatron-LM divide plain tensors; a compiler takes DTensor out of what runs."""
 
+CHANNELS_LAST = "channels-last"
+"""May follow PyTorch since 1.6: convolutions get their maps with the channels of a point together,
+as ``model.to(memory_format=torch.channels_last)`` and inputs made so, the layout of tensor cores
+(pytorch.org, "Channels Last Memory Format in PyTorch"). Without it a convolution in half precision
+changes the layout of what it reads and writes."""
+
+MULTIHEAD = "mha"
+"""May follow torch2: attention is in ``nn.MultiheadAttention`` without weights, as torchvision's
+ViT and ``nn.TransformerEncoderLayer`` have it, which copies queries, keys, values and what
+attention writes. timm, transformers and models of one's own call the kernel themselves."""
+
 _WAYS = {
-    LOOP: (NEWEST, "experts run in a loop in"),
-    LIGER: (NEWEST, "Liger's kernels run in"),
-    DTENSOR: (NEWEST, "DTensor is run eagerly in"),
-    BLOCKS: ("torch2-compiled", "blocks alone are compiled in"),
+    LOOP: ((NEWEST,), "experts run in a loop in"),
+    LIGER: ((NEWEST,), "Liger's kernels run in"),
+    DTENSOR: ((NEWEST,), "DTensor is run eagerly in"),
+    BLOCKS: (("torch2-compiled",), "blocks alone are compiled in"),
+    MULTIHEAD: ((NEWEST,), "nn.MultiheadAttention is run eagerly in"),
+    CHANNELS_LAST: (
+        ("torch1.8", "torch1.12", NEWEST, "torch2-compiled"),
+        "maps have another order of their values in",
+    ),
 }
-"""Words for how a model runs -> the era that they may follow, and what there is in it alone."""
+"""Words for how a model runs -> the eras that they may follow, and what there is in these alone."""
 
 
 def may_loop(software: str) -> bool:
@@ -203,7 +223,7 @@ def stated_kernel(software: str) -> str:
 def software_named(text: str) -> str:
     """Return software as it is asked for: an era, and a kernel of attention behind it, in any case.
 
-    ``loop``, ``liger``, ``dtensor`` or ``blocks`` may stand behind both.
+    ``loop``, ``liger``, ``dtensor``, ``blocks``, ``mha``, ``channels-last`` may stand behind both.
 
     Raises
     ------
@@ -220,18 +240,20 @@ def software_named(text: str) -> str:
     ('torch2+flash3', 'megatron+flash2')
     >>> software_named("torch2-compiled+blocks+flash2")
     'torch2-compiled+flash2+blocks'
+    >>> software_named("torch1.12+channels_last")
+    'torch1.12+channels-last'
     >>> software_named("torch2+Liger+flash2"), software_named("torch2+liger+loop")
     ('torch2+flash2+liger', 'torch2+loop+liger')
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
-    ways = [way for way, (of, _) in _WAYS.items() if of == era.name]
+    ways = [way for way, (eras, _) in _WAYS.items() if era.name in eras]
     allowed = (*ATTENTION_SINCE, *ways)
     words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, *_WAYS)) for word in words]
     for word in words:
         if word in _WAYS and word not in allowed:
-            of, what = _WAYS[word]
-            why = f"{what} {of} only; leave {WITH}{word} out."
+            eras, what = _WAYS[word]
+            why = f"{what} {', '.join(eras)} only; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
         if word not in allowed:
             raise unknown("software", word, allowed).or_else(f"an era alone, such as {era.name}.")

@@ -54,6 +54,7 @@ from perfsim.compute.software import (
     DTENSOR,
     ERAS,
     LOOP,
+    MULTIHEAD,
     NEWEST,
     WITH,
     software_era,
@@ -632,7 +633,11 @@ def _usual_era(inputs: TransferInputs, goal: GpuPrecision) -> str:
     if inputs.own_first and inputs.own and goal == inputs.home:
         return inputs.home_era
     counts = Counter(one.era for one in known_iterations(inputs, goal))
-    return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)
+    return max(
+        counts,
+        key=lambda era: (counts[era], list(ERAS).index(software_era(era).name)),
+        default=NEWEST,
+    )
 
 
 def _tells_of(measured: str, era: str) -> bool:
@@ -902,7 +907,7 @@ def _shares(
         return architecture == goal.architecture
     alike = family == goal.family
     if way == "era":
-        return alike and anchor.software == goal.era
+        return alike and _told_alike(anchor.software) == goal.era
     return alike and (gpu, anchor.precision) == (goal.gpu, goal.precision)
 
 
@@ -938,10 +943,21 @@ def _setting(
     model, _ = base_model(model)
     family, gpu = _family(model), device.name
     chip, architecture = _chip(gpu), device.architecture or gpu
-    era = without(BLOCKS, era)  # the loss is a small part
+    era = _told_alike(era)
     return IterationSetting(
         model, family, tokens, gpu, chip, architecture, precision, batch, era, source
     )
+
+
+def _told_alike(era: str) -> str:
+    """Return the software whose iterations tell as much of an era: that without some ways to run.
+
+    A loss is a small part, and what copies take is counted by itself. Convolutions on maps in
+    another layout tell nothing: what such iterations are off by is that layout's.
+    """
+    for way in (BLOCKS, MULTIHEAD):
+        era = without(way, era)
+    return era
 
 
 def _chip(gpu: str) -> str:

@@ -343,6 +343,7 @@ def _layer_work(
         operations += _launched_besides(layer)
     if layer.frozen:
         operations += _launched_with_adapter(layer)
+    operations += _MULTIHEAD_OPERATIONS * (era.multihead and layer.kind == "attention")
     if era.autocasts and layer.kind == "linear":
         operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
     return LayerWork(
@@ -569,11 +570,13 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
         if layer.frozen:
             works = works[0], []
     works = _with(works, _modulation(layer, era))
+    if era.multihead and layer.kind == "attention":
+        works = _with(works, _counted(_width(layer) * layer.outputs, _MULTIHEAD))
     copied, unfused = _gate(layer, era)
     if era.liger:
         rotated, gated = layer.rotated, layer.copies * _liger_gate(layer, era)
-        works = _with(works, _by_liger(_width(layer) * rotated, _LIGER_ROTARY))
-        works = _with(works, _by_liger(_width(layer) * gated, _LIGER_GATE))
+        works = _with(works, _counted(_width(layer) * rotated, _LIGER_ROTARY))
+        works = _with(works, _counted(_width(layer) * gated, _LIGER_GATE))
     beside = (
         copied,
         (layer.rotated * (not era.liger), era.passes.rotary),
@@ -589,7 +592,7 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
 def _norm(layer: ModelLayer, era: Execution) -> _Both:
     """Return a transformer's normalisation."""
     if _liger_norm(layer, era):
-        return _by_liger(_width(layer) * layer.outputs, _LIGER_NORM)
+        return _counted(_width(layer) * layer.outputs, _LIGER_NORM)
     if layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
         works = _streams(layer.outputs, era.passes.rmsnorm)
         wide = era.autocasts or layer.wide
@@ -678,8 +681,20 @@ def _liger_gate(layer: ModelLayer, era: Execution) -> bool:
     return era.liger and (gate or (layer.name.endswith("up_proj") and layer.copies > 0.0))
 
 
-def _by_liger(values: float, passes: tuple[float, float]) -> _Both:
-    """Return Liger's kernel, in which the passes over values are all there are."""
+_MULTIHEAD = (14.0, 51.0)
+"""Values that ``nn.MultiheadAttention`` reads and writes of one that attention writes, beside its
+products and attention. Forward, the bias of queries, keys and values is added by itself, as what
+they are made of lies apart (6), they are put in order by a copy (6), and so is what attention
+writes (2); backward these copies again, and the gradient of each of the three is one of all three
+that is zero elsewhere, and added to the others (PyTorch 2.13, torch/nn/functional.py,
+``multi_head_attention_forward`` and ``_in_projection_packed``; counted:
+tests/scripts/multihead_attention.txt)."""
+_MULTIHEAD_OPERATIONS = 16.0
+"""Operations that it launches more than code that calls the kernel itself (there)."""
+
+
+def _counted(values: float, passes: tuple[float, float]) -> _Both:
+    """Return kernels in which the passes over values are all there are."""
     forward, backward = _streams(values, passes)
     return (
         [work._replace(counted=True) for work in forward],

@@ -123,6 +123,7 @@ class NodeFacts(NamedTuple):
     version : of the library, () where it is not stated
     adds_in_network : whether switches between nodes add (SHARP)
     gpus_per_switch : GPUs that share one link into the host, where their copies go through it
+    pairs : whether every pair of GPUs has links of its own, as many as any other
     virtual : whether NICs are a cloud's virtual ones, whose TCP packets its hypervisor handles
     """
 
@@ -139,6 +140,7 @@ class NodeFacts(NamedTuple):
     version: tuple[int, ...] = ()
     adds_in_network: bool = False
     gpus_per_switch: int = 1
+    pairs: bool = False
     virtual: bool = False
 
     def nics_of(self, gpus: float) -> float:
@@ -383,7 +385,7 @@ class NodeLaw(NamedTuple):
             simple_s = self._get("simple", facts.generation, _SIMPLE) * _US
             step_s = self._get("step", facts.inside, _STEP) * _US
             inside = self._get("inside_share", facts.inside) * facts.inside_rate
-            inside /= _sharers(facts, per_node)
+            inside *= _links_used(facts, per_node) / _sharers(facts, per_node)
         hop_s = block_hop_s = net_simple_s = 0.0
         net = nics = inf
         if nodes > 1:
@@ -633,6 +635,22 @@ def _ring_calls(passes: int, ranks: int) -> float:
 def _sharers(facts: NodeFacts, per_node: float) -> float:
     """Return how many GPUs of a node send through one link into the host at once."""
     return max(1.0, min(facts.gpus_per_switch, per_node)) if facts.inside == "host" else 1.0
+
+
+def _links_used(facts: NodeFacts, per_node: float) -> float:
+    """Return the share of a GPU's links that lead to those that take part.
+
+    Two of four GH200 of Alps have 6 of 18 NVLinks between them; with fewer than eight MI300X "one
+    can only achieve a fraction of the potential bandwidth on the system" (ROCm/rccl pull 1270).
+
+    Examples
+    --------
+    >>> alps = NodeFacts("hopper", "nvlink4", 450e9, False, 4, pairs=True)
+    >>> _links_used(alps, 4), _links_used(alps, 2) == 1 / 3
+    (1.0, True)
+    """
+    peers = facts.gpus - 1
+    return min(1.0, max(1.0, per_node - 1) / peers) if facts.pairs and peers else 1.0
 
 
 _PROTOCOLS = {"ll128": "ll"}

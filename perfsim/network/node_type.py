@@ -80,6 +80,7 @@ class InsideLink(NamedTuple):
     source : where this is stated
     gpus_per_switch : GPUs behind one PCIe switch, which share its link into the host; without peer
         access their copies do
+    pairs : whether every pair of GPUs has links of its own, as many as any other
     """
 
     link: str
@@ -88,6 +89,7 @@ class InsideLink(NamedTuple):
     peer_access: bool
     source: str
     gpus_per_switch: int = 1
+    pairs: bool = False
 
 
 class Nics(NamedTuple):
@@ -161,6 +163,7 @@ class NodeType(NamedTuple):
             rccl=self.library == "rccl",
             version=version,
             gpus_per_switch=self.inside.gpus_per_switch,
+            pairs=self.inside.pairs,
             virtual=nics.virtual if nics else False,
         )
 
@@ -242,8 +245,9 @@ _check_inside = table_check(
         "peer_access": check_of(YesOrNo),
         "source": check_of(Text),
         "gpus_per_switch": whole_number,
+        "pairs": check_of(YesOrNo),
     },
-    optional=("gpus_per_switch",),
+    optional=("gpus_per_switch", "pairs"),
 )
 _check_nics = table_check(
     {

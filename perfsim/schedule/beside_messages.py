@@ -1,8 +1,9 @@
 """Passes beside messages: computation is slowed while they are under way, no longer.
 
-A collective of NCCL is a kernel: it takes multiprocessors and memory bandwidth from those beside
-it. A message that starts while a pass computes slows it until the message ends, or the pass does.
-So what the pass loses is at most what its messages take, and nothing where they start after it.
+A collective of NCCL or RCCL is a kernel: it takes multiprocessors and memory bandwidth from those
+beside it. A message that starts while a pass computes slows it until the message ends, or the pass
+does. So what the pass loses is at most what its messages take, and nothing where they start after
+it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ developer forum 337991, all-gather) and on 8 V100 (parasailteam/coconet issue 6)
 _CHANNELS_A_NIC = 2
 """Those for each NIC of a node where several nodes exchange: a channel for each NIC is found, and
 doubled (NVIDIA/nccl 2.30.7, src/graph/connect.cc)."""
+_CHANNELS_OF_RCCL = 56
+"""Compute units that a collective of RCCL takes of a GPU of CDNA 3 or 4: 28 rings through eight
+GPUs of a node and 56 through several nodes, the former doubled (ROCm/rccl@0cbce2a7
+src/graph/rome_models.cc, models 79 and 81; src/graph/connect.cc, ``ncclTopoPostset``). For eight
+MI355X in a node RCCL had 112 for a while (its release 7.0.0), and 56 again since (its pull request
+2073)."""
+_CHANNELS_OF_FEW = {2: 32, 4: 24}
+"""Those of two and of four GPUs of such a node (there, docs/install/installation.rst)."""
+_RCCL_ARCHITECTURES = ("CDNA 3", "CDNA 4")
 _MEMORY_TRAFFIC = 2.5
 """Bytes of device memory that it moves for a byte on the links: the middle of 2 to 3
 (NVIDIA/nccl issue 1428, by NCCL's author)."""
@@ -48,12 +58,13 @@ as nothing is copied in between."""
 def rate_left(
     device: Device, bytes_per_s: float, channels: int = _CHANNELS, traffic: float = _MEMORY_TRAFFIC
 ) -> float:
-    """Return the share of their rate that kernels keep beside a collective over NVLink.
+    """Return the share of their rate that kernels keep beside a collective over NVLink or xGMI.
 
     It takes multiprocessors and memory bandwidth from them: (1 - 2.5 B / H) (1 - C / M) is left,
     with B on the links, H the memory's bandwidth, C of M multiprocessors. Nothing is fitted:
     kernels take 1.8 times as long on an H100, where 1.7 was measured, 1.9 on an A100 (1.8 to 2.5),
-    2.4 on a V100 (2.2 to 2.6).
+    2.4 on a V100 (2.2 to 2.6), 1.5 on an MI300X. There products and collectives reach 21 % of the
+    speed-up that both at once would have (AMD, arXiv 2412.14335), 1.65 where they take as long.
 
     Parameters
     ----------
@@ -69,13 +80,17 @@ def rate_left(
 def channels_beside(device: Device, cluster: Cluster) -> int:
     """Return the multiprocessors that a collective takes from computation; 0 where it is left out.
 
-    Left out are PCIe, where kernels keep over nine tenths of their rate (a channel or two, at a
-    tenth of NVLink's rate), and for the same reason nodes that have one NIC. Where nobody says what
-    a link is, it is the GPU's own.
+    Left out are dies of CDNA 2, of which no count was found, and PCIe, where kernels keep over nine
+    tenths of their rate (a channel or two, at a tenth of NVLink's rate), and for the same reason
+    nodes that have one NIC. Where nobody says what a link is, it is the GPU's own.
     """
     if cluster.intra is None:
         return 0
     inside = cluster.intra.transport or device.link.lower()
+    if inside.startswith(("xgmi", "infinity fabric")):
+        told = device.architecture in _RCCL_ARCHITECTURES
+        told = told and (cluster.nodes == 1 or cluster.nics_per_node > 1)
+        return _CHANNELS_OF_FEW.get(cluster.gpus, _CHANNELS_OF_RCCL) if told else 0
     if not inside.startswith("nvlink"):
         return 0
     if cluster.nodes == 1:

@@ -72,6 +72,28 @@ def test_all_nics_over_tcp_reach_what_the_law_says_of_a_node() -> None:
         assert own == pytest.approx(by_law.seconds, rel=0.02)
 
 
+@pytest.mark.parametrize(("node", "gpus"), [("alps", 4), ("mi300x-8", 8)])
+def test_a_part_of_a_mesh_has_the_links_between_its_gpus(node: str, gpus: int) -> None:
+    """A third, or a seventh, of a GPU's links lead to one other; a switch leaves all to any."""
+    facts, large = node_facts(NODES[node], SHIPPED), 1e10
+
+    def rate(ranks: int, collective: str, of: NodeFacts = facts) -> float:
+        call = node_law().call(of, collective, ranks, 1, large)
+        assert call is not None
+        return large * (1.0 if collective == "send_recv" else (ranks - 1) / ranks) / call.seconds
+
+    whole = rate(gpus, "all_gather")
+    for ranks in range(2, gpus):
+        share = (ranks - 1) / (gpus - 1)
+        assert rate(ranks, "all_gather") == pytest.approx(share * whole, rel=0.01)
+        assert rate(ranks, "all_to_all") == pytest.approx(
+            share * rate(gpus, "all_to_all"), rel=0.01
+        )
+    assert rate(2, "send_recv") == pytest.approx(rate(2, "all_gather"), rel=0.01)
+    switched = facts._replace(pairs=False)
+    assert rate(2, "all_gather", switched) == pytest.approx(whole, rel=0.01)
+
+
 def test_a_gathering_ring_by_hand() -> None:
     """Eight GPUs on two nodes: 6 steps inside, 1 hop, 7/8 of the bytes at the NICs' rate."""
     ones = dict.fromkeys(node_law().constants, 1.0)

@@ -132,7 +132,9 @@ def test_a_switch_of_several_gpus_and_virtual_nics_are_read(tmp_path: Path) -> N
     assert (of.inside, of.gpus_per_switch, of.virtual) == ("host", 4, True)
     path.write_text(GOOD)
     plain = read_node_type(path).facts("ampere")
-    assert (plain.gpus_per_switch, plain.virtual) == (1, False)
+    assert (plain.gpus_per_switch, plain.virtual, plain.pairs) == (1, False, False)
+    path.write_text(GOOD.replace("peer_access = true\n", "peer_access = true\npairs = true\n"))
+    assert read_node_type(path).facts("ampere").pairs
     for line, wrong in (
         ("peer_access = true", "gpus_per_switch = 0"),
         ("count = 2", "virtual = 2"),

@@ -66,6 +66,31 @@ def test_what_a_collective_takes_from_computation(
     assert lost_share(H100, cluster, 0.0) == pytest.approx(channels / 132)
 
 
+@pytest.mark.parametrize(
+    ("node", "gpus", "channels"),
+    [
+        ("mi300x-8", 8, 56),
+        ("mi300x-8", 4, 24),
+        ("mi300x-8", 2, 32),
+        ("mi300x-8", 16, 56),
+        ("mi355x-8", 8, 56),
+        ("frontier", 8, 0),
+    ],
+)
+def test_what_rccl_takes_from_computation(node: str, gpus: int, channels: int) -> None:
+    asked = {"model": "resnet50", "gpus": gpus, "gpus_per_node": min(gpus, 8), "node": node}
+    scenario = resolve(make_scenario(asked), SHIPPED)
+    device = scenario.device
+    lost = lost_share(device, scenario.cluster, 0.0)
+    assert lost == pytest.approx(channels / device.multiprocessors)
+
+
+def test_products_on_an_mi300x_beside_a_collective_take_half_as_long_again() -> None:
+    """AMD's products and collectives that take as long alone take 1.65 times it at once."""
+    mi300x = load_device("mi300x", SHIPPED)
+    assert 1.2 < 1 / rate_left(mi300x, 310e9, 56) < 1.65
+
+
 NODE = resolve(make_scenario({"model": "resnet50", "gpus": 8, "node": "dgx-h100"}), SHIPPED).cluster
 
 

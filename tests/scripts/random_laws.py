@@ -53,6 +53,7 @@ _METHODS = [
 _SOFTWARE = [
     *("torch2", "megatron", "torch2-compiled", "torch1.12", "mlperf", "torch2+flash2"),
     *("torch2+liger", "torch2+dtensor", "torch2+loop", "torch2-compiled+blocks"),
+    "torch2+channels-last",
 ]
 _FIELDS: dict[str, tuple[list[Any], float]] = {
     "batch": ([1, 2, 3, 4, 8, 16], 0.8),
