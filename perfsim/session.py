@@ -494,7 +494,7 @@ class JobCache:
     """
 
     def __init__(self) -> None:
-        self._asked = _Latest[None]()
+        self._asked = _Latest[bool]()  # whether times of collectives were asked for
         self._rounds = _Latest[_Kept[list[CostedGraph]]]()
         self._jobs = _Latest[_Kept[list[Job]]]()
         self._jobs_of_buckets = _Latest[_Kept[list[Job]]]()
@@ -505,12 +505,16 @@ class JobCache:
         self._works = WorksOfJobs([])
         self._sent = _Latest[SentGradients](MAX_SENT)
 
-    def asks_again(self, key: tuple[Hashable, ...]) -> bool:
-        """Tell whether rounds of a key were asked for before: for others nothing is recorded."""
-        again = key in self._asked
-        if not again:
-            self._asked.keep(key, None, 1)
-        return again
+    def may_know(self, key: tuple[Hashable, ...]) -> bool:
+        """Tell whether rounds of a key may be taken over: for others nothing is recorded.
+
+        They are not where none were asked for before, nor where what collectives take was asked
+        for while they were made: each cluster has its own answers.
+        """
+        times_asked = self._asked.get(key)
+        if times_asked is None:
+            self._asked.keep(key, False, 1)
+        return times_asked is False
 
     def rounds(
         self,
@@ -525,6 +529,8 @@ class JobCache:
         has the same answer.
         """
         kept = _kept_or_made(self._rounds, key, recorded, make)
+        if recorded.asked_times:
+            self._asked.keep(key, True, 1)
         return [reprice(costed, costs, durations_only=True) for costed in kept]
 
     def jobs(

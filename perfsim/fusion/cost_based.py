@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from perfsim.by_size import MessageSizes, TimesBySize, arrays, one_by_one
+from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, as_list, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
-from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
@@ -95,25 +95,31 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     message below 8192 elements into the next one: the option merge_below=32KiB.
     """
     times, sent = merge_cost(context), context.sent_of(gradients)
-    below_bytes = parse_bytes(
-        context.options.get("merge_below", "0B"), "fusion_options.merge_below"
-    )
-    cost_s, sums = times.of, sent.once("sums that MG-WFBP asked for", _SumsByTime)
-    whole_s = cost_s(sum_in_order(sent.sizes_bytes))
-    asked = sums.nearest(whole_s) or sent.each
-    known_s = dict(zip(asked.sizes_bytes, times.of_each(asked), strict=True))
-    starts: list[int] = []
-    sums_bytes: list[float] = []
-    unknown = False
-    size_bytes = start_s = taken_s = 0.0
-    for place, (gradient, next_bytes) in enumerate(zip(gradients, sent.sizes_bytes, strict=True)):
-        alone_s, ready_s = known_s[next_bytes], gradient.ready_s
+    given = context.options.get("merge_below")
+    below_bytes = parse_bytes(given, "fusion_options.merge_below") if given is not None else 0.0
+    before = sent.once(("merged by MG-WFBP", below_bytes), _MergedBefore)
+    cost_s, whole_s = times.of, times.of(sent.whole_bytes)
+    like = before.nearest(whole_s)
+    asked, merged = sent.each, _Merging(0, [], [], 0.0, 0.0, 0.0)
+    if like is None:
+        seconds = times.each(asked)
+    else:
+        asked, seconds = like.asked, times.each(like.asked)
+        same = like.up_to_another_decision(seconds)
+        if same is None:
+            return sent.buckets(like.places)
+        merged = same
+    known_s = dict(zip(asked.sizes_bytes, as_list(seconds), strict=True))
+    first, starts, sums_bytes, size_bytes, start_s, taken_s = merged
+    for place in range(first, len(gradients)):
+        next_bytes, ready_s = sent.sizes_bytes[place], gradients[place].ready_s
+        alone_s = known_s[next_bytes]
         if starts:
             sum_bytes = size_bytes + next_bytes
             sums_bytes.append(sum_bytes)
             both_s = known_s.get(sum_bytes)
             if both_s is None:
-                both_s, unknown = cost_s(sum_bytes), True
+                both_s = cost_s(sum_bytes)
             saves_s = taken_s + alone_s - both_s
             if (saves_s > 0.0 and ready_s - start_s < saves_s) or size_bytes < below_bytes:
                 size_bytes, taken_s = sum_bytes, both_s
@@ -122,40 +128,154 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
         start_s, taken_s = max(start_s + taken_s, ready_s), alone_s
         starts.append(place)
         size_bytes = next_bytes
-    if unknown:
-        sums.keep(whole_s, MessageSizes.of([*sent.each.sizes_bytes, *sums_bytes]))
-    return sent.buckets(pairwise([*starts, len(gradients)]))
+    made = _Merged(sent, starts, sums_bytes, below_bytes)
+    before.keep(whole_s, made)
+    return sent.buckets(made.places)
+
+
+class _Merging(NamedTuple):
+    """How far MG-WFBP's rule has come.
+
+    Parameters
+    ----------
+    place : the gradient that it looks at next
+    starts, sums_bytes : those of `_Merged` so far
+    size_bytes, start_s, taken_s : of what is merged so far, its size, when it could start, and how
+        long it takes
+    """
+
+    place: int
+    starts: list[int]
+    sums_bytes: list[float]
+    size_bytes: float
+    start_s: float
+    taken_s: float
+
+
+class _Merged:
+    """What MG-WFBP's rule merged on one network.
+
+    On a network alike it asks for nearly the same sizes, which are priced together, and decides
+    nearly the same, which arrays check quicker than it decides again.
+
+    Parameters
+    ----------
+    sent : the gradients
+    starts : where each message begins
+    sums_bytes : what each gradient but the first would make together with what is merged before it
+    below_bytes : size below which a message joined the next in any case
+    """
+
+    def __init__(
+        self,
+        sent: SentGradients,
+        starts: list[int],
+        sums_bytes: list[float],
+        below_bytes: float,
+    ) -> None:
+        self._sent, self._starts, self._sums_bytes = sent, starts, sums_bytes
+        self._below_bytes = below_bytes
+        self.places = tuple(pairwise([*starts, len(sent.gradients)]))
+
+    @cached_property
+    def asked(self) -> MessageSizes:
+        """The sizes of which the rule asked the time: of the gradients, then the sums."""
+        return MessageSizes((*self._sent.each.sizes_bytes, *self._sums_bytes))
+
+    @cached_property
+    def _numbers(self) -> Any:
+        """Of each gradient but the first, three numbers of sizes among those asked for.
+
+        They are of what is merged before it, of itself, and of both together.
+        """
+        import numpy as np
+
+        alone, count = self._sent.numbers, len(self._sent.each.sizes_bytes)
+        sums = range(count, count + len(alone) - 1)
+        before = np.array([alone[0], *sums[:-1]])
+        nothing_merged = self._begins[:-1]
+        before[nothing_merged] = np.array(alone)[:-1][nothing_merged]
+        return np.array([before, alone[1:], sums])
+
+    @cached_property
+    def _begins(self) -> Any:
+        """Whether each gradient begins a message."""
+        import numpy as np
+
+        begins = np.zeros(len(self._sent.gradients), bool)
+        begins[self._starts] = True
+        return begins
+
+    def up_to_another_decision(self, seconds: Times) -> _Merging | None:
+        """Return how far the rule comes on another network until it decides otherwise there.
+
+        None where it never does.
+
+        Parameters
+        ----------
+        seconds : what the sizes asked for take there
+        """
+        import numpy as np
+
+        if len(self._begins) < 2:
+            return None
+        ready_s, starts = self._sent.ready_s, self._starts
+        taken_s, alone_s, both_s = np.asarray(seconds)[self._numbers]
+        last = np.array(starts[1:], int) - 1  # gradients of all messages but the latest
+        start_s, started = max(0.0, float(ready_s[0])), []
+        for ends, took_s, next_ready_s in zip(
+            ready_s[last].tolist(), taken_s[last].tolist(), ready_s[last + 1].tolist(), strict=True
+        ):
+            started.append(start_s)
+            start_s = max(max(start_s, ends) + took_s, next_ready_s)
+        started.append(start_s)
+        counts = np.diff([*starts, len(ready_s)])
+        starts_s = np.maximum(np.repeat(started, counts)[:-1], ready_s[:-1])
+        saves_s = taken_s + alone_s - both_s
+        joins = (saves_s > 0.0) & (ready_s[1:] - starts_s < saves_s)
+        before = self._numbers[0]
+        if self._below_bytes:
+            joins |= self.asked.as_arrays[0][before] < self._below_bytes
+        others = (joins == self._begins[1:]).nonzero()[0]
+        if not len(others):
+            return None
+        at = int(others[0])
+        return _Merging(
+            at + 1,
+            starts[: bisect_right(starts, at)],
+            self._sums_bytes[:at],
+            self.asked.sizes_bytes[before[at]],
+            float(starts_s[at]),
+            float(taken_s[at]),
+        )
 
 
 _MAX_NETWORKS = 32
-"""Networks on which it is kept what was asked for. No source: chosen."""
+"""Networks on which it is kept what was merged. No source: chosen."""
 
 
 _time_s = itemgetter(0)
 
 
-class _SumsByTime:
-    """Sizes of which MG-WFBP's rule asked the time, by what all gradients together took.
-
-    On a network alike it asks for nearly the same, so that these are priced together.
-    """
+class _MergedBefore:
+    """What MG-WFBP's rule merged on some networks, by what all gradients together took."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[float, MessageSizes]] = []
+        self._kept: list[tuple[float, _Merged]] = []
 
-    def nearest(self, whole_s: float) -> MessageSizes | None:
-        """Return what was asked for on the network most like one; None where that does not help."""
+    def nearest(self, whole_s: float) -> _Merged | None:
+        """Return what was merged on the network most like one; None where that does not help."""
         if not self._kept or arrays() is None:
             return None
         after = bisect_left(self._kept, whole_s, key=_time_s)
         around = self._kept[max(after - 1, 0) : after + 1]
         return min(around, key=lambda one: abs(_time_s(one) - whole_s))[1]
 
-    def keep(self, whole_s: float, sizes: MessageSizes) -> None:
-        """Keep what was asked for on a network."""
+    def keep(self, whole_s: float, merged: _Merged) -> None:
+        """Keep what was merged on a network."""
         if len(self._kept) >= _MAX_NETWORKS:
             self._kept.clear()
-        insort(self._kept, (whole_s, sizes), key=_time_s)
+        insort(self._kept, (whole_s, merged), key=_time_s)
 
 
 @policy(

@@ -429,7 +429,7 @@ class _Builder:
             return self._make_rounds()
         several = self.costs.cluster.gpus > 1
         key = (*self.key, self.overlap, several, self.micro_batches, self.exchange_each)
-        if not self.cache.asks_again(key):
+        if not self.cache.may_know(key):
             return self._make_rounds()
         recorded = self.recorded
 
