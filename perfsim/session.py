@@ -72,6 +72,9 @@ MAX_SENT = 32
 """Models and methods of which a `JobCache` keeps gradients with what is sent for each, some 0.6 MB
 each where networks have led to many partitions."""
 
+MAX_WORKS = 4096
+"""Stages of which a `JobCache` keeps what they do, some 4 MB."""
+
 MAX_KEPT = 1024
 """Things that a session keeps besides, of which a cluster with its costs is the largest; then it
 drops all."""
@@ -391,13 +394,19 @@ class WorksOfJobs:
     """What the stages of some jobs do, and what their kernels take on one GPU.
 
     Graphs of the same jobs ask for it one after the other.
+
+    Parameters
+    ----------
+    before : those of the jobs before, which may have some of the same stages
     """
 
-    def __init__(self, jobs: list[list[Job]]) -> None:
+    def __init__(self, jobs: list[list[Job]], before: WorksOfJobs | None = None) -> None:
         self.jobs = jobs
         self._works = ByIdentity[TaskWork]()
         self._seconds: dict[TaskWork, float] = {}
         self._on: tuple[Device, float] | None = None
+        if before is not None and len(before._works) < MAX_WORKS:
+            self._works, self._seconds, self._on = before._works, before._seconds, before._on
 
     def work(self, stage: JobStage) -> TaskWork:
         """Return what a stage does."""
@@ -623,7 +632,7 @@ class JobCache:
     def _works_of(self, jobs: list[list[Job]]) -> WorksOfJobs:
         """Return the works of some jobs, kept if they are those of the latest."""
         if not _same_jobs(jobs, self._works.jobs):
-            self._works = WorksOfJobs(jobs)
+            self._works = WorksOfJobs(jobs, self._works)
         return self._works
 
     def _structure(
