@@ -808,10 +808,15 @@ class Setup:
         on_node = self.cluster.gpus_per_node
         return min(on_node, self.device.host_gpus or on_node)
 
+    @cached_property
+    def slowed_in_node(self) -> Profile:
+        """The profile among the other GPUs of the node."""
+        return self.profile.slowed(self.node_load)
+
     @property
     def profile_in_node(self) -> Profile:
         """The profile among the other GPUs of the node, with what adds gradients up."""
-        profile = self.profile.slowed(self.node_load)
+        profile = self.slowed_in_node
         return with_added(profile, self.added_s) if self.added_s else profile
 
     @cached_property
@@ -1103,7 +1108,8 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
         policy=policy,
         limit_bytes=limit_bytes,
     )
-    setup.node_load = like.node_load  # of model, GPU and node alone
+    # Of model, GPU and node alone.
+    setup.node_load, setup.slowed_in_node = like.node_load, like.slowed_in_node
     return setup
 
 

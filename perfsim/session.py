@@ -263,6 +263,8 @@ class RememberingCluster(Cluster):
 _SHAPE = frozenset({"ranks", "nodes", "gpus_per_node", "gpus_of_host"})
 """What a method may read of the shape of its cluster."""
 
+_OF_CONTEXT = [one.name for one in fields(MethodContext)]
+
 _shape_of = attrgetter(*sorted(_SHAPE))
 
 
@@ -321,7 +323,7 @@ class RecordedCosts:
     def context(self) -> MethodContext:
         """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
         known = partial(object.__getattribute__, self._context)  # reads that count as nobody's
-        told = {one.name: known(one.name) for one in fields(self._context)}
+        told = {name: known(name) for name in _OF_CONTEXT}
         told["collective_s"] = partial(self._answer, "collective")
         told["kernel_s"] = partial(self._answer, "kernel")
         context = _RecordedContext(**told)

@@ -15,7 +15,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
-from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
+from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_bytes, layer_ranges
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
@@ -206,6 +206,18 @@ class _Merged:
         begins[self._starts] = True
         return begins
 
+    @cached_property
+    def _messages(self) -> tuple[Any, Any, list[tuple[float, float]]]:
+        """The last gradients of all messages but the latest; how many gradients each message has.
+
+        Then for each but the latest when its last gradient is ready, and the next one's first.
+        """
+        import numpy as np
+
+        last, ready_s = np.array(self._starts[1:], int) - 1, self._sent.ready_s
+        ends_s = [*zip(ready_s[last].tolist(), ready_s[last + 1].tolist(), strict=True)]
+        return last, np.diff([*self._starts, len(ready_s)]), ends_s
+
     def up_to_another_decision(self, seconds: Times) -> _Merging | None:
         """Return how far the rule comes on another network until it decides otherwise there.
 
@@ -219,18 +231,15 @@ class _Merged:
 
         if len(self._begins) < 2:
             return None
-        ready_s, starts = self._sent.ready_s, self._starts
         taken_s, alone_s, both_s = np.asarray(seconds)[self._numbers]
-        last = np.array(starts[1:], int) - 1  # gradients of all messages but the latest
-        start_s, started = max(0.0, float(ready_s[0])), []
-        for ends, took_s, next_ready_s in zip(
-            ready_s[last].tolist(), taken_s[last].tolist(), ready_s[last + 1].tolist(), strict=True
-        ):
-            started.append(start_s)
-            start_s = max(max(start_s, ends) + took_s, next_ready_s)
-        started.append(start_s)
-        counts = np.diff([*starts, len(ready_s)])
-        starts_s = np.maximum(np.repeat(started, counts)[:-1], ready_s[:-1])
+        last, counts, ends_s = self._messages
+        ready_s = self._sent.ready_s
+        start_s = max(0.0, self._sent.gradients[0].ready_s)
+        begun_s = [start_s]
+        for took_s, (end_s, next_ready_s) in zip(taken_s[last].tolist(), ends_s, strict=True):
+            start_s = max(max(start_s, end_s) + took_s, next_ready_s)
+            begun_s.append(start_s)
+        starts_s = np.maximum(np.array(begun_s).repeat(counts)[:-1], ready_s[:-1])
         saves_s = taken_s + alone_s - both_s
         joins = (saves_s > 0.0) & (ready_s[1:] - starts_s < saves_s)
         before = self._numbers[0]
@@ -242,7 +251,7 @@ class _Merged:
         at = int(others[0])
         return _Merging(
             at + 1,
-            starts[: bisect_right(starts, at)],
+            self._starts[: bisect_right(self._starts, at)],
             self._sums_bytes[:at],
             self.asked.sizes_bytes[before[at]],
             float(starts_s[at]),
@@ -399,11 +408,10 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
             forward_s,
         ),
     )
-    scatter_s, gather_s = (
-        context.by_size(half).of_each(tried.asked) for half in ("reduce_scatter", "all_gather")
-    )
+    halves = [context.by_size(half).each(tried.asked) for half in ("reduce_scatter", "all_gather")]
+    scatter_s, gather_s = map(as_list, halves)
     many = not isinstance(backward_s, float | int)  # times that stand for many have no bound
-    least_s = repeat(0.0) if many else tried.least_s(backward_s, scatter_s, gather_s)
+    least_s = repeat(0.0) if many else tried.least_s(backward_s, *halves)
     best, best_s = tried.groups[0], math.inf
     for one, at_least_s in zip(tried.groups, least_s, strict=False):
         if at_least_s <= best_s:
@@ -447,31 +455,30 @@ class _Tried:
         self._last_pass_s = [one.sends[0][2] for one in groups]  # gathered last
         self._forward_s = [sum_in_order([passes_s for *_, passes_s in one.sends]) for one in groups]
 
-    def least_s(
-        self, backward_s: float, scatter_s: Sequence[float], gather_s: Sequence[float]
-    ) -> list[float]:
+    def least_s(self, backward_s: float, scatter_s: Times, gather_s: Times) -> list[float]:
         """Return what `_decoupled_s` is at least, for each size: nothing waits but at first [s]."""
         halves = self._sums(scatter_s), self._sums(gather_s)
-        rest = self._sizes, self._first_ready_s, self._last_pass_s, self._forward_s
+        each_s = as_list(gather_s)
+        latest_s = [each_s[sizes[-1]] for sizes in self._sizes]  # gathered first
+        rest = latest_s, self._first_ready_s, self._last_pass_s, self._forward_s
         return [
             _ROUNDED
             * (
                 max(ready_s + scattered_s, backward_s)
-                + max(gathered_s + pass_s, gather_s[sizes[-1]] + forward_s)
+                + max(gathered_s + pass_s, first_s + forward_s)
             )
-            for scattered_s, gathered_s, sizes, ready_s, pass_s, forward_s in zip(
+            for scattered_s, gathered_s, first_s, ready_s, pass_s, forward_s in zip(
                 *halves, *rest, strict=True
             )
         ]
 
-    def _sums(self, seconds: Sequence[float]) -> list[float]:
+    def _sums(self, seconds: Times) -> list[float]:
         """Return what the messages of each size's groups take together [s]."""
         np = arrays()
         if np is None:
-            return [sum(map(seconds.__getitem__, sizes)) for sizes in self._sizes]
+            return [sum([seconds[size] for size in sizes]) for sizes in self._sizes]
         numbers, starts = self._as_arrays
-        sums: list[float] = np.add.reduceat(np.array(seconds)[numbers], starts).tolist()
-        return sums
+        return as_list(np.add.reduceat(np.asarray(seconds)[numbers], starts))
 
     @cached_property
     def _as_arrays(self) -> Any:
@@ -500,9 +507,11 @@ def _groups_to_try(
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     ranges = layer_ranges(layers)
-    tried = dict.fromkeys([tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits])
+    own_bytes = layer_bytes(ranges, sizes_bytes)
+    tried = dict.fromkeys([tuple(dear_groups(ranges, own_bytes, limit)) for limit in limits])
     size_of = {
-        place: sum_in_order(sizes_bytes[slice(*place)]) for places in tried for place in places
+        place: sum_in_order(sizes_bytes[slice(*place)])
+        for place in dict.fromkeys(chain.from_iterable(tried))
     }
     asked = MessageSizes.of(size_of.values())
     number_of = {size: number for number, size in enumerate(asked.sizes_bytes)}
@@ -513,7 +522,9 @@ def _groups_to_try(
         )
         return number_of[size_of[first, end]], ready_s[end - 1], passes_s
 
-    return _Tried([_Groups(places, [sent(*place) for place in places]) for places in tried], asked)
+    sends = {place: sent(*place) for place in size_of}
+    groups = [_Groups(places, [sends[place] for place in places]) for places in tried]
+    return _Tried(groups, asked)
 
 
 def _decoupled_s(

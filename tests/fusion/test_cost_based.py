@@ -21,7 +21,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion import cost_based
 from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
-from perfsim.fusion.policies import dear_groups
+from perfsim.fusion.policies import dear_groups, layer_bytes
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors
@@ -265,7 +265,8 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
 def test_dear_s_groups_stay_below_the_limit() -> None:
     """By hand: layers of 3, 2 and 4 bytes from the front; 5 is no less than 5."""
     layers = [(0, 1), (1, 3), (3, 4)]
-    sizes = [4.0, 1.0, 1.0, 3.0]
+    sizes = layer_bytes(layers, [4.0, 1.0, 1.0, 3.0])
+    assert sizes == [4.0, 2.0, 3.0]
     assert dear_groups(layers, sizes, 5.0) == layers
     assert dear_groups(layers, sizes, 5.1) == [(0, 1), (1, 4)]
     assert dear_groups(layers, sizes, 9.1) == [(0, 4)]
