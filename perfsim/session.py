@@ -43,7 +43,7 @@ from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph, TaskWork
 from perfsim.schedule.costs import Costs, reprice, task_work
 from perfsim.schedule.identity import ByIdentity, Identity
-from perfsim.schedule.job_structure import GraphOfJobs, structure_of
+from perfsim.schedule.job_structure import GraphOfJobs, PassSeconds, structure_of
 
 __all__ = [
     "Answers",
@@ -588,12 +588,14 @@ class JobCache:
         costs: Costs,
         make: Callable[[], CostedGraph],
         *,
+        passes_s: PassSeconds | None = None,
         durations_only: bool = False,
     ) -> CostedGraph:
         """Return the task graph of some jobs: from the cache at what tasks cost here, or new.
 
         ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
-        and updates take. ``durations_only`` is that of `perfsim.schedule.costs.reprice`.
+        and updates take. ``passes_s`` is that of `structure_of`, ``durations_only`` that of
+        `perfsim.schedule.costs.reprice`.
         """
         # Iterations without jobs are alike.
         known = (*key, *(Identity(one) if one else None for one in jobs))
@@ -604,7 +606,7 @@ class JobCache:
             if not durations_only or kept.graph.durations_s is not None:
                 self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
             return priced
-        structure = self._structure(key, jobs)
+        structure = self._structure(key, jobs, passes_s)
         like = self._structures.get(structure) if structure else None
         works = self._works_of(jobs)
         taken_over = like.with_jobs(jobs, works.work) if like is not None else None
@@ -617,7 +619,7 @@ class JobCache:
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
         if structure:
-            self._structures.keep(structure, GraphOfJobs(*kept), len(graph.graph.tasks))
+            self._structures.keep(structure, GraphOfJobs(*kept, passes_s), len(graph.graph.tasks))
         else:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
@@ -638,7 +640,7 @@ class JobCache:
         return self._works
 
     def _structure(
-        self, key: tuple[Hashable, ...], jobs: list[list[Job]]
+        self, key: tuple[Hashable, ...], jobs: list[list[Job]], passes_s: PassSeconds | None
     ) -> tuple[Hashable, ...] | None:
         """Return a key with the structure of some jobs; None where nothing else has the key yet.
 
@@ -648,10 +650,11 @@ class JobCache:
             return None
         first = self._first.get(key)
         if first is not None:
-            own = (*key, structure_of(first.jobs))
-            self._structures.keep(own, GraphOfJobs(*first), len(first.graph.graph.tasks))
+            own = (*key, structure_of(first.jobs, passes_s))
+            like = GraphOfJobs(*first, passes_s)
+            self._structures.keep(own, like, len(first.graph.graph.tasks))
             self._first.keep(key, None, 0)
-        return (*key, structure_of(jobs))
+        return (*key, structure_of(jobs, passes_s))
 
 
 class Session(Catalog):

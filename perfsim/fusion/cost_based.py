@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, as_list, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
-from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
+from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_bytes, layer_ranges
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["fuse_as_asc", "fuse_as_dear_tuned", "fuse_as_mgwfbp", "fuse_optimally", "merge_cost"]
 
@@ -105,7 +109,7 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
         seconds = times.each(asked)
     else:
         asked, seconds = like.asked, times.each(like.asked)
-        same = like.up_to_another_decision(seconds)
+        same = like.up_to_another_decision(seconds, sent.ready_s)
         if same is None:
             return sent.buckets(like.places)
         merged = same
@@ -128,7 +132,7 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
         start_s, taken_s = max(start_s + taken_s, ready_s), alone_s
         starts.append(place)
         size_bytes = next_bytes
-    made = _Merged(sent, starts, sums_bytes, below_bytes)
+    made = _Merged(sent.each, sent.numbers, starts, sums_bytes, below_bytes)
     before.keep(whole_s, made)
     return sent.buckets(made.places)
 
@@ -160,7 +164,7 @@ class _Merged:
 
     Parameters
     ----------
-    sent : the gradients
+    each, numbers : the sizes of the gradients, and the number of each one's among these
     starts : where each message begins
     sums_bytes : what each gradient but the first would make together with what is merged before it
     below_bytes : size below which a message joined the next in any case
@@ -168,19 +172,20 @@ class _Merged:
 
     def __init__(
         self,
-        sent: SentGradients,
+        each: MessageSizes,
+        numbers: list[int],
         starts: list[int],
         sums_bytes: list[float],
         below_bytes: float,
     ) -> None:
-        self._sent, self._starts, self._sums_bytes = sent, starts, sums_bytes
-        self._below_bytes = below_bytes
-        self.places = tuple(pairwise([*starts, len(sent.gradients)]))
+        self._each, self._alone = each, numbers
+        self._starts, self._sums_bytes, self._below_bytes = starts, sums_bytes, below_bytes
+        self.places = tuple(pairwise([*starts, len(numbers)]))
 
     @cached_property
     def asked(self) -> MessageSizes:
         """The sizes of which the rule asked the time: of the gradients, then the sums."""
-        return MessageSizes((*self._sent.each.sizes_bytes, *self._sums_bytes))
+        return MessageSizes((*self._each.sizes_bytes, *self._sums_bytes))
 
     @cached_property
     def _numbers(self) -> Any:
@@ -190,7 +195,7 @@ class _Merged:
         """
         import numpy as np
 
-        alone, count = self._sent.numbers, len(self._sent.each.sizes_bytes)
+        alone, count = self._alone, len(self._each.sizes_bytes)
         sums = range(count, count + len(alone) - 1)
         before = np.array([alone[0], *sums[:-1]])
         nothing_merged = self._begins[:-1]
@@ -202,23 +207,21 @@ class _Merged:
         """Whether each gradient begins a message."""
         import numpy as np
 
-        begins = np.zeros(len(self._sent.gradients), bool)
+        begins = np.zeros(len(self._alone), bool)
         begins[self._starts] = True
         return begins
 
     @cached_property
-    def _messages(self) -> tuple[Any, Any, list[tuple[float, float]]]:
-        """The last gradients of all messages but the latest; how many gradients each message has.
-
-        Then for each but the latest when its last gradient is ready, and the next one's first.
-        """
+    def _messages(self) -> tuple[Any, Any]:
+        """The last gradients of all messages but the latest; how many gradients each has."""
         import numpy as np
 
-        last, ready_s = np.array(self._starts[1:], int) - 1, self._sent.ready_s
-        ends_s = [*zip(ready_s[last].tolist(), ready_s[last + 1].tolist(), strict=True)]
-        return last, np.diff([*self._starts, len(ready_s)]), ends_s
+        last = np.array(self._starts[1:], int) - 1
+        return last, np.diff([*self._starts, len(self._alone)])
 
-    def up_to_another_decision(self, seconds: Times) -> _Merging | None:
+    def up_to_another_decision(
+        self, seconds: Times, ready_s: NDArray[np.float64]
+    ) -> _Merging | None:
         """Return how far the rule comes on another network until it decides otherwise there.
 
         None where it never does.
@@ -226,17 +229,18 @@ class _Merged:
         Parameters
         ----------
         seconds : what the sizes asked for take there
+        ready_s : when each gradient is ready
         """
         import numpy as np
 
-        if len(self._begins) < 2:
+        if len(self._alone) < 2:
             return None
         taken_s, alone_s, both_s = np.asarray(seconds)[self._numbers]
-        last, counts, ends_s = self._messages
-        ready_s = self._sent.ready_s
-        start_s = max(0.0, self._sent.gradients[0].ready_s)
+        last, counts = self._messages
+        start_s = max(0.0, float(ready_s[0]))
         begun_s = [start_s]
-        for took_s, (end_s, next_ready_s) in zip(taken_s[last].tolist(), ends_s, strict=True):
+        messages = taken_s[last].tolist(), ready_s[last].tolist(), ready_s[last + 1].tolist()
+        for took_s, end_s, next_ready_s in zip(*messages, strict=True):
             start_s = max(max(start_s, end_s) + took_s, next_ready_s)
             begun_s.append(start_s)
         starts_s = np.maximum(np.array(begun_s).repeat(counts)[:-1], ready_s[:-1])
