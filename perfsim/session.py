@@ -510,7 +510,7 @@ class JobCache:
         self._jobs = _Latest[_Kept[list[Job]]]()
         self._jobs_of_buckets = _Latest[_Kept[list[Job]]]()
         self._graphs = _Latest[_KeptGraph]()
-        self._structures = _Latest[GraphOfJobs]()
+        self._structures = _Latest[GraphOfJobs | _KeptGraph]()  # kept, until one is taken over
         self._slowed = _Latest[CostedGraph]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
@@ -607,7 +607,7 @@ class JobCache:
                 self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
             return priced
         structure = self._structure(key, jobs, passes_s)
-        like = self._structures.get(structure) if structure else None
+        like = self._like(structure, passes_s) if structure else None
         works = self._works_of(jobs)
         taken_over = like.with_jobs(jobs, works.work) if like is not None else None
         if taken_over is not None:
@@ -619,7 +619,7 @@ class JobCache:
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
         if structure:
-            self._structures.keep(structure, GraphOfJobs(*kept, passes_s), len(graph.graph.tasks))
+            self._structures.keep(structure, kept, len(graph.graph.tasks))
         else:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
@@ -639,6 +639,19 @@ class JobCache:
             self._works = WorksOfJobs(jobs, self._works)
         return self._works
 
+    def _like(
+        self, structure: tuple[Hashable, ...], passes_s: PassSeconds | None
+    ) -> GraphOfJobs | None:
+        """Return the graph of a structure, prepared once it is asked for; None where there is none.
+
+        Most graphs are never taken over.
+        """
+        like = self._structures.get(structure)
+        if isinstance(like, _KeptGraph):
+            like = GraphOfJobs(*like, passes_s)
+            self._structures.keep(structure, like, len(like.costed.graph.tasks))
+        return like
+
     def _structure(
         self, key: tuple[Hashable, ...], jobs: list[list[Job]], passes_s: PassSeconds | None
     ) -> tuple[Hashable, ...] | None:
@@ -651,8 +664,7 @@ class JobCache:
         first = self._first.get(key)
         if first is not None:
             own = (*key, structure_of(first.jobs, passes_s))
-            like = GraphOfJobs(*first, passes_s)
-            self._structures.keep(own, like, len(first.graph.graph.tasks))
+            self._structures.keep(own, first, len(first.graph.graph.tasks))
             self._first.keep(key, None, 0)
         return (*key, structure_of(jobs, passes_s))
 
