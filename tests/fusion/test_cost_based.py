@@ -294,6 +294,46 @@ def test_what_is_kept_of_gradients_changes_no_bucket(
             assert fuse(gradients, replace(alone, sent=sent)) is buckets, "the same list"
 
 
+@given(
+    gradient_lists(),
+    st.lists(st.tuples(st.floats(1e-6, 5e-3), st.floats(0, 1e-6)), min_size=2, max_size=6),
+    st.sampled_from([{}, {"merge_below": "1MiB"}]),
+)
+def test_mgwfbp_decides_as_it_does_where_nothing_is_known_of_networks_alike(
+    gradients: list[Gradient], networks: list[tuple[float, float]], options: dict[str, str]
+) -> None:
+    """Where a message of twice the size takes less than twice as long, by what varies with size."""
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    asked = replace(context(gradients), options=options)
+    fuse = fusion.load_policy("mgwfbp").fuse
+    for start_s, rise_s in networks:
+        for factor in (1.0, 1.01, 0.5):
+            price = of_each(lambda _, n, a=start_s * factor, b=rise_s: a + b * n**0.6)
+            alone = replace(asked, by_size=price)
+            assert fuse(gradients, replace(alone, sent=sent)) == fuse(gradients, alone)
+
+
+def test_mgwfbp_goes_on_from_where_it_decides_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three networks: the second merges as the first; on the third the latest two join too."""
+    gradients = tensors((1, 0.0), (1, 0.1), (1, 1.0), (1, 1.5))
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    found: list[Any] = []
+    check = cost_based._Merged.up_to_another_decision
+
+    def noted(self: Any, *asked: Any) -> Any:
+        found.append(check(self, *asked))
+        return found[-1]
+
+    monkeypatch.setattr(cost_based._Merged, "up_to_another_decision", noted)
+    for start_s, merged in ((0.2, [2, 1, 1]), (0.25, [2, 1, 1]), (0.6, [2, 2])):
+        ctx = replace(context(gradients, all_reduce_s=lambda _, s=start_s: s), sent=sent)
+        buckets = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
+        assert [len(bucket.gradients) for bucket in buckets] == merged
+    same, other = found
+    assert same is None
+    assert other[:2] == (3, [0, 2]) and other.start_s == 1.0 and other.taken_s == 0.6
+
+
 def test_buckets_of_other_places_are_told_apart() -> None:
     gradients = tensors((1, 0.0), (1, 1.0), (1, 2.0))
     sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
