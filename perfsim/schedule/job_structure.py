@@ -137,7 +137,7 @@ class GraphOfJobs:
         passes_s: PassSeconds | None = None,
     ) -> None:
         self.costed, self._passes_s = costed, passes_s
-        edges = _edges_of(jobs, passes_s)
+        self._edges = edges = _edges_of(jobs, passes_s)
         # Of each part of a pass, where it begins among the edges of that pass.
         self._from = (
             [edges[part.step][part.kind].index(part.from_s) for part in costed.parts]
@@ -204,7 +204,7 @@ class GraphOfJobs:
     def _cut_by(self, others: Sequence[Sequence[Job]]) -> CostedGraph:
         """Return the graph with passes cut where other jobs begin."""
         edges = _edges_of(others, self._passes_s) if self._from else None
-        if edges is None:
+        if edges is None or edges == self._edges:
             return self.costed
         tasks, parts = [*self.costed.graph.tasks], []
         for (task, kind, step, *_), place in zip(self.costed.parts, self._from, strict=True):
