@@ -31,6 +31,14 @@ from perfsim.session import Session
 BASE = {"model": "resnet50", "gpus": 16}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _arrays_from_four_rows_on() -> Iterator[None]:
+    """Let the few rows of a test run as arrays, which pay for more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perfsim.planning.shared_rows._MIN_TOGETHER", 4)
+        yield
+
+
 def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[SweepGrid, list[tuple[Any, ...]]]:
     asked = Sweep(SweepGrid(base, axes_of(vary)))
     return asked.grid, SweepRows(asked).chunk(0, len(asked.grid))
