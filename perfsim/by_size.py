@@ -26,6 +26,7 @@ __all__ = [
     "Times",
     "TimesBySize",
     "arrays",
+    "as_list",
     "fastest_of",
     "one_by_one",
     "slowest_of",
@@ -98,10 +99,11 @@ class TimesBySize(NamedTuple):
 
     def of_each(self, sizes: MessageSizes) -> list[float]:
         """Return the times for some sizes [s]."""
-        return _as_list(self.each(sizes))
+        return as_list(self.each(sizes))
 
 
-def _as_list(times: Times) -> list[float]:
+def as_list(times: Times) -> list[float]:
+    """Return some times as a list [s]."""
     return times if isinstance(times, list) else times.tolist()
 
 
@@ -146,7 +148,7 @@ def _chosen(
     def each(sizes: MessageSizes) -> Times:
         one_s, other_s = one.each(sizes), other.each(sizes)
         if isinstance(one_s, list) or isinstance(other_s, list):
-            pairs = zip(_as_list(one_s), _as_list(other_s), strict=True)
+            pairs = zip(as_list(one_s), as_list(other_s), strict=True)
             return [two if goes_first(two, first) else first for first, two in pairs]
         times: Times = arrays().where(goes_first(other_s, one_s), other_s, one_s)
         return times

@@ -817,10 +817,15 @@ class Setup:
         on_node = self.cluster.gpus_per_node
         return min(on_node, self.device.host_gpus or on_node)
 
+    @cached_property
+    def slowed_in_node(self) -> Profile:
+        """The profile among the other GPUs of the node."""
+        return with_slowest(self.profile.slowed(self.node_load), self.slowest_gpu)
+
     @property
     def profile_in_node(self) -> Profile:
         """The profile among the other GPUs of the node, with what adds gradients up."""
-        profile = with_slowest(self.profile.slowed(self.node_load), self.slowest_gpu)
+        profile = self.slowed_in_node
         return with_added(profile, self.added_s) if self.added_s else profile
 
     @cached_property
@@ -1112,8 +1117,9 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
         policy=policy,
         limit_bytes=limit_bytes,
     )
-    setup.node_load = like.node_load  # of model, GPU and node alone
-    setup.slowest_gpu = like.slowest_gpu
+    # Of model and cluster alone.
+    setup.node_load, setup.slowest_gpu = like.node_load, like.slowest_gpu
+    setup.slowed_in_node = like.slowed_in_node
     return setup
 
 

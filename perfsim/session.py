@@ -43,7 +43,7 @@ from perfsim.quantity import Cost, Timing
 from perfsim.schedule.costed_graph import CostedGraph, TaskWork
 from perfsim.schedule.costs import Costs, reprice, task_work
 from perfsim.schedule.identity import ByIdentity, Identity
-from perfsim.schedule.job_structure import GraphOfJobs, structure_of
+from perfsim.schedule.job_structure import GraphOfJobs, PassSeconds, structure_of
 
 __all__ = [
     "Answers",
@@ -71,6 +71,9 @@ comparison of all methods twice, as it is asked again with another number. The o
 MAX_SENT = 32
 """Models and methods of which a `JobCache` keeps gradients with what is sent for each, some 0.6 MB
 each where networks have led to many partitions."""
+
+MAX_WORKS = 4096
+"""Stages of which a `JobCache` keeps what they do, some 4 MB."""
 
 MAX_KEPT = 1024
 """Things that a session keeps besides, of which a cluster with its costs is the largest; then it
@@ -260,6 +263,8 @@ class RememberingCluster(Cluster):
 _SHAPE = frozenset({"ranks", "nodes", "gpus_per_node", "gpus_of_host"})
 """What a method may read of the shape of its cluster."""
 
+_OF_CONTEXT = [one.name for one in fields(MethodContext)]
+
 _shape_of = attrgetter(*sorted(_SHAPE))
 
 
@@ -318,7 +323,7 @@ class RecordedCosts:
     def context(self) -> MethodContext:
         """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
         known = partial(object.__getattribute__, self._context)  # reads that count as nobody's
-        told = {one.name: known(one.name) for one in fields(self._context)}
+        told = {name: known(name) for name in _OF_CONTEXT}
         told["collective_s"] = partial(self._answer, "collective")
         told["kernel_s"] = partial(self._answer, "kernel")
         context = _RecordedContext(**told)
@@ -391,13 +396,19 @@ class WorksOfJobs:
     """What the stages of some jobs do, and what their kernels take on one GPU.
 
     Graphs of the same jobs ask for it one after the other.
+
+    Parameters
+    ----------
+    before : those of the jobs before, which may have some of the same stages
     """
 
-    def __init__(self, jobs: list[list[Job]]) -> None:
+    def __init__(self, jobs: list[list[Job]], before: WorksOfJobs | None = None) -> None:
         self.jobs = jobs
         self._works = ByIdentity[TaskWork]()
         self._seconds: dict[TaskWork, float] = {}
         self._on: tuple[Device, float] | None = None
+        if before is not None and len(before._works) < MAX_WORKS:
+            self._works, self._seconds, self._on = before._works, before._seconds, before._on
 
     def work(self, stage: JobStage) -> TaskWork:
         """Return what a stage does."""
@@ -494,23 +505,27 @@ class JobCache:
     """
 
     def __init__(self) -> None:
-        self._asked = _Latest[None]()
+        self._asked = _Latest[bool]()  # whether times of collectives were asked for
         self._rounds = _Latest[_Kept[list[CostedGraph]]]()
         self._jobs = _Latest[_Kept[list[Job]]]()
         self._jobs_of_buckets = _Latest[_Kept[list[Job]]]()
         self._graphs = _Latest[_KeptGraph]()
-        self._structures = _Latest[GraphOfJobs]()
+        self._structures = _Latest[GraphOfJobs | _KeptGraph]()  # kept, until one is taken over
         self._slowed = _Latest[CostedGraph]()
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
         self._sent = _Latest[SentGradients](MAX_SENT)
 
-    def asks_again(self, key: tuple[Hashable, ...]) -> bool:
-        """Tell whether rounds of a key were asked for before: for others nothing is recorded."""
-        again = key in self._asked
-        if not again:
-            self._asked.keep(key, None, 1)
-        return again
+    def may_know(self, key: tuple[Hashable, ...]) -> bool:
+        """Tell whether rounds of a key may be taken over: for others nothing is recorded.
+
+        They are not where none were asked for before, nor where what collectives take was asked
+        for while they were made: each cluster has its own answers.
+        """
+        times_asked = self._asked.get(key)
+        if times_asked is None:
+            self._asked.keep(key, False, 1)
+        return times_asked is False
 
     def rounds(
         self,
@@ -525,6 +540,8 @@ class JobCache:
         has the same answer.
         """
         kept = _kept_or_made(self._rounds, key, recorded, make)
+        if recorded.asked_times:
+            self._asked.keep(key, True, 1)
         return [reprice(costed, costs, durations_only=True) for costed in kept]
 
     def jobs(
@@ -571,12 +588,14 @@ class JobCache:
         costs: Costs,
         make: Callable[[], CostedGraph],
         *,
+        passes_s: PassSeconds | None = None,
         durations_only: bool = False,
     ) -> CostedGraph:
         """Return the task graph of some jobs: from the cache at what tasks cost here, or new.
 
         ``key`` has all that the order of its tasks depends on besides the jobs, and what passes
-        and updates take. ``durations_only`` is that of `perfsim.schedule.costs.reprice`.
+        and updates take. ``passes_s`` is that of `structure_of`, ``durations_only`` that of
+        `perfsim.schedule.costs.reprice`.
         """
         # Iterations without jobs are alike.
         known = (*key, *(Identity(one) if one else None for one in jobs))
@@ -587,8 +606,8 @@ class JobCache:
             if not durations_only or kept.graph.durations_s is not None:
                 self._graphs.keep(known, kept._replace(graph=priced), len(priced.graph.tasks))
             return priced
-        structure = self._structure(key, jobs)
-        like = self._structures.get(structure) if structure else None
+        structure = self._structure(key, jobs, passes_s)
+        like = self._like(structure, passes_s) if structure else None
         works = self._works_of(jobs)
         taken_over = like.with_jobs(jobs, works.work) if like is not None else None
         if taken_over is not None:
@@ -600,7 +619,7 @@ class JobCache:
         kept = _KeptGraph(graph, jobs)
         self._graphs.keep(known, kept, len(graph.graph.tasks))
         if structure:
-            self._structures.keep(structure, GraphOfJobs(*kept), len(graph.graph.tasks))
+            self._structures.keep(structure, kept, len(graph.graph.tasks))
         else:
             self._first.keep(key, kept, len(graph.graph.tasks))
         return graph
@@ -617,11 +636,24 @@ class JobCache:
     def _works_of(self, jobs: list[list[Job]]) -> WorksOfJobs:
         """Return the works of some jobs, kept if they are those of the latest."""
         if not _same_jobs(jobs, self._works.jobs):
-            self._works = WorksOfJobs(jobs)
+            self._works = WorksOfJobs(jobs, self._works)
         return self._works
 
+    def _like(
+        self, structure: tuple[Hashable, ...], passes_s: PassSeconds | None
+    ) -> GraphOfJobs | None:
+        """Return the graph of a structure, prepared once it is asked for; None where there is none.
+
+        Most graphs are never taken over.
+        """
+        like = self._structures.get(structure)
+        if isinstance(like, _KeptGraph):
+            like = GraphOfJobs(*like, passes_s)
+            self._structures.keep(structure, like, len(like.costed.graph.tasks))
+        return like
+
     def _structure(
-        self, key: tuple[Hashable, ...], jobs: list[list[Job]]
+        self, key: tuple[Hashable, ...], jobs: list[list[Job]], passes_s: PassSeconds | None
     ) -> tuple[Hashable, ...] | None:
         """Return a key with the structure of some jobs; None where nothing else has the key yet.
 
@@ -631,10 +663,10 @@ class JobCache:
             return None
         first = self._first.get(key)
         if first is not None:
-            own = (*key, structure_of(first.jobs))
-            self._structures.keep(own, GraphOfJobs(*first), len(first.graph.graph.tasks))
+            own = (*key, structure_of(first.jobs, passes_s))
+            self._structures.keep(own, first, len(first.graph.graph.tasks))
             self._first.keep(key, None, 0)
-        return (*key, structure_of(jobs))
+        return (*key, structure_of(jobs, passes_s))
 
 
 class Session(Catalog):

@@ -9,9 +9,11 @@ from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsim import prediction
 from perfsim import session as sessions
@@ -194,6 +196,8 @@ def test_works_of_jobs_are_priced_once_a_gpu() -> None:
     assert works.kernels_s(slower)(work) == 2 * known
     other = replace(costs, device=load_device("k80", Session()))
     assert works.kernels_s(other)(work) == other.kernels_s(work) != known
+    later = WorksOfJobs([[Job("0", (stage, stage._replace()), PassPoint("backward", 0.6))]], works)
+    assert later.work(stage) is work and later.work(stage._replace()) is not work
 
 
 def test_jobs_of_other_structure_take_no_graph_over() -> None:
@@ -223,6 +227,79 @@ def test_jobs_of_other_structure_take_no_graph_over() -> None:
     assert structure_of(one) == structure_of(jobs(other, send))
     for another in (jobs(send), jobs(send, kernel), jobs(send, send._replace(stream="own"))):
         assert structure_of(one) != structure_of(another)
+
+
+_MOMENTS = [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]
+"""When jobs begin, as shares of a pass."""
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["forward", "backward"]), st.sampled_from(_MOMENTS)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.floats(0.2, 5.0),
+)
+def test_jobs_that_begin_in_the_same_order_take_a_graph_over(
+    begins: list[tuple[Literal["forward", "backward"], float]], power: float
+) -> None:
+    """The parts of the passes are those of a graph that is issued for these jobs."""
+    where, send = profile([4], [2.0], forward_s=1.5), Send("all_reduce", 8.0)
+    passes_s = {"forward": 1.5, "backward": 2.0}
+
+    def jobs(moved: float) -> list[list[Job]]:
+        points = [PassPoint(phase, at**moved * passes_s[phase]) for phase, at in begins]
+        return [[Job(f"{name}", (send,), point) for name, point in enumerate(points)], []]
+
+    def graph(made: list[list[Job]]) -> CostedGraph:
+        costs = Costs(hand_device(), ring_cluster(4, "1GB/s,1ms"))
+        return issue(where, load_method("wfbp", {}), costs, made)
+
+    one, other = jobs(1.0), jobs(power)
+    assert structure_of(one, passes_s) == structure_of(other, passes_s)
+    taken = GraphOfJobs(graph(one), one, passes_s).with_jobs(other)
+    assert taken is not None
+    issued = graph(other)
+    assert taken.graph.tasks == issued.graph.tasks and taken.parts == issued.parts
+    assert taken.charges == issued.charges
+
+
+def test_when_jobs_begin_counts_where_more_depends_on_it_than_parts_of_passes() -> None:
+    send, passes_s = Send("all_reduce", 8.0), {"forward": 1.0, "backward": 2.0}
+
+    def structure(*begins_s: float, **fields: Any) -> Hashable:
+        points = [PassPoint("backward", seconds) for seconds in begins_s]
+        jobs = [Job(f"{name}", (send,), point, **fields) for name, point in enumerate(points)]
+        return structure_of([jobs], passes_s)
+
+    assert structure(0.5, 1.5) == structure(0.6, 1.9)
+    # In another order, together, at an end of the pass or behind it, and where the next pass waits.
+    for others in ((1.5, 0.5), (0.5, 0.5), (0.0, 1.5), (0.5, 2.0), (0.5, 2.5)):
+        assert structure(0.5, 1.5) != structure(*others)
+    assert structure(0.5, 2.5) != structure(0.5, 2.6)
+    held = {"holds": PassPoint("next", 0.5)}
+    assert structure(0.5, 1.5, **held) != structure(0.6, 1.9, **held)
+
+
+def test_one_graph_is_issued_for_as_many_messages_on_networks_of_other_rates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    issued: list[CostedGraph] = []
+    monkeypatch.setattr(
+        rounds, "issue", lambda *args, **more: issued.append(issue(*args, **more)) or issued[-1]
+    )
+    jobs, counts = JobCache(), set[int]()
+    for rate in range(1, 30):
+        asked = {"model": "resnet50", "gpus": 8, "net": f"{rate}Gbit/s,50us", "method": "mgwfbp"}
+        setup = resolve(make_scenario(asked), SHIPPED)
+        (mine,) = build_rounds(setup, jobs, timing_only=True)
+        taken = len(issued)
+        (fresh,) = build_rounds(setup, timing_only=True)
+        del issued[taken:]
+        assert mine.task_s == fresh.task_s and mine.parts == fresh.parts
+        counts.add(len(mine.graph.tasks))
+    assert len(issued) == len(counts) > 2
 
 
 def test_times_alone_are_those_of_a_graph_priced_whole() -> None:

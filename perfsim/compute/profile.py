@@ -242,6 +242,18 @@ class Profile:
         return sum(gradient.elements for gradient in self.gradients)
 
     @cached_property
+    def layers_start_s(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """When each layer starts in the forward pass, and when in the backward pass [s]."""
+        forward = accumulate([layer.forward_s for layer in self.layers], initial=0.0)
+        backward = accumulate([layer.backward_s for layer in reversed(self.layers)], initial=0.0)
+        return tuple(forward)[:-1], tuple(backward)[-2::-1]
+
+    @cached_property
+    def registered(self) -> dict[str, int]:
+        """The place of each gradient in the order in which the model registers parameters."""
+        return {gradient.name: place for place, gradient in enumerate(self.gradients)}
+
+    @cached_property
     def frozen_elements(self) -> int:
         """Parameters that are not; those in 4 bits as the 16-bit values that they take."""
         return sum(math.prod(one.shape) for one in self.frozen)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfsim.by_size import MessageSizes, TimesBySize
 from perfsim.compute.profile import Gradient
+from perfsim.sums import sum_in_order
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Bucket", "FusionContext", "FusionPolicy", "SentGradients", "fill", "fill_up"]
 
@@ -85,6 +90,24 @@ class SentGradients:
     def each(self) -> MessageSizes:
         """The sizes as those that are priced together."""
         return MessageSizes.of(self.sizes_bytes)
+
+    @cached_property
+    def ready_s(self) -> NDArray[np.float64]:
+        """When each of the gradients is ready [s]."""
+        import numpy as np
+
+        return np.array([one.ready_s for one in self.gradients])
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The number of each gradient's size among these."""
+        number_of = {size: number for number, size in enumerate(self.each.sizes_bytes)}
+        return [number_of[size] for size in self.sizes_bytes]
+
+    @cached_property
+    def whole_bytes(self) -> float:
+        """What is sent for all gradients together."""
+        return sum_in_order(self.sizes_bytes)
 
     def once(self, question: Hashable, work_out: Callable[[], T]) -> T:
         """Return the answer to a question, worked out where it was not asked before."""

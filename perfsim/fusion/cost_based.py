@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfsim.by_size import MessageSizes, TimesBySize, arrays, one_by_one
+from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, as_list, one_by_one
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion import policy
 from perfsim.fusion.buckets import Bucket, FusionContext
-from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_ranges
+from perfsim.fusion.policies import DEAR_GROUP_BYTES, dear_groups, layer_bytes, layer_ranges
 from perfsim.sums import sum_in_order
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["fuse_as_asc", "fuse_as_dear_tuned", "fuse_as_mgwfbp", "fuse_optimally", "merge_cost"]
 
@@ -95,25 +99,31 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
     message below 8192 elements into the next one: the option merge_below=32KiB.
     """
     times, sent = merge_cost(context), context.sent_of(gradients)
-    below_bytes = parse_bytes(
-        context.options.get("merge_below", "0B"), "fusion_options.merge_below"
-    )
-    cost_s, sums = times.of, sent.once("sums that MG-WFBP asked for", _SumsByTime)
-    whole_s = cost_s(sum_in_order(sent.sizes_bytes))
-    asked = sums.nearest(whole_s) or sent.each
-    known_s = dict(zip(asked.sizes_bytes, times.of_each(asked), strict=True))
-    starts: list[int] = []
-    sums_bytes: list[float] = []
-    unknown = False
-    size_bytes = start_s = taken_s = 0.0
-    for place, (gradient, next_bytes) in enumerate(zip(gradients, sent.sizes_bytes, strict=True)):
-        alone_s, ready_s = known_s[next_bytes], gradient.ready_s
+    given = context.options.get("merge_below")
+    below_bytes = parse_bytes(given, "fusion_options.merge_below") if given is not None else 0.0
+    before = sent.once(("merged by MG-WFBP", below_bytes), _MergedBefore)
+    cost_s, whole_s = times.of, times.of(sent.whole_bytes)
+    like = before.nearest(whole_s)
+    asked, merged = sent.each, _Merging(0, [], [], 0.0, 0.0, 0.0)
+    if like is None:
+        seconds = times.each(asked)
+    else:
+        asked, seconds = like.asked, times.each(like.asked)
+        same = like.up_to_another_decision(seconds, sent.ready_s)
+        if same is None:
+            return sent.buckets(like.places)
+        merged = same
+    known_s = dict(zip(asked.sizes_bytes, as_list(seconds), strict=True))
+    first, starts, sums_bytes, size_bytes, start_s, taken_s = merged
+    for place in range(first, len(gradients)):
+        next_bytes, ready_s = sent.sizes_bytes[place], gradients[place].ready_s
+        alone_s = known_s[next_bytes]
         if starts:
             sum_bytes = size_bytes + next_bytes
             sums_bytes.append(sum_bytes)
             both_s = known_s.get(sum_bytes)
             if both_s is None:
-                both_s, unknown = cost_s(sum_bytes), True
+                both_s = cost_s(sum_bytes)
             saves_s = taken_s + alone_s - both_s
             if (saves_s > 0.0 and ready_s - start_s < saves_s) or size_bytes < below_bytes:
                 size_bytes, taken_s = sum_bytes, both_s
@@ -122,40 +132,163 @@ def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> lis
         start_s, taken_s = max(start_s + taken_s, ready_s), alone_s
         starts.append(place)
         size_bytes = next_bytes
-    if unknown:
-        sums.keep(whole_s, MessageSizes.of([*sent.each.sizes_bytes, *sums_bytes]))
-    return sent.buckets(pairwise([*starts, len(gradients)]))
+    made = _Merged(sent.each, sent.numbers, starts, sums_bytes, below_bytes)
+    before.keep(whole_s, made)
+    return sent.buckets(made.places)
+
+
+class _Merging(NamedTuple):
+    """How far MG-WFBP's rule has come.
+
+    Parameters
+    ----------
+    place : the gradient that it looks at next
+    starts, sums_bytes : those of `_Merged` so far
+    size_bytes, start_s, taken_s : of what is merged so far, its size, when it could start, and how
+        long it takes
+    """
+
+    place: int
+    starts: list[int]
+    sums_bytes: list[float]
+    size_bytes: float
+    start_s: float
+    taken_s: float
+
+
+class _Merged:
+    """What MG-WFBP's rule merged on one network.
+
+    On a network alike it asks for nearly the same sizes, which are priced together, and decides
+    nearly the same, which arrays check quicker than it decides again.
+
+    Parameters
+    ----------
+    each, numbers : the sizes of the gradients, and the number of each one's among these
+    starts : where each message begins
+    sums_bytes : what each gradient but the first would make together with what is merged before it
+    below_bytes : size below which a message joined the next in any case
+    """
+
+    def __init__(
+        self,
+        each: MessageSizes,
+        numbers: list[int],
+        starts: list[int],
+        sums_bytes: list[float],
+        below_bytes: float,
+    ) -> None:
+        self._each, self._alone = each, numbers
+        self._starts, self._sums_bytes, self._below_bytes = starts, sums_bytes, below_bytes
+        self.places = tuple(pairwise([*starts, len(numbers)]))
+
+    @cached_property
+    def asked(self) -> MessageSizes:
+        """The sizes of which the rule asked the time: of the gradients, then the sums."""
+        return MessageSizes((*self._each.sizes_bytes, *self._sums_bytes))
+
+    @cached_property
+    def _numbers(self) -> Any:
+        """Of each gradient but the first, three numbers of sizes among those asked for.
+
+        They are of what is merged before it, of itself, and of both together.
+        """
+        import numpy as np
+
+        alone, count = self._alone, len(self._each.sizes_bytes)
+        sums = range(count, count + len(alone) - 1)
+        before = np.array([alone[0], *sums[:-1]])
+        nothing_merged = self._begins[:-1]
+        before[nothing_merged] = np.array(alone)[:-1][nothing_merged]
+        return np.array([before, alone[1:], sums])
+
+    @cached_property
+    def _begins(self) -> Any:
+        """Whether each gradient begins a message."""
+        import numpy as np
+
+        begins = np.zeros(len(self._alone), bool)
+        begins[self._starts] = True
+        return begins
+
+    @cached_property
+    def _messages(self) -> tuple[Any, Any]:
+        """The last gradients of all messages but the latest; how many gradients each has."""
+        import numpy as np
+
+        last = np.array(self._starts[1:], int) - 1
+        return last, np.diff([*self._starts, len(self._alone)])
+
+    def up_to_another_decision(
+        self, seconds: Times, ready_s: NDArray[np.float64]
+    ) -> _Merging | None:
+        """Return how far the rule comes on another network until it decides otherwise there.
+
+        None where it never does.
+
+        Parameters
+        ----------
+        seconds : what the sizes asked for take there
+        ready_s : when each gradient is ready
+        """
+        import numpy as np
+
+        if len(self._alone) < 2:
+            return None
+        taken_s, alone_s, both_s = np.asarray(seconds)[self._numbers]
+        last, counts = self._messages
+        start_s = max(0.0, float(ready_s[0]))
+        begun_s = [start_s]
+        messages = taken_s[last].tolist(), ready_s[last].tolist(), ready_s[last + 1].tolist()
+        for took_s, end_s, next_ready_s in zip(*messages, strict=True):
+            start_s = max(max(start_s, end_s) + took_s, next_ready_s)
+            begun_s.append(start_s)
+        starts_s = np.maximum(np.array(begun_s).repeat(counts)[:-1], ready_s[:-1])
+        saves_s = taken_s + alone_s - both_s
+        joins = (saves_s > 0.0) & (ready_s[1:] - starts_s < saves_s)
+        before = self._numbers[0]
+        if self._below_bytes:
+            joins |= self.asked.as_arrays[0][before] < self._below_bytes
+        others = (joins == self._begins[1:]).nonzero()[0]
+        if not len(others):
+            return None
+        at = int(others[0])
+        return _Merging(
+            at + 1,
+            self._starts[: bisect_right(self._starts, at)],
+            self._sums_bytes[:at],
+            self.asked.sizes_bytes[before[at]],
+            float(starts_s[at]),
+            float(taken_s[at]),
+        )
 
 
 _MAX_NETWORKS = 32
-"""Networks on which it is kept what was asked for. No source: chosen."""
+"""Networks on which it is kept what was merged. No source: chosen."""
 
 
 _time_s = itemgetter(0)
 
 
-class _SumsByTime:
-    """Sizes of which MG-WFBP's rule asked the time, by what all gradients together took.
-
-    On a network alike it asks for nearly the same, so that these are priced together.
-    """
+class _MergedBefore:
+    """What MG-WFBP's rule merged on some networks, by what all gradients together took."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[float, MessageSizes]] = []
+        self._kept: list[tuple[float, _Merged]] = []
 
-    def nearest(self, whole_s: float) -> MessageSizes | None:
-        """Return what was asked for on the network most like one; None where that does not help."""
+    def nearest(self, whole_s: float) -> _Merged | None:
+        """Return what was merged on the network most like one; None where that does not help."""
         if not self._kept or arrays() is None:
             return None
         after = bisect_left(self._kept, whole_s, key=_time_s)
         around = self._kept[max(after - 1, 0) : after + 1]
         return min(around, key=lambda one: abs(_time_s(one) - whole_s))[1]
 
-    def keep(self, whole_s: float, sizes: MessageSizes) -> None:
-        """Keep what was asked for on a network."""
+    def keep(self, whole_s: float, merged: _Merged) -> None:
+        """Keep what was merged on a network."""
         if len(self._kept) >= _MAX_NETWORKS:
             self._kept.clear()
-        insort(self._kept, (whole_s, sizes), key=_time_s)
+        insort(self._kept, (whole_s, merged), key=_time_s)
 
 
 @policy(
@@ -279,11 +412,10 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
             forward_s,
         ),
     )
-    scatter_s, gather_s = (
-        context.by_size(half).of_each(tried.asked) for half in ("reduce_scatter", "all_gather")
-    )
+    halves = [context.by_size(half).each(tried.asked) for half in ("reduce_scatter", "all_gather")]
+    scatter_s, gather_s = map(as_list, halves)
     many = not isinstance(backward_s, float | int)  # times that stand for many have no bound
-    least_s = repeat(0.0) if many else tried.least_s(backward_s, scatter_s, gather_s)
+    least_s = repeat(0.0) if many else tried.least_s(backward_s, *halves)
     best, best_s = tried.groups[0], math.inf
     for one, at_least_s in zip(tried.groups, least_s, strict=False):
         if at_least_s <= best_s:
@@ -327,31 +459,30 @@ class _Tried:
         self._last_pass_s = [one.sends[0][2] for one in groups]  # gathered last
         self._forward_s = [sum_in_order([passes_s for *_, passes_s in one.sends]) for one in groups]
 
-    def least_s(
-        self, backward_s: float, scatter_s: Sequence[float], gather_s: Sequence[float]
-    ) -> list[float]:
+    def least_s(self, backward_s: float, scatter_s: Times, gather_s: Times) -> list[float]:
         """Return what `_decoupled_s` is at least, for each size: nothing waits but at first [s]."""
         halves = self._sums(scatter_s), self._sums(gather_s)
-        rest = self._sizes, self._first_ready_s, self._last_pass_s, self._forward_s
+        each_s = as_list(gather_s)
+        latest_s = [each_s[sizes[-1]] for sizes in self._sizes]  # gathered first
+        rest = latest_s, self._first_ready_s, self._last_pass_s, self._forward_s
         return [
             _ROUNDED
             * (
                 max(ready_s + scattered_s, backward_s)
-                + max(gathered_s + pass_s, gather_s[sizes[-1]] + forward_s)
+                + max(gathered_s + pass_s, first_s + forward_s)
             )
-            for scattered_s, gathered_s, sizes, ready_s, pass_s, forward_s in zip(
+            for scattered_s, gathered_s, first_s, ready_s, pass_s, forward_s in zip(
                 *halves, *rest, strict=True
             )
         ]
 
-    def _sums(self, seconds: Sequence[float]) -> list[float]:
+    def _sums(self, seconds: Times) -> list[float]:
         """Return what the messages of each size's groups take together [s]."""
         np = arrays()
         if np is None:
-            return [sum(map(seconds.__getitem__, sizes)) for sizes in self._sizes]
+            return [sum([seconds[size] for size in sizes]) for sizes in self._sizes]
         numbers, starts = self._as_arrays
-        sums: list[float] = np.add.reduceat(np.array(seconds)[numbers], starts).tolist()
-        return sums
+        return as_list(np.add.reduceat(np.asarray(seconds)[numbers], starts))
 
     @cached_property
     def _as_arrays(self) -> Any:
@@ -380,9 +511,11 @@ def _groups_to_try(
     """
     limits = (DEAR_GROUP_BYTES, *(size * 2.0**20 for size in _TRIED_MIB))
     ranges = layer_ranges(layers)
-    tried = dict.fromkeys([tuple(dear_groups(ranges, sizes_bytes, limit)) for limit in limits])
+    own_bytes = layer_bytes(ranges, sizes_bytes)
+    tried = dict.fromkeys([tuple(dear_groups(ranges, own_bytes, limit)) for limit in limits])
     size_of = {
-        place: sum_in_order(sizes_bytes[slice(*place)]) for places in tried for place in places
+        place: sum_in_order(sizes_bytes[slice(*place)])
+        for place in dict.fromkeys(chain.from_iterable(tried))
     }
     asked = MessageSizes.of(size_of.values())
     number_of = {size: number for number, size in enumerate(asked.sizes_bytes)}
@@ -393,7 +526,9 @@ def _groups_to_try(
         )
         return number_of[size_of[first, end]], ready_s[end - 1], passes_s
 
-    return _Tried([_Groups(places, [sent(*place) for place in places]) for places in tried], asked)
+    sends = {place: sent(*place) for place in size_of}
+    groups = [_Groups(places, [sends[place] for place in places]) for places in tried]
+    return _Tried(groups, asked)
 
 
 def _decoupled_s(

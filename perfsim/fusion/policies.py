@@ -33,6 +33,7 @@ __all__ = [
     "fuse_in_groups",
     "fuse_nothing",
     "fuse_whole",
+    "layer_bytes",
     "layer_ranges",
 ]
 
@@ -270,8 +271,8 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
     ``_generate_groups_with_threshold``; dear/dopt_rsag_bo.py and dear/tuner.py.
     """
     sent, limit = context.sent_of(gradients), _limit(context, DEAR_GROUP_BYTES)
-    numbers = [gradient.layer for gradient in gradients]
-    return sent.buckets(dear_groups(layer_ranges(numbers), sent.sizes_bytes, limit))
+    ranges = layer_ranges([gradient.layer for gradient in gradients])
+    return sent.buckets(dear_groups(ranges, layer_bytes(ranges, sent.sizes_bytes), limit))
 
 
 def layer_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -286,20 +287,24 @@ def layer_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(counts, initial=0)))
 
 
+def layer_bytes(layers: Sequence[tuple[int, int]], sizes_bytes: Sequence[float]) -> list[float]:
+    """Return what is sent for each layer, by what is sent for each gradient [B]."""
+    return [sum_in_order(sizes_bytes[first:end]) for first, end in layers]
+
+
 def dear_groups(
-    layers: Sequence[tuple[int, int]], sizes_bytes: Sequence[float], limit_bytes: float
+    layers: Sequence[tuple[int, int]], layers_bytes: Sequence[float], limit_bytes: float
 ) -> list[tuple[int, int]]:
     """Return where DeAR's groups begin and end, in ready order.
 
     Parameters
     ----------
     layers : where the gradients of each layer begin and end, in ready order
-    sizes_bytes : what is sent for each gradient
+    layers_bytes : what is sent for each layer
     """
     groups: list[tuple[int, int]] = []
     total_bytes = 0.0
-    for first, end in reversed(layers):
-        size_bytes = sum_in_order(sizes_bytes[first:end])
+    for (first, end), size_bytes in zip(reversed(layers), reversed(layers_bytes), strict=True):
         if groups and total_bytes + size_bytes < limit_bytes:
             groups[-1] = first, groups[-1][1]
             total_bytes += size_bytes

@@ -8,7 +8,7 @@ their interfaces only. `MethodContext` holds all that it may know of its trainin
 
 # No postponed annotations, here as in the methods' files: pydantic would evaluate each of them, and
 # those of Method anew for each of its subclasses.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
@@ -617,18 +617,23 @@ class Method(BaseModel):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the stages of one bucket, in order; each waits for the one before it.
 
-        Of the bucket they depend on the shapes and widths of its gradients alone.
+        Of the bucket they depend on its `likeness` alone.
         """
         raise NotImplementedError
 
+    def likeness(self, bucket: Bucket) -> Hashable:
+        """Return what of a bucket its stages depend on: shapes and widths of its gradients."""
+        return bucket.shapes
+
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the jobs of an iteration in issue order: one a bucket, from when it is ready."""
-        made: dict[tuple[Any, ...], tuple[JobStage, ...]] = {}  # layers repeat, and so do these
+        made: dict[Hashable, tuple[JobStage, ...]] = {}  # layers repeat, and so do these
         jobs = []
         for number, bucket in enumerate(buckets):
-            stages = made.get(bucket.shapes)
+            alike = self.likeness(bucket)
+            stages = made.get(alike)
             if stages is None:
-                stages = made[bucket.shapes] = tuple(self.stages(bucket, world, iteration))
+                stages = made[alike] = tuple(self.stages(bucket, world, iteration))
             if stages:
                 jobs.append(Job(f"{number}", stages, PassPoint("backward", bucket.ready_s)))
         return jobs

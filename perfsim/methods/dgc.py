@@ -1,11 +1,13 @@
 """Deep Gradient Compression: sampled threshold, momentum correction, all-gather."""
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, KernelLoop, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
@@ -122,35 +124,22 @@ class Dgc(GathersThroughHorovod):
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return accumulation and selection, the exchanges, and the scatter-add."""
-        matrices = [one.elements for one in bucket.gradients if self._selects(one)]
+        matrices = tuple([one.elements for one in bucket.gradients if self._selects(one)])
         vectors = bucket.elements - sum(matrices)
         stages: list[JobStage] = []
         if matrices:
-            density = self._density(iteration)
-            encodes = [self._encoded(n, density, world.software) for n in matrices]
-            if self.adaptations:
-                encodes += [above(n, self.adaptations) for n in matrices]
-            accumulate = elementwise(sum(matrices), 8, 3 * len(matrices))
-            stages.append(Compute((accumulate, *encodes), "compress"))
+            density, again = self._density(iteration), (self.bounds == "tight", self.adaptations)
+            select, k = _selection(matrices, density, world.software, *again)
+            stages.append(select)
         if vectors:
             if self.value_bytes < FLOAT:
                 cast = elementwise(vectors, 1.5, len(bucket.gradients) - len(matrices))
                 stages.append(Compute((cast,), "compress"))
             stages.append(Send("all_reduce", float(self.value_bytes * vectors)))
         if matrices:
-            k = sum(kept(elements, self._density(iteration)) for elements in matrices)
             sizes = self.value_bytes, self.index_bytes
             stages += exchanged(matrices, k, world, *sizes, self.exchange, self.decoding)
         return stages
-
-    def _encoded(self, elements: int, density: float, software: str) -> Kernel:
-        """Return threshold, selection and compaction of one tensor.
-
-        Half of all samples give a threshold that finds fewer than k values: "tight" tries again.
-        """
-        if self.bounds == "loose":
-            return sampled_threshold(elements, density, software)
-        return sampled_threshold(elements, density, software, 2, "dgc_tight_encode")
 
     def rounds(self) -> list[Round]:
         """Return one iteration for each warm-up epoch and one for the rest, if averaged."""
@@ -179,3 +168,23 @@ class Dgc(GathersThroughHorovod):
         if not 0 <= epoch < self.warmup_epochs:
             return self.density
         return max(self.warmup_coefficient ** (epoch + 1), self.density)
+
+
+@lru_cache(maxsize=256)  # of its arguments alone, which are the same for any number of ranks
+def _selection(
+    tensors: tuple[int, ...], density: float, software: str, tight: bool, adaptations: int
+) -> tuple[Compute, int]:
+    """Return accumulation and the selection of some tensors, and how many values it keeps.
+
+    Half of all samples give a threshold that finds fewer than k values: ``tight`` tries again.
+    """
+    alike = Counter(tensors)
+    tries = (2, "dgc_tight_encode") if tight else ()
+    encodes = [
+        ((sampled_threshold(n, density, software, *tries),), times) for n, times in alike.items()
+    ]
+    if adaptations:
+        encodes += [((above(n, adaptations),), times) for n, times in alike.items()]
+    accumulate = elementwise(sum(tensors), 8, 3 * len(tensors))
+    k = sum([times * kept(n, density) for n, times in alike.items()])
+    return Compute(KernelLoop([((accumulate,), 1), *encodes]), "compress"), k

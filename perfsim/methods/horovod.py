@@ -1,5 +1,6 @@
 """Horovod: each cycle fuses the ready gradients into buffers and all-reduces them."""
 
+from collections.abc import Hashable
 from math import ceil
 from typing import ClassVar
 
@@ -76,6 +77,10 @@ class Horovod(UpdateAfterWait, DenseBuckets):
         return negotiation_s(
             tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s
         )
+
+    def likeness(self, bucket: Bucket) -> Hashable:
+        """Return what the stages depend on: how many gradients are copied too."""
+        return bucket.shapes
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the all-reduce; copies surround it where a buffer holds several gradients."""

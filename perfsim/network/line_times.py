@@ -80,10 +80,14 @@ def line_times(
     for place, (one, other) in enumerate(zip(near, far, strict=True)):
         (near_s, near_rise_s), (far_s, far_rise_s) = one, other
         constant_s = inter_hops * far_s + intra_hops * near_s
-        rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s
         # Latencies are constant before the first knot, and from the last one on.
-        pieces.append((constant_s, rise_s if 0 < place < count else 0.0, peak_s))
-        if place:
-            peak_s = of(starts[place])
-            pieces[place] = constant_s, pieces[place][1], peak_s
+        rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s if 0 < place < count else 0.0
+        if place:  # what ``of`` returns where the piece begins
+            size_bytes = starts[place]
+            seconds = constant_s + share * size_bytes * s_per_byte
+            if rise_s:
+                seconds += rise_s * log(size_bytes)
+            if seconds > peak_s:  # noqa: PLR1730 (half the time of max())
+                peak_s = seconds
+        pieces.append((constant_s, rise_s, peak_s))
     return TimesBySize(of, each)

@@ -247,16 +247,17 @@ Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Any]]]
 
 def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
     """Predict one chunk after another in this process."""
-    rows = SweepRows(sweep)
     with collecting_seldom():
+        rows = SweepRows(sweep)
         for start, stop in chunks:
             yield rows.chunk(start, stop)
+        del rows  # else Python looks through all that it keeps, as soon as it looks often again
 
 
-_COLLECTS_AFTER = 200_000
+_COLLECTS_AFTER = 500_000
 """New objects after which Python looks for garbage in a sweep, which leaves hardly any; by itself
-it looks after 700, and takes a fifth of the time of rows whose structures differ. No source:
-chosen; they take some 20 MB."""
+it looks after 700, and takes a fifth of the time of rows whose structures differ. To look through
+200,000 takes as long as to predict 200 such rows. No source: chosen; they take some 50 MB."""
 
 
 @contextmanager

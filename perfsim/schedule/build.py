@@ -298,6 +298,8 @@ def _in_steps(
         # Micro-batches between the first and the last that only compute are issued together.
         between = any(job.repeats in ("every", "later") for one in asked for job in one)
         steps = micro_batches if between else 2
+    if steps == 1:  # it is the first and the last
+        return [[job for job in one if job.repeats != "later"] for one in asked], 1
     repeated = [
         [job for job in one if _runs_in(job, number, steps, each=exchange_each)]
         for one in asked
@@ -383,6 +385,11 @@ class _RoundBuilder:
         stage: StagePasses,
     ) -> None:
         self.stage = stage
+        # What a pass sends beside its computation, and what this waits for.
+        self.sends_of = {
+            kind: (stage.beside.of(kind), stage.exposed.of(kind))
+            for kind in ("forward", "backward")
+        }
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap = overlap
         self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
@@ -487,14 +494,16 @@ class _RoundBuilder:
 
         ``share`` is how many passes over the stage it is. Returns the task of its computation.
         """
-        beside = self.stage.beside.of(kind)
+        beside, exposed = self.sends_of[kind]
         if beside:
             self.get_here()
         for send in beside:
             some = send._replace(repeats=send.repeats * share)
             self.tasks.send(f"{send.group} {words}", some, self.here)
-        task = self.compute(f"{kind} {words}", kind, seconds)
-        self.sends(f"{kind} {words}", self.stage.exposed.of(kind), share)
+        words = f"{kind} {words}"
+        task = self.compute(words, kind, seconds)
+        if exposed:
+            self.sends(words, exposed, share)
         return task
 
     def forward(
@@ -542,6 +551,10 @@ class _RoundBuilder:
 
     def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
+        if len(here) == 1 and here[0][1]:  # most begin where nothing is waited for
+            (progress, _), *_ = here
+            self.begin(progress, progress.job.begins.seconds - total_s)
+            return
         held = [progress.job for progress, begins in here if not begins]
         names = {job.name for job in held}
         behind: list[JobProgress] = []
@@ -663,11 +676,11 @@ class _RoundBuilder:
 
     def issue(self, progress: JobProgress) -> bool:
         """Issue the stages of a job that can go now, and tell whether there were any."""
-        done = self.done[-1]
-        for name in progress.needs:
-            if done[name].stages:
+        others = []
+        if progress.needs:
+            others = [self.done[-1][name] for name in progress.needs]
+            if any([other.stages for other in others]):
                 return False
-        others = [done[name] for name in progress.needs]
         moved, sent = False, bool(others)
         moments = self.moments
         while progress.stages:
@@ -797,8 +810,8 @@ def _cuts(
     cuts_at: dict[float, list[tuple[JobProgress, bool]]] = {}
     for progress in jobs_under_way.values():
         job = progress.job
-        if job.begins.phase == phase:
-            cuts_at.setdefault(_clip(job.begins.seconds, total_s), []).append((progress, True))
-        if job.holds and job.holds.phase == phase:
-            cuts_at.setdefault(_clip(job.holds.seconds, total_s), []).append((progress, False))
+        for point, begins in ((job.begins, True), (job.holds, False)):
+            if point and point.phase == phase:
+                cut_s = _clip(point.seconds, total_s)
+                cuts_at.setdefault(cut_s, []).append((progress, begins))
     return cuts_at

@@ -26,6 +26,10 @@ class ByIdentity(Generic[T]):
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, T]] = {}
 
+    def __len__(self) -> int:
+        """Return how many objects have a value."""
+        return len(self._known)
+
     def get(self, one: object) -> T | None:
         """Return the value of an object, if it has one."""
         found = self._known.get(id(one))

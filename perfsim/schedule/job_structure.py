@@ -1,25 +1,30 @@
 """Task graphs taken over by other jobs of the same structure.
 
 The order of a round's tasks, and what each waits for, depends on where jobs begin and what their
-stages wait for: not on how much is sent, by whom, nor on which kernels run.
+stages wait for: not on how much is sent, by whom, nor on which kernels run. Where jobs cut passes
+and do nothing else there, it depends on the order of their beginnings alone: then the parts of the
+passes take another time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter, itemgetter
+from typing import TypeAlias
 
 from perfsim.methods.base import Compute, Job, JobStage, Send
-from perfsim.schedule.costed_graph import CostedGraph, KindsOfWork, TaskWork
+from perfsim.schedule.costed_graph import CostedGraph, KindsOfWork, PartOfPass, TaskWork
 from perfsim.schedule.costs import likeness, task_work
 from perfsim.schedule.identity import ByIdentity
 
-__all__ = ["GraphOfJobs", "structure_of"]
+__all__ = ["GraphOfJobs", "PassSeconds", "structure_of"]
 
 
 # A field that is added to one of these counts, until it is named here.
-_JOB = attrgetter(*[one.name for one in fields(Job) if one.name not in ("stages", "after")])
+_WHOLE_JOB = [one.name for one in fields(Job) if one.name not in ("stages", "after")]
+_JOB = attrgetter(*_WHOLE_JOB)
+_JOB_ANYWHERE = attrgetter(*[name for name in _WHOLE_JOB if name != "begins"])
 _COMPUTE = itemgetter(*[at for at, name in enumerate(Compute._fields) if name != "kernels"])
 _NOT_OF_ORDER = {
     *("size_bytes", "algorithm", "group", "servers"),
@@ -28,14 +33,49 @@ _NOT_OF_ORDER = {
 _SEND = itemgetter(*[at for at, name in enumerate(Send._fields) if name not in _NOT_OF_ORDER])
 
 
-def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
-    """Return all of some jobs, by iteration, that the order of their tasks depends on."""
+PassSeconds: TypeAlias = Mapping[str, float]
+"""How long the forward and the backward pass take [s]."""
+
+
+_Edges: TypeAlias = list[dict[str, list[float]]]
+"""Where the parts of each pass begin and end [s], by iteration."""
+
+
+def _edges_of(jobs: Sequence[Sequence[Job]], passes_s: PassSeconds | None) -> _Edges | None:
+    """Return the edges of passes that jobs cut where they begin.
+
+    None where a job does more there: computation waits for it in a pass, or it begins behind the
+    end.
+    """
+    if passes_s is None or not all(passes_s.values()):
+        return None
+    found: _Edges = []
+    for one in jobs:
+        edges = {phase: {0.0, seconds} for phase, seconds in passes_s.items()}
+        for job in one:
+            phase, seconds, *_ = job.begins
+            if job.holds or not 0.0 <= seconds <= passes_s[phase]:
+                return None
+            edges[phase].add(seconds)
+        found.append({phase: sorted(some) for phase, some in edges.items()})
+    return found
+
+
+def structure_of(jobs: Sequence[Sequence[Job]], passes_s: PassSeconds | None = None) -> Hashable:
+    """Return all of some jobs, by iteration, that the order of their tasks depends on.
+
+    Parameters
+    ----------
+    passes_s : what the passes take that they cut, where each iteration has one of each; None: when
+        jobs begin counts in seconds
+    """
     known = ByIdentity[Hashable]()
 
     def of_stage(stage: JobStage) -> Hashable:
         found = known.get(stage)
         return found if found is not None else known.keep(stage, _of_stage(stage))
 
+    edges = _edges_of(jobs, passes_s)
     return tuple(
         [
             tuple(
@@ -43,14 +83,33 @@ def structure_of(jobs: Sequence[Sequence[Job]]) -> Hashable:
                     (
                         tuple(map(of_stage, job.stages)),
                         tuple(map(of_stage, job.after)),
-                        _JOB(job),
+                        when,
                     )
-                    for job in one
+                    for job, when in zip(one, whens, strict=True)
                 ]
             )
-            for one in jobs
+            for one, whens in zip(jobs, _whens(jobs, edges), strict=True)
         ]
     )
+
+
+def _whens(jobs: Sequence[Sequence[Job]], edges: _Edges | None) -> list[list[Hashable]]:
+    """Return what tells of each job when it runs: among edges, the place where it begins."""
+    if edges is None:
+        return [[_JOB(job) for job in one] for one in jobs]
+    found: list[list[Hashable]] = []
+    for one, passes in zip(jobs, edges, strict=True):
+        places = {
+            phase: {seconds: place for place, seconds in enumerate(some)}
+            for phase, some in passes.items()
+        }
+        counts = tuple(map(len, places.values()))
+        whens: list[Hashable] = []
+        for job in one:
+            phase, seconds, *rest = job.begins
+            whens.append((_JOB_ANYWHERE(job), phase, places[phase][seconds], *rest, counts))
+        found.append(whens)
+    return found
 
 
 def _of_stage(stage: JobStage) -> Hashable:
@@ -68,10 +127,23 @@ class GraphOfJobs:
     ----------
     costed : the graph
     jobs : those that it was made of, by iteration
+    passes_s : that of `structure_of`
     """
 
-    def __init__(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> None:
-        self.costed = costed
+    def __init__(
+        self,
+        costed: CostedGraph,
+        jobs: Sequence[Sequence[Job]],
+        passes_s: PassSeconds | None = None,
+    ) -> None:
+        self.costed, self._passes_s = costed, passes_s
+        self._edges = edges = _edges_of(jobs, passes_s)
+        # Of each part of a pass, where it begins among the edges of that pass.
+        self._from = (
+            [edges[part.step][part.kind].index(part.from_s) for part in costed.parts]
+            if edges
+            else []
+        )
         places: dict[Hashable, list[int]] = {}
         by_stage = ByIdentity[list[int]]()
         for place, stage in enumerate(_stages(jobs)):
@@ -120,7 +192,7 @@ class GraphOfJobs:
             for work, place in zip(self._works, self._stages, strict=True)
         ]
         made = [None if number is None else works[number] for number in self._numbers]
-        graph = replace(self.costed, work=made, priced_on=None, _terms={})
+        graph = replace(self._cut_by(others), work=made, priced_on=None, _terms={})
         graph.sent_bytes, graph.calls, graph.gathered_bytes = 0.0, 0, 0.0
         for number in self._sends:
             stage = works[number].stage
@@ -128,6 +200,18 @@ class GraphOfJobs:
             graph.add_message(stage, 0.0)
         graph.kinds_of_work = KindsOfWork(works, self._tasks, self._sent)
         return graph
+
+    def _cut_by(self, others: Sequence[Sequence[Job]]) -> CostedGraph:
+        """Return the graph with passes cut where other jobs begin."""
+        edges = _edges_of(others, self._passes_s) if self._from else None
+        if edges is None or edges == self._edges:
+            return self.costed
+        tasks, parts = [*self.costed.graph.tasks], []
+        for (task, kind, step, *_), place in zip(self.costed.parts, self._from, strict=True):
+            from_s, until_s = edges[step][kind][place : place + 2]
+            tasks[task] = tasks[task].lasting(until_s - from_s)
+            parts.append(PartOfPass(task, kind, step, from_s, until_s - from_s))
+        return replace(self.costed, graph=self.costed.graph.with_tasks(tasks), parts=parts)
 
 
 def _stages(jobs: Sequence[Sequence[Job]]) -> list[JobStage]:

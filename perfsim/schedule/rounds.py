@@ -36,6 +36,7 @@ from perfsim.schedule.build import (
     slowed_by_messages,
 )
 from perfsim.schedule.costs import Costs
+from perfsim.schedule.job_structure import PassSeconds
 from perfsim.schedule.run import most_frequent
 from perfsim.schedule.stage_passes import WHOLE_MODEL, StagePasses
 from perfsim.session import JobCache, RecordedCosts
@@ -429,7 +430,7 @@ class _Builder:
             return self._make_rounds()
         several = self.costs.cluster.gpus > 1
         key = (*self.key, self.overlap, several, self.micro_batches, self.exchange_each)
-        if not self.cache.asks_again(key):
+        if not self.cache.may_know(key):
             return self._make_rounds()
         recorded = self.recorded
 
@@ -534,11 +535,20 @@ class _Builder:
         passes = self.overlap, launches_s, share
         order = type(method), method.order, method.delay(), method.first_needed_first
         key = (*order, self.profile_key, one, *passes, *accumulated)
-        costed = self.cache.graph(key, jobs, costs, make, durations_only=self.durations_only)
+        costed = self.cache.graph(
+            key, jobs, costs, make, passes_s=self._passes_s, durations_only=self.durations_only
+        )
         costed = self._slowed(costed, jobs)
         # What else is sent would slow the passes by something else.
         costed.fixed_jobs, costed.decided_by_costs = fixed and not self.slowed, decided
         return costed
+
+    @property
+    def _passes_s(self) -> PassSeconds | None:
+        """What both passes take, where an iteration has one of each and sends nothing in them."""
+        if self.micro_batches > 1 or self.stage is not WHOLE_MODEL:
+            return None
+        return {"forward": self.profile.forward_s, "backward": self.profile.backward_s}
 
     def _slowed(self, costed: CostedGraph, jobs: Sequence[Sequence[Job]]) -> CostedGraph:
         """Return a round with its passes slowed by its messages, where nobody asked otherwise."""

@@ -117,7 +117,7 @@ class ServiceOrder:
     @cached_property
     def depth(self) -> int:
         """The most periods that a dependency points back (at least 1, by stream order)."""
-        return max((back for task in self.tasks for _, back in task.after), default=1) or 1
+        return max([back for task in self.tasks for _, back in task.after], default=1) or 1
 
     @cached_property
     def streams(self) -> list[str]:
@@ -143,11 +143,8 @@ class ServiceOrder:
     def contended(self) -> bool:
         """Whether tasks of several streams share a link."""
         streams: dict[str, str] = {}
-        return any(
-            streams.setdefault(task.shares.name, task.stream) != task.stream
-            for task in self.tasks
-            if task.shares
-        )
+        sharing = [(task.shares.name, task.stream) for task in self.tasks if task.shares]
+        return any([streams.setdefault(link, stream) != stream for link, stream in sharing])
 
     @cached_property
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -439,16 +436,16 @@ class TaskGraph:
             for index, task in enumerate(self.tasks):
                 _check_task(index, task)
         links: dict[str, float] = {}
+        for task, link in [(task, task.shares) for task in self.tasks if task.shares]:
+            known = links.setdefault(link.name, link.capacity)
+            if not 1.0 <= link.capacity == known:
+                raise ValueError(
+                    f"task {task.name!r}: link {link.name!r} has a capacity of"
+                    f" {link.capacity:g}; at least 1, and one for all (before: {known:g})"
+                )
         for index, task in enumerate(self.tasks):
-            if link := task.shares:
-                known = links.setdefault(link.name, link.capacity)
-                if not 1.0 <= link.capacity == known:
-                    raise ValueError(
-                        f"task {task.name!r}: link {link.name!r} has a capacity of"
-                        f" {link.capacity:g}; at least 1, and one for all (before: {known:g})"
-                    )
             for other, back in task.after:
-                if 0 <= other < (count if back > 0 else index) and back >= 0:
+                if 0 <= other < (count if back else index) and back >= 0:
                     continue
                 _check_task(index, task)
                 raise ValueError(

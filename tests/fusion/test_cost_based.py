@@ -21,7 +21,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion import cost_based
 from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
-from perfsim.fusion.policies import dear_groups
+from perfsim.fusion.policies import dear_groups, layer_bytes
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors
@@ -265,7 +265,8 @@ def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling(
 def test_dear_s_groups_stay_below_the_limit() -> None:
     """By hand: layers of 3, 2 and 4 bytes from the front; 5 is no less than 5."""
     layers = [(0, 1), (1, 3), (3, 4)]
-    sizes = [4.0, 1.0, 1.0, 3.0]
+    sizes = layer_bytes(layers, [4.0, 1.0, 1.0, 3.0])
+    assert sizes == [4.0, 2.0, 3.0]
     assert dear_groups(layers, sizes, 5.0) == layers
     assert dear_groups(layers, sizes, 5.1) == [(0, 1), (1, 4)]
     assert dear_groups(layers, sizes, 9.1) == [(0, 4)]
@@ -291,6 +292,46 @@ def test_what_is_kept_of_gradients_changes_no_bucket(
             buckets = fuse(gradients, replace(alone, sent=sent))
             assert buckets == fuse(gradients, alone), name
             assert fuse(gradients, replace(alone, sent=sent)) is buckets, "the same list"
+
+
+@given(
+    gradient_lists(),
+    st.lists(st.tuples(st.floats(1e-6, 5e-3), st.floats(0, 1e-6)), min_size=2, max_size=6),
+    st.sampled_from([{}, {"merge_below": "1MiB"}]),
+)
+def test_mgwfbp_decides_as_it_does_where_nothing_is_known_of_networks_alike(
+    gradients: list[Gradient], networks: list[tuple[float, float]], options: dict[str, str]
+) -> None:
+    """Where a message of twice the size takes less than twice as long, by what varies with size."""
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    asked = replace(context(gradients), options=options)
+    fuse = fusion.load_policy("mgwfbp").fuse
+    for start_s, rise_s in networks:
+        for factor in (1.0, 1.01, 0.5):
+            price = of_each(lambda _, n, a=start_s * factor, b=rise_s: a + b * n**0.6)
+            alone = replace(asked, by_size=price)
+            assert fuse(gradients, replace(alone, sent=sent)) == fuse(gradients, alone)
+
+
+def test_mgwfbp_goes_on_from_where_it_decides_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three networks: the second merges as the first; on the third the latest two join too."""
+    gradients = tensors((1, 0.0), (1, 0.1), (1, 1.0), (1, 1.5))
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    found: list[Any] = []
+    check = cost_based._Merged.up_to_another_decision
+
+    def noted(self: Any, *asked: Any) -> Any:
+        found.append(check(self, *asked))
+        return found[-1]
+
+    monkeypatch.setattr(cost_based._Merged, "up_to_another_decision", noted)
+    for start_s, merged in ((0.2, [2, 1, 1]), (0.25, [2, 1, 1]), (0.6, [2, 2])):
+        ctx = replace(context(gradients, all_reduce_s=lambda _, s=start_s: s), sent=sent)
+        buckets = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
+        assert [len(bucket.gradients) for bucket in buckets] == merged
+    same, other = found
+    assert same is None
+    assert other[:2] == (3, [0, 2]) and other.start_s == 1.0 and other.taken_s == 0.6
 
 
 def test_buckets_of_other_places_are_told_apart() -> None:

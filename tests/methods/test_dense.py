@@ -164,6 +164,16 @@ def test_horovod_copies_what_it_fuses() -> None:
     assert order == ["compress 0.0", "all_reduce 0.0", "decompress 0.0"]
 
 
+@pytest.mark.parametrize("method", ["ssgd", "wfbp", "horovod", "hierarchical", "torus2d"])
+def test_buckets_of_a_size_have_the_stages_that_each_has_by_itself(method: str) -> None:
+    """One gradient of 4,000 values, two of 2,000, and one of 4,000 again."""
+    a, b, c, d = (gradient(size, 1.0, f"{size}") for size in (4000, 2000, 2000, 4000))
+    buckets = [bucket(a), bucket(b, c), bucket(d)]
+    made, world = load_method(method, {}), MethodContext(8, 2, 4)
+    jobs = made.jobs(buckets, world, 0)
+    assert [job.stages for job in jobs] == [tuple(made.stages(one, world, 0)) for one in buckets]
+
+
 def test_horovod_agrees_while_the_gpu_computes() -> None:
     # Hooks at 0.2 and 0.4 ms, taken at 1 ms; the buffer goes when its last gradient is there.
     copy_ms = hand_device().cost(elementwise(500_000, 2)).seconds / MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,15 @@ from perfsim.schedule.costs import times_by
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import JobCache, Session
 from support.what_ships import shipped
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _arrays_from_four_rows_on() -> Iterator[None]:
+    """Let the few rows of a test run as arrays, which pay for more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perfsim.planning.shared_rows._MIN_TOGETHER", 4)
+        yield
+
 
 BASE = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
 HALF = {"model": "gpt2", "gpu": "h100", "precision": "bf16"}

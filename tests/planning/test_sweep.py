@@ -31,6 +31,14 @@ from perfsim.session import Session
 BASE = {"model": "resnet50", "gpus": 16}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _arrays_from_four_rows_on() -> Iterator[None]:
+    """Let the few rows of a test run as arrays, which pay for more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perfsim.planning.shared_rows._MIN_TOGETHER", 4)
+        yield
+
+
 def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[SweepGrid, list[tuple[Any, ...]]]:
     asked = Sweep(SweepGrid(base, axes_of(vary)))
     return asked.grid, SweepRows(asked).chunk(0, len(asked.grid))
@@ -413,7 +421,7 @@ def test_rows_that_do_not_fit_are_marked_and_not_advised(
 
 
 @pytest.mark.parametrize(
-    ("own", "during"), [((700, 10, 10), 200_000), ((0, 10, 10), 0), ((10**6, 20, 20), 10**6)]
+    ("own", "during"), [((700, 10, 10), 500_000), ((0, 10, 10), 0), ((10**6, 20, 20), 10**6)]
 )
 def test_garbage_is_looked_for_seldom_while_rows_are_made(
     own: tuple[int, int, int], during: int
@@ -430,5 +438,24 @@ def test_garbage_is_looked_for_seldom_while_rows_are_made(
         assert gc.get_threshold() == own
         assert len([*serial(asked, [(0, 1), (1, 3)])]) == 2
         assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_a_sweep_drops_what_it_keeps_before_garbage_is_looked_for_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, dropped = gc.get_threshold(), []
+
+    class Rows(SweepRows):
+        def __del__(self) -> None:
+            dropped.append(gc.get_threshold()[0])
+
+    monkeypatch.setattr("perfsim.planning.sweep.SweepRows", Rows)
+    gc.set_threshold(700, 10, 10)
+    try:
+        asked = Sweep(SweepGrid(BASE, axes_of({"net": "1gbe,10gbe"})))
+        assert len([*serial(asked, [(0, 2)])]) == 1
+        assert dropped == [500_000]
     finally:
         gc.set_threshold(*before)

@@ -1,5 +1,6 @@
 """Buckets of dense gradients, each averaged by one all-reduce: what the dense methods share."""
 
+from collections.abc import Hashable
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -17,7 +18,8 @@ _WIDTHS = {"fp32": 4.0, "fp16": 2.0}
 class DenseBuckets(Method):
     """Sends each bucket of gradients as it is by one all-reduce.
 
-    ``gradients`` is the type in which the backward pass makes them.
+    ``gradients`` is the type in which the backward pass makes them. A method whose stages depend on
+    more than the size of a bucket says so in its ``likeness``.
     """
 
     family: ClassVar[str] = "dense"
@@ -31,6 +33,10 @@ class DenseBuckets(Method):
     def dense_bytes(self, bucket: Bucket) -> float:
         """Return the bytes of a bucket's gradients."""
         return min(_WIDTHS[self.gradients] * bucket.elements, bucket.size_bytes)
+
+    def likeness(self, bucket: Bucket) -> Hashable:
+        """Return what the stages depend on: the bytes of the gradients."""
+        return self.dense_bytes(bucket)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce."""

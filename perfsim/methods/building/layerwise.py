@@ -7,7 +7,6 @@ A layer waits for its parameters at its start. Whatever needs a bucket's gradien
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from perfsim.fusion.buckets import Bucket
@@ -40,13 +39,7 @@ class LayerStarts(NamedTuple):
             If the context has no profile.
         """
         profile = world.given_profile()
-        forward = accumulate((layer.forward_s for layer in profile.layers), initial=0.0)
-        backward = accumulate((layer.backward_s for layer in reversed(profile.layers)), initial=0.0)
-        return cls(
-            tuple(forward)[:-1],
-            tuple(backward)[-2::-1],
-            {gradient.name: index for index, gradient in enumerate(profile.gradients)},
-        )
+        return cls(*profile.layers_start_s, profile.registered)
 
     def needed(self, bucket: Bucket) -> PassPoint:
         """Return the point in the next forward pass where the bucket's first layer starts."""
@@ -54,20 +47,20 @@ class LayerStarts(NamedTuple):
 
     def forward_start_s(self, bucket: Bucket) -> float:
         """Return when the first of the bucket's layers starts in the forward pass [s]."""
-        return min(self.forward_s[gradient.layer] for gradient in bucket.gradients)
+        return min([self.forward_s[gradient.layer] for gradient in bucket.gradients])
 
     def backward_start_s(self, bucket: Bucket) -> float:
         """Return when the first of the bucket's layers starts in the backward pass [s]."""
-        return min(self.backward_s[gradient.layer] for gradient in bucket.gradients)
+        return min([self.backward_s[gradient.layer] for gradient in bucket.gradients])
 
     def first_index(self, bucket: Bucket) -> int:
         """Return the index of the bucket's first parameter in the model."""
-        return min(self.order[gradient.name] for gradient in bucket.gradients)
+        return min([self.order[gradient.name] for gradient in bucket.gradients])
 
 
 def update_shares(buckets: Sequence[Bucket]) -> list[float]:
     """Return the share of the optimizer's step of each bucket: its share of all values."""
-    total = sum(bucket.elements for bucket in buckets)
+    total = sum([bucket.elements for bucket in buckets])
     return [bucket.elements / total for bucket in buckets]
 
 
