@@ -33,7 +33,7 @@ from perfsim.compute.profile import Profile
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.errors import RequestError, shown
-from perfsim.fusion.buckets import SentGradients
+from perfsim.fusion.buckets import ReadyGradients, SentGradients
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
 from perfsim.network.cluster import Cluster
@@ -515,6 +515,7 @@ class JobCache:
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
         self._sent = _Latest[SentGradients](MAX_SENT)
+        self._ready = _Latest[ReadyGradients](MAX_SENT)
 
     def may_know(self, key: tuple[Hashable, ...]) -> bool:
         """Tell whether rounds of a key may be taken over: for others nothing is recorded.
@@ -577,7 +578,11 @@ class JobCache:
         sent = self._sent.get(key)
         if sent is None:
             message_bytes = partial(method.message_bytes, iteration=iteration)
-            sent = SentGradients(tuple(profile.in_ready_order()), message_bytes)
+            ready = self._ready.get((profile_key,))
+            if ready is None:
+                ready = ReadyGradients(tuple(profile.in_ready_order()))
+                self._ready.keep((profile_key,), ready, len(ready.gradients))
+            sent = SentGradients(ready.gradients, message_bytes, ready)
             self._sent.keep(key, sent, len(sent.gradients))
         return sent
 

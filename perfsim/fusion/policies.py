@@ -115,7 +115,7 @@ def fuse_by_size(gradients: Sequence[Gradient], context: FusionContext) -> list[
         limit = first = context.limit_bytes
     if "first_bucket" in context.options:
         first = parse_bytes(context.options["first_bucket"], "fusion_options.first_bucket")
-    return context.sent_of(gradients).once(
+    return context.sent_of(gradients).ready.buckets(
         ("buckets of DDP", limit, first),
         lambda: fill_up(gradients, lambda gradient: gradient.size_bytes, limit, first),
     )

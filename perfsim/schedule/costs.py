@@ -254,7 +254,7 @@ def reprice(
 ) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
-    The cluster may have another shape: then ranks may wait for others before they send.
+    One that was not priced yet is priced itself. The cluster may have another shape: then ranks may wait for others before they send.
 
     Parameters
     ----------
@@ -267,12 +267,17 @@ def reprice(
         known = None  # its tasks have the durations of other prices
     if priced_on.same(known):
         return costed
-    new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={}, durations_s=None)
-    new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
+    known_s = costed.task_s if durations_only else []
+    if costed.priced_on is None:
+        new = costed
+        new.priced_on, new.durations_s = priced_on, None
+    else:
+        new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={}, durations_s=None)
+        new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
     works, tasks_of, sent = new.kinds_of_work
     same_kernels = priced_on.same_kernels(known)
     if durations_only and not costed.graph.contended:
-        new.durations_s = [*costed.task_s]
+        new.durations_s = [*known_s]
         kernels_s = kernels_s or costs.kernels_s
         if same_kernels:
             kernels_s = None

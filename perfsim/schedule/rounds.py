@@ -360,7 +360,7 @@ def _fuse(
         by_size=costs.by_size,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
-        forward_s=[layer.forward_s for layer in profile.layers],
+        forward_s=profile.forward_of_layers_s,
         count_ranks=lambda: context.ranks,
         sent=sent,
     )
