@@ -24,7 +24,7 @@ from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from perfsim.by_size import Timer, TimesBySize
 from perfsim.compute.device import Device
@@ -133,6 +133,7 @@ class RememberingDevice(Device):
         super().__init__(*args, **fields)
         self._costs = _Memory[Kernel, Cost]()
         self._sources = _Memory[tuple[str, bool], Device | None]()
+        self._how = _Memory[tuple[str, bool], Literal["rates", "parts", "cost"]]()
 
     @classmethod
     def like(cls, device: Device) -> RememberingDevice:
@@ -150,6 +151,12 @@ class RememberingDevice(Device):
         if asked not in self._sources:
             self._sources[asked] = super()._measured_on(kernel)
         return self._sources[asked]
+
+    def _priced_by(self, kernel: Kernel) -> Literal["rates", "parts", "cost"]:
+        """Return what prices kernels of a name (see `Device`)."""
+        asked = kernel.name, bool(kernel.parts)
+        how = self._how.get(asked)
+        return how if how is not None else self._how.keep(asked, super()._priced_by(kernel))
 
 
 class RememberingCluster(Cluster):

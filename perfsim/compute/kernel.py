@@ -153,7 +153,7 @@ def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
     >>> elementwise(1000, passes=3).moved_bytes
     12000.0
     """
-    return moved(elements, float(FLOAT * elements * passes), launches)
+    return Kernel("elementwise", elements, float(FLOAT * elements * passes), 0.0, launches)
 
 
 def moved(values: float, moved_bytes: float, launches: int = 1) -> Kernel:

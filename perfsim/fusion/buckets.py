@@ -46,9 +46,9 @@ class Bucket:
         return sum([gradient.elements for gradient in self.gradients])
 
     @cached_property
-    def shapes(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        """The shapes of the gradients, and the bytes of a value of each."""
-        return tuple([(one.shape, one.value_bytes) for one in self.gradients])
+    def shapes(self) -> str:
+        """The shapes of the gradients, and the bytes of a value of each; a text is hashed once."""
+        return repr([(one.shape, one.value_bytes) for one in self.gradients])
 
     @property
     def size_bytes(self) -> float:
