@@ -50,6 +50,11 @@ class Bucket:
         """The shapes of the gradients, and the bytes of a value of each; a text is hashed once."""
         return repr([(one.shape, one.value_bytes) for one in self.gradients])
 
+    @cached_property
+    def matrices(self) -> tuple[int, ...]:
+        """Number of values of each gradient that has several dimensions."""
+        return tuple([one.elements for one in self.gradients if len(one.shape) > 1])
+
     @property
     def size_bytes(self) -> float:
         """Bytes as it is sent."""
