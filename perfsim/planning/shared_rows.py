@@ -248,7 +248,7 @@ class SharedRows:
                     for known in before:
                         self._learn_turned(*known, rounds, overlap=setup.scenario.overlap)
                     before.append((setup, rounds))
-                    left = self._predict_alike(setup, rounds, left)
+                    left = self._predict_alike(setup, rounds, left) if left else left
             if not left:
                 return
             rows, setup = left, self._setup(left[0])
