@@ -254,7 +254,7 @@ class SharedRows:
             rows, setup = left, self._setup(left[0])
 
     def _predict_first(self, setup: Setup, row: int) -> list[CostedGraph] | None:
-        """Predict one row; return its rounds where others that send otherwise have the same jobs."""
+        """Predict one row; return its rounds where rows that send otherwise have its jobs."""
         try:
             rounds = build_rounds(setup, self.session.jobs, timing_only=True)
             if not all(map(in_one_pass, rounds)):

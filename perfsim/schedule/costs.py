@@ -256,7 +256,8 @@ def reprice(
 ) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
-    One that was not priced yet is priced itself. The cluster may have another shape: then ranks may wait for others before they send.
+    One that was not priced yet is priced itself. The cluster may have another shape: then ranks may
+    wait for others before they send.
 
     Parameters
     ----------
@@ -319,9 +320,9 @@ def work_times(costed: CostedGraph, algorithm: str, protocol: str) -> WorkTimes:
     on = costed.priced_on
     assert on is not None
     known = costed.work_times
-    if known and protocol == on.protocol:
-        if algorithm == on.algorithm or not costed.takes_algorithm:
-            return known
+    same_algorithm = algorithm == on.algorithm or not costed.takes_algorithm
+    if known and protocol == on.protocol and same_algorithm:
+        return known
     costs = Costs(on.device, on.cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
     return _work_times(costed.kinds_of_work, costs, None, costed.task_s)
 

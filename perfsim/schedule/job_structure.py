@@ -179,7 +179,8 @@ class GraphOfJobs:
     ) -> CostedGraph | None:
         """Return the graph with the work of other jobs of the same structure, not priced yet.
 
-        Until then its tasks take what they took in the graph that it is taken from. None where stages that are alike in these jobs are not in the others.
+        Until then its tasks take what they took in the graph that it is taken from. None where
+        stages that are alike in these jobs are not in the others.
         """
         stages = _stages(others)
         for places in self._alike:
