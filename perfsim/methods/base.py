@@ -799,3 +799,7 @@ class Method(BaseModel):
     def default_fusion(self) -> str:
         """Return the fusion policy used when the user chooses none."""
         return self.fusion
+
+
+# Pydantic knows these class variables by now, and would read each anew for each method.
+Method.__annotations__.clear()
