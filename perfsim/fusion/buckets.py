@@ -46,9 +46,13 @@ class Bucket:
         return sum([gradient.elements for gradient in self.gradients])
 
     @cached_property
-    def shapes(self) -> str:
-        """The shapes of the gradients, and the bytes of a value of each; a text is hashed once."""
-        return repr([(one.shape, one.value_bytes) for one in self.gradients])
+    def shapes(self) -> Hashable:
+        """What tells the shapes of the gradients, and the bytes of a value of each, from others.
+
+        Of several gradients it is a text, as Python works out the hash of a text once.
+        """
+        shapes = [(one.shape, one.value_bytes) for one in self.gradients]
+        return shapes[0] if len(shapes) == 1 else repr(shapes)
 
     @cached_property
     def matrices(self) -> tuple[int, ...]:

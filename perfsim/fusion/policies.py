@@ -54,7 +54,9 @@ def fuse_nothing(gradients: Sequence[Gradient], context: FusionContext) -> list[
     Zhang et al., "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning
     on GPU Clusters", USENIX ATC 2017, section 3.1.
     """
-    return [Bucket.of([gradient]) for gradient in gradients]
+    return context.sent_of(gradients).ready.buckets(
+        "a message a tensor", lambda: [Bucket.of([gradient]) for gradient in gradients]
+    )
 
 
 @policy("whole", summary="one message for the whole model, after the backward pass")

@@ -442,6 +442,11 @@ def terms_of(rounds: Iterable[CostedGraph]) -> list[Term]:
         for size, term in costed.terms:
             subject = term_subject(term)
             known = kept.get(subject)
-            if known is None or (term.extrapolated, size) > known[:2]:
-                kept[subject] = (term.extrapolated, size, term)
+            if known is not None:
+                outside, known_size, _ = known
+                if term.extrapolated == outside and size <= known_size:
+                    continue
+                if outside and not term.extrapolated:
+                    continue
+            kept[subject] = (term.extrapolated, size, term)
     return [term for _, _, term in kept.values()]

@@ -86,6 +86,11 @@ class Costs:
         seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
         return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
 
+    def kernel_s(self, kernel: Kernel) -> float:
+        """Return what a kernel takes [s]."""
+        seconds, factor = self.device.seconds(kernel), self.kernel_factor
+        return seconds if factor == 1.0 else seconds * factor
+
     def kernels_s(self, work: TaskWork) -> float:
         """Return what the kernels of a work take [s]."""
         factor, seconds_of = self.kernel_factor, self.device.seconds
@@ -183,7 +188,7 @@ class Costs:
             self.cluster.nodes,
             self.cluster.gpus_per_node,
             collective_s,
-            lambda kernel: self.kernel(kernel).seconds,
+            self.kernel_s,
             profile,
             self.device.software,
             self.stages,
