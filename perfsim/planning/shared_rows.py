@@ -329,7 +329,7 @@ def _work_times(
 
 def _turned_key(setup: Setup, rounds: Sequence[CostedGraph], *, overlap: bool) -> tuple[Any, ...]:
     """Return all that the layout of some rounds with another overlap depends on."""
-    graphs = [(one.graph.order(), Identity(one.kinds_of_work.tasks)) for one in rounds]
+    graphs = [(Identity(one.graph), Identity(one.kinds_of_work.tasks)) for one in rounds]
     # Messages slow computation under overlap alone, on some GPUs and links.
     slowed_by = Identity(setup.device), Identity(setup.data_cluster)
     return (*graphs, *slowed_by, setup.scenario.overlap_slowdown, overlap)
@@ -369,7 +369,10 @@ def _together(each: Sequence[Sequence[RoundTimes]]) -> list[float]:
     total_s: Any = 0.0
     for alike in zip(*each, strict=True):
         layout = alike[0].layout
-        tasks_s = layout.durations_s([*np.array([one.works_s for one in alike]).T])
+        if all(one.layout.graph is layout.graph for one in alike):
+            tasks_s = layout.durations_s([*np.array([one.works_s for one in alike]).T])
+        else:  # passes are cut at other moments
+            tasks_s = [*np.array([one.durations_s for one in alike]).T]
         counts = np.array([one.count for one in alike])
         total_s = total_s + counts * settled_periods(layout.graph, tasks_s)
     iterations = np.array([sum_in_order([one.iterations for one in rounds]) for rounds in each])
