@@ -241,6 +241,46 @@ def test_rows_that_differ_in_algorithm_and_protocol_price_the_same_tasks(
     assert len({columns[0] for columns in found.values()}) > 4
 
 
+@pytest.mark.parametrize(
+    ("base", "varied"),
+    [
+        ({"method": "dgc"}, {"options.density": "0.001,0.01,0.1", "overlap": "true,false"}),
+        ({"method": "topk"}, {"overlap": "false,true", "options.density": "0.001,0.01,0.1"}),
+        # Passes are cut at other moments for each size of buckets.
+        ({"method": "topk"}, {"bucket": "5MiB,25MiB,1MiB", "overlap": "true,false"}),
+        # Messages slow computation beside them where nodes have several NICs.
+        (
+            {"method": "topk", "gpu": "a100", "gpus": 32, "gpus_per_node": 8},
+            {"net": "10gbe,dgx-a100", "options.density": "0.01,0.1", "overlap": "false,true"},
+        ),
+    ],
+    ids=["dgc", "topk", "buckets", "slowed"],
+)
+def test_rows_that_differ_in_overlap_have_the_same_works(
+    base: dict[str, Any],
+    varied: dict[str, str],
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """What works take is told once; how they are laid out is known from an earlier row."""
+    made: list[bool] = []
+
+    def counted(setup: Setup, *args: Any, **more: Any) -> Any:
+        made.append(setup.scenario.overlap)
+        return build_rounds(setup, *args, **more)
+
+    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", counted)
+    grid = SweepGrid(BASE | base, axes_of({**varied, "algorithm": "auto,tree"}))
+    SharedRows(grid, session).columns(range(len(grid)))  # from here on graphs are taken over
+    made.clear()
+    found = _assert_rows(grid, range(len(grid)), session)
+    assert len(set(found)) > len(grid) // 3
+    if request.node.callspec.id in ("dgc", "topk"):
+        asked_first = made[0]
+        assert made.count(asked_first) == 3 > made.count(not asked_first)
+
+
 def test_rounds_without_an_all_reduce_take_as_long_by_any_algorithm(session: Session) -> None:
     """Top-k gathers; DGC all-reduces its vectors besides, by the algorithm that is asked for."""
     for method, takes in (("topk", False), ("dgc", True)):
