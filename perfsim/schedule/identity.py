@@ -67,7 +67,7 @@ class Identity:
 
 
 class HashedOnce:
-    """A value as part of several keys, whose hash is worked out once.
+    """A value as part of several keys, whose hash is worked out once, when it is asked for.
 
     Examples
     --------
@@ -76,14 +76,17 @@ class HashedOnce:
     (True, True, False)
     """
 
-    __slots__ = ("hash", "of")
+    __slots__ = ("_hash", "of")
 
     def __init__(self, of: Hashable) -> None:
-        self.of, self.hash = of, hash(of)
+        self.of = of
+        self._hash: int | None = None
 
     def __hash__(self) -> int:
         """Return the hash of the value."""
-        return self.hash
+        if self._hash is None:
+            self._hash = hash(self.of)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         """Tell whether the other is of an equal value."""
