@@ -24,7 +24,7 @@ from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from perfsim.by_size import Timer, TimesBySize
 from perfsim.compute.device import Device
@@ -33,7 +33,7 @@ from perfsim.compute.profile import Profile
 from perfsim.data.catalog import FILE_SUFFIXES, RECORDS, Catalog, Made
 from perfsim.data.files import files_changed, noting, stamp
 from perfsim.errors import RequestError, shown
-from perfsim.fusion.buckets import SentGradients
+from perfsim.fusion.buckets import ReadyGradients, SentGradients
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, JobStage, Method, MethodContext
 from perfsim.network.cluster import Cluster
@@ -133,6 +133,7 @@ class RememberingDevice(Device):
         super().__init__(*args, **fields)
         self._costs = _Memory[Kernel, Cost]()
         self._sources = _Memory[tuple[str, bool], Device | None]()
+        self._how = _Memory[tuple[str, bool], Literal["rates", "parts", "cost"]]()
 
     @classmethod
     def like(cls, device: Device) -> RememberingDevice:
@@ -150,6 +151,12 @@ class RememberingDevice(Device):
         if asked not in self._sources:
             self._sources[asked] = super()._measured_on(kernel)
         return self._sources[asked]
+
+    def _priced_by(self, kernel: Kernel) -> Literal["rates", "parts", "cost"]:
+        """Return what prices kernels of a name (see `Device`)."""
+        asked = kernel.name, bool(kernel.parts)
+        how = self._how.get(asked)
+        return how if how is not None else self._how.keep(asked, super()._priced_by(kernel))
 
 
 class RememberingCluster(Cluster):
@@ -515,6 +522,7 @@ class JobCache:
         self._first = _Latest[_KeptGraph | None]()  # of a key; None once its structure is known
         self._works = WorksOfJobs([])
         self._sent = _Latest[SentGradients](MAX_SENT)
+        self._ready = _Latest[ReadyGradients](MAX_SENT)
 
     def may_know(self, key: tuple[Hashable, ...]) -> bool:
         """Tell whether rounds of a key may be taken over: for others nothing is recorded.
@@ -577,7 +585,11 @@ class JobCache:
         sent = self._sent.get(key)
         if sent is None:
             message_bytes = partial(method.message_bytes, iteration=iteration)
-            sent = SentGradients(tuple(profile.in_ready_order()), message_bytes)
+            ready = self._ready.get((profile_key,))
+            if ready is None:
+                ready = ReadyGradients(tuple(profile.in_ready_order()))
+                self._ready.keep((profile_key,), ready, len(ready.gradients))
+            sent = SentGradients(ready.gradients, message_bytes, ready)
             self._sent.keep(key, sent, len(sent.gradients))
         return sent
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand
@@ -81,6 +82,11 @@ def brief_help(asked: bool) -> Iterator[None]:
 class GroupedCommand(TyperCommand):
     """A command whose help lists many options in groups, each with its title."""
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        for one in self.params:
+            vars(one)["process_value"] = partial(_read_given, one, one.process_value)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options: all by groups, or the common ones with a hint."""
         records = {}
@@ -118,6 +124,17 @@ class GroupedCommand(TyperCommand):
         """Write the examples, except on `-h`."""
         if not (_BRIEF.get() and len(self.get_params(ctx)) >= _MANY):
             super().format_epilog(ctx, formatter)
+
+
+def _read_given(option: Any, read: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """Return the value of an option as its type reads it, and None unread where it is not given.
+
+    Typer makes a reader of each option by pydantic, which takes longer than all else of a command
+    line with few of some eighty options.
+    """
+    if value is None and option.callback is None and not option.required:
+        return () if option.multiple or option.nargs == -1 else None
+    return read(context, value)
 
 
 def _of(records: dict[str, tuple[str, str]], names: Iterable[str]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, Literal, NamedTuple, TypedDict
 
 from perfsim.compute.host_link import MAX_LANES, link_words, rate_of_copy
 from perfsim.compute.kernel import Kernel
@@ -766,13 +766,20 @@ class Device:
 
     def seconds(self, kernel: Kernel) -> float:
         """Return the time of one kernel [s] as ``cost`` does, without its provenance."""
-        if self._measured_on(kernel) is not None:
-            return self.cost(kernel).seconds
-        if kernel.parts:
+        priced_by = self._priced_by(kernel)
+        if priced_by == "rates":
+            return self._stream_s(kernel) + kernel.launches * self.launch_s.value
+        if priced_by == "parts":
             return sum_in_order([self.seconds(part) for part in kernel.parts])
-        if rate_of_copy(kernel, self) is not None:
-            return self.cost(kernel).seconds
-        return self._stream_s(kernel) + kernel.launches * self.launch_s.value
+        return self.cost(kernel).seconds
+
+    def _priced_by(self, kernel: Kernel) -> Literal["rates", "parts", "cost"]:
+        """Return what prices kernels of this name: rates, their parts, or more (see ``cost``)."""
+        if self._measured_on(kernel) is not None:
+            return "cost"
+        if kernel.parts:
+            return "parts"
+        return "rates" if rate_of_copy(kernel, self) is None else "cost"
 
     def measured_here(self, kernel: Kernel) -> bool:
         """Tell whether a kernel was measured in this era, on this GPU or a reference of it."""
@@ -842,7 +849,9 @@ class Device:
 
     def _stream_s(self, kernel: Kernel) -> float:
         moved_s = kernel.moved_bytes / self.memory_bandwidth.value
-        return max(moved_s, kernel.flops / self.matrix_rate("fp32").value if kernel.flops else 0.0)
+        if not kernel.flops:
+            return moved_s
+        return max(moved_s, kernel.flops / self.matrix_rate("fp32").value)
 
     def _built(self, kernel: Kernel, latency_s: float) -> Cost:
         rate = self.rates.get("fp32")

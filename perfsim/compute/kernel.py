@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias, overload
 
-from perfsim.sums import sum_in_order
-
 __all__ = [
     "Kernel",
     "KernelLoop",
@@ -153,7 +151,7 @@ def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
     >>> elementwise(1000, passes=3).moved_bytes
     12000.0
     """
-    return moved(elements, float(FLOAT * elements * passes), launches)
+    return Kernel("elementwise", elements, float(FLOAT * elements * passes), 0.0, launches)
 
 
 def moved(values: float, moved_bytes: float, launches: int = 1) -> Kernel:
@@ -175,15 +173,12 @@ def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Ker
     >>> method_code("fp16_cast", 1000, elementwise(1000, 1.5)).moved_bytes
     6000.0
     """
-    return Kernel(
-        name,
-        elements,
-        sum_in_order([part.moved_bytes for part in parts]),
-        sum_in_order([part.flops for part in parts]),
-        sum([part.launches for part in parts]),
-        width,
-        parts,
-    )
+    moved_bytes, flops, launches = 0.0, 0.0, 0
+    for part in parts:
+        moved_bytes += part.moved_bytes
+        flops += part.flops
+        launches += part.launches
+    return Kernel(name, elements, moved_bytes, flops, launches, width, parts)
 
 
 def gemm(rows: int, inner: int, columns: int) -> Kernel:

@@ -216,6 +216,11 @@ class Profile:
         return sum_in_order(layer.forward_s for layer in self.layers)
 
     @cached_property
+    def forward_of_layers_s(self) -> tuple[float, ...]:
+        """Forward pass of each layer [s]."""
+        return tuple([layer.forward_s for layer in self.layers])
+
+    @cached_property
     def backward_s(self) -> float:
         """Backward pass [s]."""
         return sum_in_order(layer.backward_s for layer in self.layers)

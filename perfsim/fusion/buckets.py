@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Bucket", "FusionContext", "FusionPolicy", "SentGradients", "fill", "fill_up"]
+__all__ = [
+    "Bucket",
+    "FusionContext",
+    "FusionPolicy",
+    "ReadyGradients",
+    "SentGradients",
+    "fill",
+    "fill_up",
+]
 
 T = TypeVar("T")
 
@@ -38,9 +46,18 @@ class Bucket:
         return sum([gradient.elements for gradient in self.gradients])
 
     @cached_property
-    def shapes(self) -> tuple[tuple[tuple[int, ...], float], ...]:
-        """The shapes of the gradients, and the bytes of a value of each."""
-        return tuple([(one.shape, one.value_bytes) for one in self.gradients])
+    def shapes(self) -> Hashable:
+        """What tells the shapes of the gradients, and the bytes of a value of each, from others.
+
+        Of several gradients it is a text, as Python works out the hash of a text once.
+        """
+        shapes = [(one.shape, one.value_bytes) for one in self.gradients]
+        return shapes[0] if len(shapes) == 1 else repr(shapes)
+
+    @cached_property
+    def matrices(self) -> tuple[int, ...]:
+        """Number of values of each gradient that has several dimensions."""
+        return tuple([one.elements for one in self.gradients if len(one.shape) > 1])
 
     @property
     def size_bytes(self) -> float:
@@ -50,6 +67,26 @@ class Bucket:
 
 MAX_PARTITIONS = 128
 """Partitions of some gradients that are kept. No source: chosen."""
+
+
+class ReadyGradients:
+    """Gradients in the order in which they are ready, and what follows from them alone.
+
+    Methods that send different bytes for the same gradients have it in common.
+    """
+
+    def __init__(self, gradients: Sequence[Gradient]) -> None:
+        self.gradients = gradients
+        self._buckets: dict[Hashable, list[Bucket]] = {}
+
+    def buckets(self, question: Hashable, form: Callable[[], list[Bucket]]) -> list[Bucket]:
+        """Return the buckets that answer a question, formed where it was not asked before."""
+        formed = self._buckets.get(question)
+        if formed is None:
+            if len(self._buckets) >= MAX_PARTITIONS:
+                self._buckets.clear()
+            formed = self._buckets[question] = form()
+        return formed
 
 
 class SentGradients:
@@ -62,6 +99,7 @@ class SentGradients:
     ----------
     gradients : in ready order
     message_bytes : what is sent for one of them
+    ready : the same gradients, where what follows from them alone is kept
 
     Examples
     --------
@@ -73,9 +111,13 @@ class SentGradients:
     """
 
     def __init__(
-        self, gradients: Sequence[Gradient], message_bytes: Callable[[Gradient], float]
+        self,
+        gradients: Sequence[Gradient],
+        message_bytes: Callable[[Gradient], float],
+        ready: ReadyGradients | None = None,
     ) -> None:
         self.gradients, self._message_bytes = gradients, message_bytes
+        self.ready = ReadyGradients(gradients) if ready is None else ready
         self._answers: dict[Hashable, Any] = {}
         self._buckets: dict[tuple[int, int], Bucket] = {}
         self._partitions: dict[tuple[tuple[int, int], ...], list[Bucket]] = {}

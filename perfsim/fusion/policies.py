@@ -54,7 +54,9 @@ def fuse_nothing(gradients: Sequence[Gradient], context: FusionContext) -> list[
     Zhang et al., "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning
     on GPU Clusters", USENIX ATC 2017, section 3.1.
     """
-    return [Bucket.of([gradient]) for gradient in gradients]
+    return context.sent_of(gradients).ready.buckets(
+        "a message a tensor", lambda: [Bucket.of([gradient]) for gradient in gradients]
+    )
 
 
 @policy("whole", summary="one message for the whole model, after the backward pass")
@@ -115,7 +117,7 @@ def fuse_by_size(gradients: Sequence[Gradient], context: FusionContext) -> list[
         limit = first = context.limit_bytes
     if "first_bucket" in context.options:
         first = parse_bytes(context.options["first_bucket"], "fusion_options.first_bucket")
-    return context.sent_of(gradients).once(
+    return context.sent_of(gradients).ready.buckets(
         ("buckets of DDP", limit, first),
         lambda: fill_up(gradients, lambda gradient: gradient.size_bytes, limit, first),
     )

@@ -594,9 +594,9 @@ class Method(BaseModel):
     @model_validator(mode="after")
     def _given_options_have_an_effect(self) -> Self:
         for option in type(self).model_fields:
-            for mark in self.only_with(option):
+            for mark in self.only_with(option) if option in self.model_fields_set else ():
                 unmet = mark.unmet(self)
-                if unmet and option in self.model_fields_set:
+                if unmet:
                     why = f"has no effect {unmet}, or leave {option} out"
                     raise OptionError(option, getattr(self, option), why)
         return self
@@ -799,3 +799,7 @@ class Method(BaseModel):
     def default_fusion(self) -> str:
         """Return the fusion policy used when the user chooses none."""
         return self.fusion
+
+
+# Pydantic knows these class variables by now, and would read each anew for each method.
+Method.__annotations__.clear()

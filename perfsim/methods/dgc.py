@@ -124,7 +124,9 @@ class Dgc(GathersThroughHorovod):
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return accumulation and selection, the exchanges, and the scatter-add."""
-        matrices = tuple([one.elements for one in bucket.gradients if self._selects(one)])
+        matrices = bucket.matrices
+        if self.vectors == "sparse":
+            matrices = tuple([one.elements for one in bucket.gradients])
         vectors = bucket.elements - sum(matrices)
         stages: list[JobStage] = []
         if matrices:

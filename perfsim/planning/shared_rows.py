@@ -3,13 +3,15 @@
 - Rows of one model, GPU and cluster share their setup: where a row differs from one before it in
   its method, options and schedule alone, only these are made anew, and of the fields only what
   depends on several is checked again.
-- Rows that differ in algorithm and protocol alone share their tasks, which are priced anew.
+- Rows that differ in algorithm, protocol and overlap alone share their jobs: collectives are priced
+  anew, and the jobs are laid out with and without overlap in graphs that earlier rows have.
 - Rows of one task graph run together, as arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,24 +21,36 @@ from perfsim.planning.grid import SweepGrid
 from perfsim.planning.rows import SweepRow, refused_row, row_figures
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCHEDULE_FIELDS, Scenario, make_scenario, with_checked
-from perfsim.schedule.costs import times_by
+from perfsim.schedule.costs import likeness, work_times
+from perfsim.schedule.identity import Identity
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import in_one_pass, mean_s, run
 from perfsim.session import Session
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
-    from perfsim.schedule.costed_graph import CostedGraph, RoundTimes
-    from perfsim.simulate.graph import ServiceOrder
+    from perfsim.schedule.costed_graph import CostedGraph, RoundTimes, WorkLayout, WorkTimes
 
-__all__ = ["SharedRows", "SharedSetups"]
+__all__ = ["SentBy", "SharedRows", "SharedSetups"]
 
 _MIN_TOGETHER = 12
 """With fewer rows of one graph, arrays take longer than one run after the other: with fewer than 5
 of 10 tasks, 10 of 86 and 16 of 325 (measured on one core of an AMD EPYC)."""
 
-_PRICED_BY = ("algorithm", "protocol")
-"""Fields that say how collectives are sent, and nothing else."""
+_SAME_JOBS = ("algorithm", "protocol", "overlap")
+"""Fields that say how collectives are sent and when jobs begin: setup and jobs depend on none,
+unless the method or its fusion policy asks what collectives take."""
+
+_MAX_LATEST = 64
+"""Setups that are kept from one chunk of rows to the next."""
+
+
+class SentBy(NamedTuple):
+    """How collectives are sent, and whether jobs begin before the pass that they belong to ends."""
+
+    algorithm: str
+    protocol: str
+    overlap: bool
 
 
 class SharedSetups:
@@ -60,23 +74,25 @@ class SharedSetups:
         self._bound = [at for at in range(len(names)) if at not in free]
         # Options are checked by their method, each time.
         self._single = [(at, names[at]) for at in free if names[at] != "options"]
-        self._priced_by = [(at, name) for at, name in self._single if name in _PRICED_BY]
+        self._same_jobs = [(at, name) for at, name in self._single if name in _SAME_JOBS]
         # Rows of one method follow each other, on one cluster after another: what they run and
         # read is in the processor's caches then, which saves a fifth of the time.
         follows = {"method": 0, "options": 1}
-        others = [at for at in free if names[at] not in _PRICED_BY]
+        others = [at for at in free if names[at] not in _SAME_JOBS]
         others.sort(key=lambda at: follows.get(names[at], 2))
         self._tasks = [*others, *self._bound]
         self._checked: dict[tuple[int, int], Any] = {}
-        self._agreed: set[tuple[str | None, tuple[str, str]]] = set()
+        self._sent_by: dict[tuple[Any, ...], SentBy | None] = {}
         self._latest: dict[tuple[int, ...], Setup] = {}  # by bound axes
+        self._of: object = None  # the jobs of the session when the latest setups were made
 
-    def by_tasks(self, rows: Iterable[int]) -> Iterator[list[int]]:
-        """Yield rows in lists that differ in algorithm and protocol alone, those alike in turn.
+    def by_jobs(self, rows: Iterable[int]) -> Iterator[list[int]]:
+        """Yield rows in lists that differ in `_SAME_JOBS` alone, those alike in turn.
 
-        The latest setups are forgotten before, as their files may have changed.
+        The latest setups are forgotten before where the session has dropped what they are made of.
         """
-        self._latest = {}
+        if self._of is not self.session.jobs or len(self._latest) > _MAX_LATEST:
+            self._of, self._latest = self.session.jobs, {}
 
         def tasks(row: int) -> list[int]:
             indices = self.grid.indices(row)
@@ -122,24 +138,29 @@ class SharedSetups:
         except PerfsimError:  # the row by itself says why, in full
             return None
 
-    def algorithm_and_protocol(self, like: Setup, row: int) -> tuple[str, str] | None:
-        """Return algorithm and protocol of a row that differs in nothing else from another's setup.
+    def sent_by(self, like: Setup, row: int) -> SentBy | None:
+        """Return how a row sends that differs in `_SAME_JOBS` alone from another's setup.
 
-        None where they are not allowed there.
+        None where it is not allowed there.
         """
         indices, asked = self.grid.indices(row), like.scenario
+        # What else of a scenario says whether it is allowed.
+        key = *[indices[at] for at, _ in self._same_jobs], asked.library, asked.overlap_slowdown > 1
+        if key not in self._sent_by:
+            self._sent_by[key] = self._check_sent_by(asked, row)
+        return self._sent_by[key]
+
+    def _check_sent_by(self, asked: Scenario, row: int) -> SentBy | None:
+        """Return how a row sends; None where that is not allowed in a scenario that is asked."""
+        indices = self.grid.indices(row)
         try:
-            if self._known(self._priced_by, indices) is None:
+            if self._known(self._same_jobs, indices) is None:
                 self._checked_scenario(indices, self.grid.fields(row))
-            values = self._known(self._priced_by, indices) or {}
-            algorithm = values.get("algorithm", asked.algorithm)
-            asked_for = algorithm, values.get("protocol", asked.protocol)
-            if (asked.library, asked_for) not in self._agreed:
-                with_checked(asked, values)
-                self._agreed.add((asked.library, asked_for))
+            values = self._known(self._same_jobs, indices) or {}
+            with_checked(asked, values)
         except PerfsimError:
             return None
-        return asked_for
+        return SentBy(*[values.get(field, getattr(asked, field)) for field in _SAME_JOBS])
 
     def _known(
         self, axes: Sequence[tuple[int, str]], indices: Sequence[int]
@@ -153,11 +174,29 @@ class SharedSetups:
 
 
 class _Waiting(NamedTuple):
-    """A row whose rounds wait to be run."""
+    """A row whose rounds wait to be run.
+
+    Parameters
+    ----------
+    alone_s : an iteration on one GPU [s]
+    """
 
     row: int
     setup: Setup
+    alone_s: float
     rounds: list[RoundTimes]
+
+
+class _Layouts(NamedTuple):
+    """How the works of some rounds are laid out, and what tells these from other layouts."""
+
+    rounds: list[WorkLayout]
+    key: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, rounds: list[WorkLayout]) -> _Layouts:
+        """Return some layouts with their key: their graphs, and where works are in these."""
+        return cls(rounds, tuple([(one.graph.order(), Identity(one.tasks)) for one in rounds]))
 
 
 class SharedRows:
@@ -176,22 +215,19 @@ class SharedRows:
     def __init__(self, grid: SweepGrid, session: Session) -> None:
         self.session, self.setups = session, SharedSetups(grid, session)
         self._found: dict[int, SweepRow] = {}
-        self._waiting: dict[tuple[ServiceOrder, ...], list[_Waiting]] = {}
+        self._waiting: dict[tuple[Any, ...], list[_Waiting]] = {}
+        # How works are laid out with overlap by how they are without it, and the other way.
+        self._turned: dict[tuple[Any, ...], _Layouts] = {}
 
     def columns(self, rows: Iterable[int]) -> dict[int, SweepRow]:
         """Return the columns of some rows."""
-        self._found, self._waiting = {}, {}
-        left = [*self.setups.by_tasks(rows)]
-        while left:
-            resolved = [(self._setup(alike[0]), alike) for alike in left]
-            left = [
-                rest
-                for setup, alike in resolved
-                if (rest := self._predict(setup, alike) if setup else alike[1:])
-            ]
+        self._found, self._waiting, self._turned = {}, {}, {}
+        for setup, alike in [(self._setup(some[0]), some) for some in self.setups.by_jobs(rows)]:
+            self._predict(setup, alike)
         for same in self._waiting.values():
-            for (row, setup, rounds), iteration_s in zip(same, _means_s(same), strict=True):
-                self._found[row] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
+            for one, iteration_s in zip(same, _means_s(same), strict=True):
+                figures = row_figures(one.setup, one.rounds, iteration_s, one.alone_s)
+                self._found[one.row] = *figures, ""
         return self._found
 
     def _setup(self, row: int) -> Setup | None:
@@ -202,58 +238,125 @@ class SharedRows:
             self._found[row] = refused_row(error)
             return None
 
-    def _predict(self, setup: Setup, rows: Sequence[int]) -> list[int]:
-        """Predict the first of some rows and those that share its tasks; return those left.
+    def _predict(self, setup: Setup | None, rows: Sequence[int]) -> None:
+        """Predict rows that differ in `_SAME_JOBS` alone; the setup is that of the first."""
+        before: list[tuple[Setup, list[CostedGraph]]] = []
+        while True:
+            first, *left = rows
+            if setup is not None:
+                rounds = self._predict_first(setup, first)
+                if rounds is not None:
+                    for known in before:
+                        self._learn_turned(*known, rounds, overlap=setup.scenario.overlap)
+                    before.append((setup, rounds))
+                    left = self._predict_alike(setup, rounds, left) if left else left
+            if not left:
+                return
+            rows, setup = left, self._setup(left[0])
 
-        They differ in algorithm and protocol alone, and the setup is that of the first.
-        """
-        first, *others = rows
+    def _predict_first(self, setup: Setup, row: int) -> list[CostedGraph] | None:
+        """Predict one row; return its rounds where rows that send otherwise have its jobs."""
         try:
             rounds = build_rounds(setup, self.session.jobs, timing_only=True)
             if not all(map(in_one_pass, rounds)):
                 iteration_s = mean_s(rounds, [run(costed, brief=True) for costed in rounds])
-                self._found[first] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
-                return others
+                self._found[row] = *row_figures(setup, rounds, iteration_s, setup.alone_s), ""
+                return None
         except PerfsimError as error:
-            self._found[first] = refused_row(error)
-            return others
-        made = [_Waiting(first, setup, [costed.times for costed in rounds])]
-        left = others
-        if all(costed.fixed_jobs for costed in rounds):
-            left = []
-            for row in others:
-                times = self._times_by(setup, rounds, row)
-                if times is None:
-                    left.append(row)
-                else:
-                    made.append(_Waiting(row, setup, times))
-        orders = tuple([costed.graph.order() for costed in rounds])
-        self._waiting.setdefault(orders, []).extend(made)
+            self._found[row] = refused_row(error)
+            return None
+        times = [costed.times for costed in rounds]
+        layouts = _Layouts.of([one.layout for one in times])
+        waiting = _Waiting(row, setup, setup.alone_s, times)
+        self._waiting.setdefault(layouts.key, []).append(waiting)
+        return rounds if all(costed.fixed_jobs for costed in rounds) else None
+
+    def _predict_alike(
+        self, setup: Setup, rounds: Sequence[CostedGraph], rows: Iterable[int]
+    ) -> list[int]:
+        """Predict rows that have the jobs of some rounds, and return those left.
+
+        Left are those that say by themselves why they have no prediction, and those whose overlap
+        nobody asked for in rounds like these.
+        """
+        own, alone_s = setup.scenario.overlap, setup.alone_s
+        layouts = {own: _Layouts.of([costed.layout for costed in rounds])}
+        turned = self._turned.get(_turned_key(setup, rounds, overlap=not own))
+        if turned is not None:
+            layouts[not own] = turned
+        works: dict[tuple[str, str], list[WorkTimes] | None] = {}
+        left = []
+        for row in rows:
+            sent = self.setups.sent_by(setup, row)
+            if sent is None or sent.overlap not in layouts:
+                left.append(row)
+                continue
+            by = sent.algorithm, sent.protocol
+            if by not in works:
+                works[by] = _work_times(rounds, *by)
+            taken = works[by]
+            if taken is None:
+                left.append(row)
+                continue
+            some, key = layouts[sent.overlap]
+            times = [layout.times(one) for layout, one in zip(some, taken, strict=True)]
+            self._waiting.setdefault(key, []).append(_Waiting(row, setup, alone_s, times))
         return left
 
-    def _times_by(
-        self, setup: Setup, rounds: Sequence[CostedGraph], row: int
-    ) -> list[RoundTimes] | None:
-        """Return the times of a row that shares the tasks of some rounds.
+    def _learn_turned(
+        self,
+        setup: Setup,
+        rounds: list[CostedGraph],
+        others: list[CostedGraph],
+        *,
+        overlap: bool,
+    ) -> None:
+        """Keep how the works of rounds are laid out in others of the same jobs."""
+        found = [_turned(*pair) for pair in zip(rounds, others, strict=True)]
+        layouts = [one for one in found if one is not None]
+        if len(layouts) == len(found):
+            self._turned[_turned_key(setup, rounds, overlap=overlap)] = _Layouts.of(layouts)
 
-        None where the row by itself says why it has none.
-        """
-        asked = self.setups.algorithm_and_protocol(setup, row)
-        try:
-            return None if asked is None else [times_by(costed, *asked) for costed in rounds]
-        except PerfsimError:
-            return None
+
+def _work_times(
+    rounds: Sequence[CostedGraph], algorithm: str, protocol: str
+) -> list[WorkTimes] | None:
+    """Return what the works of some rounds take; None where they cannot be sent so."""
+    try:
+        return [work_times(costed, algorithm, protocol) for costed in rounds]
+    except PerfsimError:
+        return None
+
+
+def _turned_key(setup: Setup, rounds: Sequence[CostedGraph], *, overlap: bool) -> tuple[Any, ...]:
+    """Return all that the layout of some rounds with another overlap depends on."""
+    graphs = [(Identity(one.graph), Identity(one.kinds_of_work.tasks)) for one in rounds]
+    # Messages slow computation under overlap alone, on some GPUs and links.
+    slowed_by = Identity(setup.device), Identity(setup.data_cluster)
+    return (*graphs, *slowed_by, setup.scenario.overlap_slowdown, overlap)
+
+
+def _turned(costed: CostedGraph, other: CostedGraph) -> WorkLayout | None:
+    """Return the layout of another round by a round's kinds of work; None if its kinds differ."""
+    layout, (others, tasks, sent) = other.layout, other.kinds_of_work
+    works = costed.kinds_of_work.works
+    kinds = {likeness(work.stage): kind for kind, work in enumerate(works)}
+    places = [kinds.get(likeness(work.stage), -1) for work in others]
+    if sorted(places) != [*range(len(works))]:
+        return None
+    by_kind = [tasks[places.index(kind)] for kind in range(len(works))]
+    return replace(layout, tasks=by_kind, sent=[places[kind] for kind in sent])
 
 
 def _means_s(same: Sequence[_Waiting]) -> list[float]:
-    """Return the mean iteration of rows whose rounds have the same graphs [s]."""
-    each = [rounds for *_, rounds in same]
+    """Return the mean iteration of rows whose rounds are laid out alike [s]."""
+    each = [one.rounds for one in same]
     if len(same) >= _MIN_TOGETHER:
         return _together(each)
     from perfsim.simulate.array import simulate
 
     return [
-        mean_s(rounds, [simulate(one.graph, one.durations_s, brief=True) for one in rounds])
+        mean_s(rounds, [simulate(one.layout.graph, one.durations_s, brief=True) for one in rounds])
         for rounds in each
     ]
 
@@ -266,9 +369,13 @@ def _together(each: Sequence[Sequence[RoundTimes]]) -> list[float]:
 
     total_s: Any = 0.0
     for alike in zip(*each, strict=True):
-        tasks_s = np.array([one.durations_s for one in alike]).T
+        layout = alike[0].layout
+        if all(one.layout.graph is layout.graph for one in alike):
+            tasks_s = layout.durations_s([*np.array([one.works_s for one in alike]).T])
+        else:  # passes are cut at other moments
+            tasks_s = [*np.array([one.durations_s for one in alike]).T]
         counts = np.array([one.count for one in alike])
-        total_s = total_s + counts * settled_periods(alike[0].graph, [*tasks_s])
-    iterations = np.array([sum_in_order(one.iterations for one in rounds) for rounds in each])
+        total_s = total_s + counts * settled_periods(layout.graph, tasks_s)
+    iterations = np.array([sum_in_order([one.iterations for one in rounds]) for rounds in each])
     means: list[float] = (total_s / iterations).tolist()
     return means

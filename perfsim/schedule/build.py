@@ -56,7 +56,6 @@ from perfsim.schedule.costed_graph import (
     WorkCost,
 )
 from perfsim.schedule.costs import Costs, likeness, price, task_work
-from perfsim.schedule.identity import ByIdentity
 from perfsim.schedule.stage_passes import BUBBLE, WHOLE_MODEL, StagePasses
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.sync import SyncScope
@@ -123,7 +122,7 @@ class _Tasks:
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
         # Buckets of the same shapes have the same stages.
-        self._priced = ByIdentity[tuple[TaskWork, WorkCost]]()
+        self._priced: dict[int, tuple[JobStage, tuple[TaskWork, WorkCost]]] = {}  # by identity
         self._alike: dict[Hashable, tuple[TaskWork, WorkCost]] = {}
 
     def add(
@@ -212,15 +211,16 @@ class _Tasks:
 
     def _price(self, stage: JobStage) -> tuple[TaskWork, WorkCost]:
         """Return what a stage does and what that costs, the same for stages alike."""
-        known = self._priced.get(stage)
+        known = self._priced.get(id(stage))
         if known is not None:
-            return known
+            return known[1]
         alike = likeness(stage)
         priced = self._alike.get(alike)
         if priced is None:
             work = task_work(stage)
             priced = self._alike[alike] = work, price(work, self.costed, self.costs)
-        return self._priced.keep(stage, priced)
+        self._priced[id(stage)] = stage, priced
+        return priced
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
         """Link what waits for jobs that were issued later, and the round to the one before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -30,6 +30,9 @@ __all__ = [
     "TaskCost",
     "TaskWork",
     "WorkCost",
+    "WorkLayout",
+    "WorkTimes",
+    "sum_at",
     "term_subject",
     "terms_of",
 ]
@@ -48,6 +51,21 @@ class KindsOfWork(NamedTuple):
     works: list[TaskWork]
     tasks: list[list[int]]
     sent: list[int]
+
+
+class WorkTimes(NamedTuple):
+    """What a work of each kind takes [s], and what a rank sends in it [bytes]."""
+
+    seconds: list[float]
+    sent_bytes: list[float]
+
+
+def sum_at(places: Iterable[int], values: Sequence[float]) -> float:
+    """Return the sum of the values at some places, in their order."""
+    total = 0.0
+    for place in places:
+        total += values[place]
+    return total
 
 
 class TaskCost(NamedTuple):
@@ -170,6 +188,7 @@ class CostedGraph:
     fixed_jobs : whether only times were asked, and jobs are the same whatever collectives take
     decided_by_costs : whether the method asked what kernels or collectives take, to decide by it
     parts : the tasks that compute parts of passes
+    work_times : what its works take, where only times were asked
     """
 
     graph: TaskGraph
@@ -193,6 +212,7 @@ class CostedGraph:
     decided_by_costs: bool = False
     parts: list[PartOfPass] = field(default_factory=list, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
+    work_times: WorkTimes | None = field(default=None, init=False, repr=False, compare=False)
 
     @cached_property
     def kinds_of_work(self) -> KindsOfWork:
@@ -279,9 +299,20 @@ class CostedGraph:
         return replace(self, graph=self.graph.with_tasks(tasks))
 
     @property
+    def layout(self) -> WorkLayout:
+        """Where its works are among its tasks; each task by itself where passes may be slowed."""
+        tasks, sent = None, list[int]()
+        if self.fixed_jobs:  # then passes and updates take what they take in the graph
+            tasks, sent = self.kinds_of_work.tasks, self.kinds_of_work.sent
+        return WorkLayout(self.graph, self.count, self.iterations, tasks, sent)
+
+    @property
     def times(self) -> RoundTimes:
         """Its times, as they are priced."""
-        return RoundTimes(self.graph, self.count, self.iterations, self.task_s, self.sent_bytes)
+        layout, works_s = self.layout, self.task_s
+        if layout.tasks is not None:
+            works_s = [works_s[alike[0]] for alike in layout.tasks]
+        return RoundTimes(layout, works_s, self.sent_bytes)
 
     @property
     def iterations(self) -> float:
@@ -316,21 +347,67 @@ class CostedGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundTimes:
-    """How long the tasks of a round take, and what it sends: what a sweep asks of it.
+class WorkLayout:
+    """Where the works of a round are among its tasks.
 
     Parameters
     ----------
     graph, count, iterations : those of the `CostedGraph`
-    durations_s : of each task
-    sent_bytes : by a GPU in the round
+    tasks : the tasks of each kind of work, all others take what they take in the graph; None: each
+        task is a work of its own
+    sent : the kind of each task that sends what counts for this rank
     """
 
     graph: TaskGraph
     count: float
     iterations: float
-    durations_s: list[float]
+    tasks: list[list[int]] | None
+    sent: list[int]
+
+    def durations_s(self, works_s: Sequence[Any]) -> list[Any]:
+        """Return what each task takes, from what a work of each kind does: floats or arrays [s]."""
+        if self.tasks is None:
+            return [*works_s]
+        durations_s: list[Any] = [float(task.duration_s) for task in self.graph.tasks]
+        for seconds, alike in zip(works_s, self.tasks, strict=True):
+            for task in alike:
+                durations_s[task] = seconds
+        return durations_s
+
+    def times(self, works: WorkTimes) -> RoundTimes:
+        """Return the times of the round where its works take these."""
+        return RoundTimes(self, works.seconds, sum_at(self.sent, works.sent_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """How long the works of a round take, and what it sends: what a sweep asks of it.
+
+    Parameters
+    ----------
+    layout : where the works are
+    works_s : of each kind
+    sent_bytes : by a GPU in the round
+    """
+
+    layout: WorkLayout
+    works_s: list[float]
     sent_bytes: float
+
+    @property
+    def count(self) -> float:
+        """How many times the round is run in the period."""
+        return self.layout.count
+
+    @property
+    def iterations(self) -> float:
+        """Training iterations of the period that are run by the round."""
+        return self.layout.iterations
+
+    @property
+    def durations_s(self) -> list[float]:
+        """What each task takes [s]."""
+        return self.layout.durations_s(self.works_s)
 
 
 @dataclass(frozen=True)
@@ -365,6 +442,11 @@ def terms_of(rounds: Iterable[CostedGraph]) -> list[Term]:
         for size, term in costed.terms:
             subject = term_subject(term)
             known = kept.get(subject)
-            if known is None or (term.extrapolated, size) > known[:2]:
-                kept[subject] = (term.extrapolated, size, term)
+            if known is not None:
+                outside, known_size, _ = known
+                if term.extrapolated == outside and size <= known_size:
+                    continue
+                if outside and not term.extrapolated:
+                    continue
+            kept[subject] = (term.extrapolated, size, term)
     return [term for _, _, term in kept.values()]

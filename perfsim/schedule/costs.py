@@ -6,7 +6,7 @@ is remembered by the session's device and cluster (`perfsim.session`), not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfsim.by_size import Timer, TimesBySize
@@ -20,11 +20,13 @@ from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term, Timing
 from perfsim.schedule.costed_graph import (
     CostedGraph,
+    KindsOfWork,
     PricedOn,
-    RoundTimes,
     TaskCost,
     TaskWork,
     WorkCost,
+    WorkTimes,
+    sum_at,
 )
 from perfsim.schedule.sync_scope import sync_scope
 from perfsim.simulate.task import LinkUse, Task
@@ -36,7 +38,7 @@ __all__ = [
     "price",
     "reprice",
     "task_work",
-    "times_by",
+    "work_times",
 ]
 
 
@@ -83,6 +85,11 @@ class Costs:
         term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
         seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
         return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
+
+    def kernel_s(self, kernel: Kernel) -> float:
+        """Return what a kernel takes [s]."""
+        seconds, factor = self.device.seconds(kernel), self.kernel_factor
+        return seconds if factor == 1.0 else seconds * factor
 
     def kernels_s(self, work: TaskWork) -> float:
         """Return what the kernels of a work take [s]."""
@@ -181,7 +188,7 @@ class Costs:
             self.cluster.nodes,
             self.cluster.gpus_per_node,
             collective_s,
-            lambda kernel: self.kernel(kernel).seconds,
+            self.kernel_s,
             profile,
             self.device.software,
             self.stages,
@@ -254,7 +261,8 @@ def reprice(
 ) -> CostedGraph:
     """Return a graph with the same tasks, each stage at what it costs here.
 
-    The cluster may have another shape: then ranks may wait for others before they send.
+    One that was not priced yet is priced itself. The cluster may have another shape: then ranks may
+    wait for others before they send.
 
     Parameters
     ----------
@@ -267,12 +275,19 @@ def reprice(
         known = None  # its tasks have the durations of other prices
     if priced_on.same(known):
         return costed
-    new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={}, durations_s=None)
-    new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
+    known_s: Sequence[float] = ()
+    if durations_only:
+        known_s = costed.task_s if costed.durations_s is None else costed.durations_s
+    if costed.priced_on is None:
+        new = costed
+        new.priced_on, new.durations_s = priced_on, None
+    else:
+        new = replace(costed, priced_on=priced_on, sent_bytes=0.0, _terms={}, durations_s=None)
+        new.kinds_of_work = costed.kinds_of_work  # as its tasks do the same work
     works, tasks_of, sent = new.kinds_of_work
     same_kernels = priced_on.same_kernels(known)
     if durations_only and not costed.graph.contended:
-        new.durations_s = [*costed.task_s]
+        new.durations_s = [*known_s]
         kernels_s = kernels_s or costs.kernels_s
         if same_kernels:
             kernels_s = None
@@ -300,21 +315,21 @@ def reprice(
     return new
 
 
-def times_by(costed: CostedGraph, algorithm: str, protocol: str) -> RoundTimes:
-    """Return the times of a round that was priced for these alone, with other collectives.
+def work_times(costed: CostedGraph, algorithm: str, protocol: str) -> WorkTimes:
+    """Return what the works of a round take that was priced for its times alone.
 
     Parameters
     ----------
-    algorithm, protocol : those of `Costs`
+    algorithm, protocol : those of `Costs`, perhaps others than it was priced by
     """
     on = costed.priced_on
     assert on is not None
-    if protocol == on.protocol and (algorithm == on.algorithm or not costed.takes_algorithm):
-        return costed.times
+    known = costed.work_times
+    same_algorithm = algorithm == on.algorithm or not costed.takes_algorithm
+    if known and protocol == on.protocol and same_algorithm:
+        return known
     costs = Costs(on.device, on.cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
-    durations_s = [*costed.task_s]
-    sent_bytes = _change_durations(costed, durations_s, costs, None)
-    return RoundTimes(costed.graph, costed.count, costed.iterations, durations_s, sent_bytes)
+    return _work_times(costed.kinds_of_work, costs, None, costed.task_s)
 
 
 def _change_durations(
@@ -327,29 +342,41 @@ def _change_durations(
 
     ``kernels_s`` tells of kernels; None where they take what they took.
     """
-    works, tasks_of, sent = costed.kinds_of_work
-    sent_bytes = [0.0] * len(works)
+    kinds = costed.kinds_of_work
+    times = costed.work_times = _work_times(kinds, costs, kernels_s, durations_s)
+    for seconds, indices in zip(times.seconds, kinds.tasks, strict=True):
+        for index in indices:
+            durations_s[index] = seconds
+    return sum_at(kinds.sent, times.sent_bytes)
+
+
+def _work_times(
+    kinds: KindsOfWork,
+    costs: Costs,
+    kernels_s: Callable[[TaskWork], float] | None,
+    known_s: Sequence[float],
+) -> WorkTimes:
+    """Return what a work of each kind takes here.
+
+    ``kernels_s`` tells of kernels; None where they take what their tasks took (``known_s``).
+    """
+    times = WorkTimes([], [])
     timers: dict[tuple[str, str, Group, int], Timer] = {}
-    for kind, (work, indices) in enumerate(zip(works, tasks_of, strict=True)):
-        stage = work.stage
+    for work, tasks in zip(kinds.works, kinds.tasks, strict=True):
+        stage, sent_bytes = work.stage, 0.0
         if isinstance(stage, Send):
             like = stage.collective, stage.algorithm, stage.group, stage.servers
             timer = timers.get(like)
             if timer is None:
                 timer = timers[like] = costs.timer(stage)
-            seconds, sent_once = timer(stage.size_bytes)
+            seconds, sent_bytes = timer(stage.size_bytes)
             seconds *= stage.repeats
-            sent_bytes[kind] = sent_once * stage.repeats
-        elif kernels_s is None:
-            continue
+            sent_bytes *= stage.repeats
         else:
-            seconds = kernels_s(work)
-        for index in indices:
-            durations_s[index] = seconds
-    total_bytes = 0.0
-    for kind in sent:
-        total_bytes += sent_bytes[kind]
-    return total_bytes
+            seconds = known_s[tasks[0]] if kernels_s is None else kernels_s(work)
+        times.seconds.append(seconds)
+        times.sent_bytes.append(sent_bytes)
+    return times
 
 
 def _price_anew(

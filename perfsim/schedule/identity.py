@@ -1,4 +1,4 @@
-"""Look up what is known of an object by the object itself, not by its value.
+"""Look up what is known of an object by the object itself, or by a value that is hashed once.
 
 Stages and jobs are values: hashing one takes longer than what is looked up, and the same one is
 asked about again and again.
@@ -6,9 +6,10 @@ asked about again and again.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["ByIdentity", "Identity"]
+__all__ = ["ByIdentity", "HashedOnce", "Identity"]
 
 T = TypeVar("T")
 
@@ -63,3 +64,30 @@ class Identity:
     def __eq__(self, other: object) -> bool:
         """Tell whether the other is of the same object."""
         return isinstance(other, Identity) and self.of is other.of
+
+
+class HashedOnce:
+    """A value as part of several keys, whose hash is worked out once, when it is asked for.
+
+    Examples
+    --------
+    >>> one = HashedOnce((1, "two"))
+    >>> one == HashedOnce((1, "two")), hash(one) == hash(HashedOnce((1, "two"))), one == (1, "two")
+    (True, True, False)
+    """
+
+    __slots__ = ("_hash", "of")
+
+    def __init__(self, of: Hashable) -> None:
+        self.of = of
+        self._hash: int | None = None
+
+    def __hash__(self) -> int:
+        """Return the hash of the value."""
+        if self._hash is None:
+            self._hash = hash(self.of)
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other is of an equal value."""
+        return self is other or (isinstance(other, HashedOnce) and self.of == other.of)

@@ -169,8 +169,8 @@ class GraphOfJobs:
             for number, work in enumerate(self._works)
             if isinstance(work.stage, Send)
         }
-        self._sends = [number for number in self._numbers if number in sends]
-        self._sent = [number for number in self._sends if sends[number].counted]
+        counted = {number for number, send in sends.items() if send.counted}
+        self._sent = [number for number in self._numbers if number in counted]
 
     def with_jobs(
         self,
@@ -179,7 +179,8 @@ class GraphOfJobs:
     ) -> CostedGraph | None:
         """Return the graph with the work of other jobs of the same structure, not priced yet.
 
-        None where stages that are alike in these jobs are not in the others.
+        Until then its tasks take what they took in the graph that it is taken from. None where
+        stages that are alike in these jobs are not in the others.
         """
         stages = _stages(others)
         for places in self._alike:
@@ -192,9 +193,10 @@ class GraphOfJobs:
             for work, place in zip(self._works, self._stages, strict=True)
         ]
         made = [None if number is None else works[number] for number in self._numbers]
-        graph = replace(self._cut_by(others), work=made, priced_on=None, _terms={})
+        known = self._cut_by(others)
+        graph = replace(known, work=made, priced_on=None, _terms={}, durations_s=known.task_s)
         graph.sent_bytes, graph.calls, graph.gathered_bytes = 0.0, 0, 0.0
-        for number in self._sends:
+        for number in self._sent:
             stage = works[number].stage
             assert isinstance(stage, Send)
             graph.add_message(stage, 0.0)

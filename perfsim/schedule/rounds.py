@@ -36,6 +36,7 @@ from perfsim.schedule.build import (
     slowed_by_messages,
 )
 from perfsim.schedule.costs import Costs
+from perfsim.schedule.identity import HashedOnce
 from perfsim.schedule.job_structure import PassSeconds
 from perfsim.schedule.run import most_frequent
 from perfsim.schedule.stage_passes import WHOLE_MODEL, StagePasses
@@ -360,7 +361,7 @@ def _fuse(
         by_size=costs.by_size,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
-        forward_s=[layer.forward_s for layer in profile.layers],
+        forward_s=profile.forward_of_layers_s,
         count_ranks=lambda: context.ranks,
         sent=sent,
     )
@@ -409,8 +410,10 @@ class _Builder:
         self.works = costs.cluster.gpus > 1 or method.runs_alone
         self.context = costs.context(profile)
         self.recorded = RecordedCosts(self.context, costs)
-        self.key = (method, *key, self.context.software, self.context.stages)
-        self.profile_key = key[0]
+        profile_key, *asked = key
+        self.profile_key = HashedOnce(profile_key)
+        of_context = self.context.software, self.context.stages
+        self.key = HashedOnce((method, self.profile_key, *asked, *of_context))
 
     def check(self) -> None:
         """Refuse a method that cannot run here."""
@@ -429,7 +432,7 @@ class _Builder:
         if self.cache is None or self.slowed or self.slowdown != 1.0:
             return self._make_rounds()
         several = self.costs.cluster.gpus > 1
-        key = (*self.key, self.overlap, several, self.micro_batches, self.exchange_each)
+        key = (self.key, self.overlap, several, self.micro_batches, self.exchange_each)
         if not self.cache.may_know(key):
             return self._make_rounds()
         recorded = self.recorded
@@ -467,7 +470,7 @@ class _Builder:
             return []
         if self.cache is None or self.experts:
             return self._make_jobs(iteration)
-        key = (*self.key, iteration)
+        key = (self.key, iteration)
         return self.cache.jobs(key, self.recorded, lambda: self._make_jobs(iteration))
 
     def _make_jobs(self, iteration: int) -> list[Job]:
@@ -482,7 +485,7 @@ class _Builder:
         sent = cache.sent(self.profile, self.profile_key, method, iteration)
         buckets = self.fuse_by(self.recorded, context, iteration, sent)
         make = partial(method.jobs, buckets, context, iteration)
-        key = *self.key, iteration
+        key = self.key, iteration
         return cache.jobs_of(lambda: sent.told_apart(buckets), key, self.recorded, make)
 
     def _jobs_beside_experts(self, iteration: int) -> list[Job]:

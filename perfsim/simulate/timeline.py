@@ -439,7 +439,7 @@ class Timeline:
         for starts, ends in zip(timeline.starts, timeline.ends, strict=True):
             for task, (start, end) in enumerate(zip(starts, ends, strict=True)):
                 if end > low and start < high:
-                    yield task, max(float(start), low), min(float(end), high)
+                    yield task, float(start if start > low else low), float(min(end, high))
 
     def breakdown(self) -> dict[str, float]:
         """Return where an iteration's time goes [s]; the values sum to ``iteration_s``.

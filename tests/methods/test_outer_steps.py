@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.by_size import one_by_one
 from perfsim.compute.profile import Gradient, Profile
 from perfsim.errors import RequestError
-from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.memory import memory_use
 from perfsim.methods import load_method
 from perfsim.methods.base import LOCAL_ITERATION, Compute, Job, MethodContext, Send
@@ -68,9 +69,15 @@ def sends(jobs: list[Job]) -> list[Send]:
     return [stage for job in jobs for stage in job.stages if isinstance(stage, Send)]
 
 
+def fuse(policy: str, made: Profile) -> list[Bucket]:
+    """Return a model's gradients in buckets, by a policy that looks at nothing else."""
+    nothing = FusionContext(None, 0.0, lambda one: one.size_bytes, lambda _: one_by_one(float))
+    return list(fusion.load_policy(policy).fuse(made.in_ready_order(), nothing))
+
+
 def messages() -> list[Bucket]:
     """Return the two tensors as a message each."""
-    return list(fusion.load_policy("none").fuse(two_blocks().in_ready_order(), None))  # type: ignore[arg-type]
+    return fuse("none", two_blocks())
 
 
 def jobs_of(name: str, options: dict[str, Any], world: MethodContext) -> list[Job]:
@@ -227,8 +234,7 @@ def test_each_value_of_a_vector_has_a_scale_of_its_own() -> None:
     made = profile([1001, 1001], [10 * MS, 30 * MS])
     method = load_method("streaming_diloco", {"wire_bits": 8, "fragments": 1, "worker": "rank"})
     for policy, sizes in (("none", [8 * 1004] * 2), ("whole", [8 * 2004])):
-        buckets = fusion.load_policy(policy).fuse(made.in_ready_order(), None)  # type: ignore[arg-type]
-        found = sends(method.jobs(buckets, MethodContext(4), 0))
+        found = sends(method.jobs(fuse(policy, made), MethodContext(4), 0))
         assert [send.size_bytes for send in found if send.collective == "all_gather"] == sizes
 
 

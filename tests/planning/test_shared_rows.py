@@ -17,7 +17,7 @@ from perfsim.planning.sweep import Sweep, SweepRows
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCENARIO_FIELDS, SCHEDULE_FIELDS, make_scenario, with_checked
-from perfsim.schedule.costs import times_by
+from perfsim.schedule.costs import work_times
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import JobCache, Session
 from support.what_ships import shipped
@@ -154,8 +154,8 @@ def test_a_protocol_that_a_library_lacks_is_none(session: Session) -> None:
     grid = SweepGrid(BASE, axes_of({"library": "nccl,gloo", "protocol": "auto,ll"}))
     setups = SharedSetups(grid, session)
     nccl, gloo = setups.of(0), setups.of(2)
-    assert setups.algorithm_and_protocol(nccl, 1) == ("auto", "ll")
-    assert setups.algorithm_and_protocol(gloo, 3) is None
+    assert setups.sent_by(nccl, 1) == ("auto", "ll", True)
+    assert setups.sent_by(gloo, 3) is None
 
 
 @settings(max_examples=25, deadline=None)
@@ -165,7 +165,7 @@ def test_setups_are_those_of_resolve(
 ) -> None:
     rows = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=1, max_size=12, unique=True))
     setups = SharedSetups(grid, session)
-    for alike in setups.by_tasks(rows):
+    for alike in setups.by_jobs(rows):
         for row in alike:
             try:
                 alone = resolve(make_scenario(grid.fields(row)), session)
@@ -250,17 +250,57 @@ def test_rows_that_differ_in_algorithm_and_protocol_price_the_same_tasks(
     assert len({columns[0] for columns in found.values()}) > 4
 
 
+@pytest.mark.parametrize(
+    ("base", "varied"),
+    [
+        ({"method": "dgc"}, {"options.density": "0.001,0.01,0.1", "overlap": "true,false"}),
+        ({"method": "topk"}, {"overlap": "false,true", "options.density": "0.001,0.01,0.1"}),
+        # Passes are cut at other moments for each size of buckets.
+        ({"method": "topk"}, {"bucket": "5MiB,25MiB,1MiB", "overlap": "true,false"}),
+        # Messages slow computation beside them where nodes have several NICs.
+        (
+            {"method": "topk", "gpu": "a100", "gpus": 32, "gpus_per_node": 8},
+            {"net": "10gbe,dgx-a100", "options.density": "0.01,0.1", "overlap": "false,true"},
+        ),
+    ],
+    ids=["dgc", "topk", "buckets", "slowed"],
+)
+def test_rows_that_differ_in_overlap_have_the_same_works(
+    base: dict[str, Any],
+    varied: dict[str, str],
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """What works take is told once; how they are laid out is known from an earlier row."""
+    made: list[bool] = []
+
+    def counted(setup: Setup, *args: Any, **more: Any) -> Any:
+        made.append(setup.scenario.overlap)
+        return build_rounds(setup, *args, **more)
+
+    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", counted)
+    grid = SweepGrid(BASE | base, axes_of({**varied, "algorithm": "auto,tree"}))
+    SharedRows(grid, session).columns(range(len(grid)))  # from here on graphs are taken over
+    made.clear()
+    found = _assert_rows(grid, range(len(grid)), session)
+    assert len(set(found)) > len(grid) // 3
+    if request.node.callspec.id in ("dgc", "topk"):
+        asked_first = made[0]
+        assert made.count(asked_first) == 3 > made.count(not asked_first)
+
+
 def test_rounds_without_an_all_reduce_take_as_long_by_any_algorithm(session: Session) -> None:
     """Top-k gathers; DGC all-reduces its vectors besides, by the algorithm that is asked for."""
     for method, takes in (("topk", False), ("dgc", True)):
         setup = resolve(make_scenario({**BASE, "method": method}), session)
         (costed,) = build_rounds(setup, JobCache(), timing_only=True)
         assert costed.takes_algorithm is takes
-        asked = times_by(costed, "ring", "auto"), times_by(costed, "ring", "ll")
-        assert (asked[0].durations_s is costed.times.durations_s) is not takes
-        assert asked[1].durations_s != asked[0].durations_s, "a protocol is of everything sent"
-        same = times_by(costed, "auto", "auto")
-        assert same.durations_s is costed.times.durations_s
+        same = work_times(costed, "auto", "auto")
+        assert costed.layout.times(same) == costed.times
+        asked = work_times(costed, "ring", "auto"), work_times(costed, "ring", "ll")
+        assert (asked[0] == same) is not takes
+        assert asked[1].seconds != asked[0].seconds, "a protocol is of everything sent"
 
 
 def test_a_file_that_changed_is_read_anew_by_the_next_chunk(tmp_path: Path) -> None:
