@@ -21,13 +21,14 @@ GPU_SPREAD = 0.011
 """Standard deviation of the rates of GPUs of one type, over their mean.
 
 Products of bf16 for 300 s on all GPUs of a node at once: 0.0115 of 40 B200 in five nodes, 0.0103 of
-the 8 B300 of one (mit-orcd/orcd-benchmarks@c2760c54 gpu-fryer summaries). Not taken, as they tell a
-range alone: 5 % and more between the 8 GPUs of a node (stas00/ml-engineering@744d01e1
-compute/accelerator, silicon lottery), 8 % between most V100 of a cluster (Sinha et al., Not All
-GPUs Are Created Equal, arXiv 2208.11035), 0.018 and 0.015 where rates are normal. There too,
-Megatron-LM trains one model of 7B by data parallelism, messages below 1 % of the iteration, at 989
-TFLOP/s a GPU on one B200, 967 on 8 and 957 on 24: 2.2 and 3.3 % behind; this law says 1.6 and
-2.1 %."""
+the 8 B300 of one (mit-orcd/orcd-benchmarks, summaries of gpu-fryer of 2026-08-06, 2026-08-10 and
+2026-10-05; the first at c2760c54 b200-nodes/out-gpu-fryer). Not taken, as they tell a range alone:
+5 % and more between the 8 GPUs of a node (stas00/ml-engineering@744d01e1 compute/accelerator,
+silicon lottery), 8 % between most V100 of a cluster (Sinha et al., Not All GPUs Are Created Equal,
+arXiv 2208.11035), 0.018 and 0.015 where rates are normal. On the first's nodes Megatron-LM trains a
+GPT of 7B by data parallelism, whose messages take below 1 % of an iteration, at 989 TFLOP/s a GPU
+on one B200, 967 on 8 and 957 on 24 (b200-nodes/output-megatron): 2.2 and 3.3 % behind; this law
+says 1.6 and 2.2 %."""
 
 
 @lru_cache(maxsize=1024)
