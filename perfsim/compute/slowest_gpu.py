@@ -28,7 +28,7 @@ silicon lottery), 8 % between most V100 of a cluster (Sinha et al., Not All GPUs
 arXiv 2208.11035), 0.018 and 0.015 where rates are normal. On the first's nodes Megatron-LM trains a
 GPT of 7B by data parallelism, whose messages take below 1 % of an iteration, at 989 TFLOP/s a GPU
 on one B200, 967 on 8 and 957 on 24 (b200-nodes/output-megatron): 2.2 and 3.3 % behind; this law
-says 1.6 and 2.2 %."""
+says 1.6 and 2.1 %."""
 
 
 @lru_cache(maxsize=1024)
