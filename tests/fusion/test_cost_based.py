@@ -313,7 +313,10 @@ def test_mgwfbp_decides_as_it_does_where_nothing_is_known_of_networks_alike(
             assert fuse(gradients, replace(alone, sent=sent)) == fuse(gradients, alone)
 
 
-def test_mgwfbp_goes_on_from_where_it_decides_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{}, {"merge_below": "1B"}])
+def test_mgwfbp_goes_on_from_where_it_decides_otherwise(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three networks: the second merges as the first; on the third the latest two join too."""
     gradients = tensors((1, 0.0), (1, 0.1), (1, 1.0), (1, 1.5))
     sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
@@ -326,7 +329,8 @@ def test_mgwfbp_goes_on_from_where_it_decides_otherwise(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(cost_based._Merged, "up_to_another_decision", noted)
     for start_s, merged in ((0.2, [2, 1, 1]), (0.25, [2, 1, 1]), (0.6, [2, 2])):
-        ctx = replace(context(gradients, all_reduce_s=lambda _, s=start_s: s), sent=sent)
+        ctx = context(gradients, all_reduce_s=lambda _, s=start_s: s)
+        ctx = replace(ctx, sent=sent, options=options)
         buckets = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
         assert [len(bucket.gradients) for bucket in buckets] == merged
     same, other = found
@@ -343,3 +347,74 @@ def test_buckets_of_other_places_are_told_apart() -> None:
     # Of somebody else's list the names and times tell.
     assert sent.told_apart([*one]) == sent.told_apart([Bucket.of(list(b.gradients)) for b in one])
     assert sent.told_apart([*one]) != sent.told_apart([*other])
+
+
+@pytest.mark.parametrize("name", fusion.policy_names())
+def test_a_policy_asks_what_it_is_said_to_ask(name: str) -> None:
+    """Of collectives' times, and of ranks that negotiate: `timed` says whether it asks for any."""
+    asked: set[str] = set()
+
+    def by_size(collective: str) -> TimesBySize:
+        asked.add(collective)
+        return one_by_one(lambda size_bytes: 1e-4 + 1e-9 * size_bytes)
+
+    def negotiation_s(tensors: int) -> float:
+        asked.add("negotiation")
+        return 1e-4
+
+    gradients = tensors((100_000, 0.001), (200_000, 0.002), (300_000, 0.004))
+    ctx = replace(
+        context(gradients), by_size=by_size, negotiation_s=negotiation_s, forward_s=[0.001] * 3
+    )
+    policy = fusion.load_policy(name)
+    policy.fuse(gradients, ctx)
+    expected = {"dear_tuned": {"reduce_scatter", "all_gather"}}
+    expected |= {one: {"all_reduce"} for one in ("mgwfbp", "asc", "optimal")}
+    assert asked - {"negotiation"} == expected.get(name, set())
+    assert policy.timed == bool(asked)
+
+
+@pytest.mark.parametrize("options", [{}, {"merge_below": "4B"}])
+@pytest.mark.parametrize(
+    ("ready_s", "before", "before_merged", "price", "merged"),
+    [
+        # It saves 0.5 s and waits for 0.5 s.
+        ((0.0, 0.5), lambda n: 0.6, [2], lambda n: 0.5, [1, 1]),
+        # It is ready before the message that it would join begins, and saves nothing.
+        ((0.0, 0.6, 0.6), lambda n: 0.5, [1, 2], lambda n: n / 4, [1, 1, 1]),
+    ],
+)
+def test_mgwfbp_does_not_merge_what_saves_no_more_than_it_waits(
+    ready_s: tuple[float, ...],
+    before: Callable[[float], float],
+    before_merged: list[int],
+    price: Callable[[float], float],
+    merged: list[int],
+    options: dict[str, str],
+) -> None:
+    """By hand, of 4 bytes each; also where it merged that on a network before."""
+    gradients = tensors(*((1, one) for one in ready_s))
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+
+    def fused(price: Callable[[float], float], **kept: SentGradients) -> list[int]:
+        ctx = replace(context(gradients, all_reduce_s=price), options=options, **kept)
+        buckets = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
+        return [len(bucket.gradients) for bucket in buckets]
+
+    assert fused(price) == merged
+    assert fused(before, sent=sent) == before_merged
+    assert fused(price, sent=sent) == merged
+
+
+def test_dear_s_search_knows_passes_of_other_lengths_apart() -> None:
+    made = tensors((10_000_000, 0.01), (10_000_000, 0.02), (10_000_000, 0.03))
+    gradients = [replace(one, layer=2 - place) for place, one in enumerate(made)]
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    fuse = fusion.load_policy("dear_tuned").fuse
+    found = []
+    for forward_s in ([0.0] * 3, [5.0] * 3, [0.0] * 3):
+        ctx = decoupled(lambda _, n: 0.01 + n * 1e-9, 0.03, forward_s)
+        found.append(fuse(gradients, replace(ctx, sent=sent)))
+        assert found[-1] == fuse(gradients, ctx)
+    assert found[0] is found[2]
+    assert found[0] != found[1]
