@@ -10,6 +10,7 @@ import pytest
 
 from perfsim.collectives import Hops, algorithms, find_algorithm
 from perfsim.collectives.all_reduce import all_reduce_torus2d, torus_grid
+from perfsim.collectives.hops import _exchange_round, exchange_pairs
 from perfsim.collectives.parameter_server import server_loads
 from perfsim.collectives.rooted import broadcast_chain, broadcast_split_binary, reduce_chain
 from support.hops import named
@@ -302,3 +303,26 @@ def test_who_is_refused_and_in_which_words(one: tuple[str, str]) -> None:
     refusal = find_algorithm(*one).refusal
     assert [refusal(hops) for hops, _ in REFUSED[one]] == [words for _, words in REFUSED[one]]
     assert [refusal(hops) for hops in ABLE[one]] == [""] * len(ABLE[one])
+
+
+def test_who_exchanges_with_whom_on_seven_ranks() -> None:
+    """Three of them fold into the next ones; of four that are left each meets two."""
+    pairs = exchange_pairs([0, 0, 0, 1, 1, 1, 2])
+    assert pairs.folds == [(0, 0), (0, 1), (1, 1)]
+    assert pairs.home == [0, 1, 1, 2]
+    assert pairs.rounds == [[(0, 1), (1, 0), (1, 2), (2, 1)], [(0, 1), (1, 2), (1, 0), (2, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "inside", "senders"),
+    [
+        ([(0, 1), (1, 0), (1, 2), (2, 1)], False, 2),
+        ([(0, 0), (1, 1)], True, 0),
+        ([(0, 0), (0, 1)], True, 1),
+        ([], False, 0),
+    ],
+)
+def test_a_round_is_inside_nodes_out_of_them_or_both(
+    pairs: list[tuple[int, int]], inside: bool, senders: int
+) -> None:
+    assert _exchange_round(pairs) == (inside, senders)

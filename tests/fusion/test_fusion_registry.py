@@ -35,7 +35,9 @@ def function_in(module: str) -> FusionPolicy:
 def test_what_is_said_of_a_policy_is_kept() -> None:
     fuse = function_in("perfsim.fusion.made_up")
     options = {"often": "how often"}
-    enter = fusion.policy("made_up", summary="for a test", options=options, limit_bytes=7.0)
+    enter = fusion.policy(
+        "made_up", summary="for a test", options=options, limit_bytes=7.0, timed=True
+    )
     assert enter(fuse) is fuse
     assert "made_up" in fusion.policy_names()
     found = fusion.load_policy("made_up")
@@ -43,6 +45,7 @@ def test_what_is_said_of_a_policy_is_kept() -> None:
     assert found.fuse is fuse
     assert found.options == options
     assert found.limit_bytes == 7.0
+    assert found.timed is True
 
 
 def test_a_policy_has_no_options_and_no_limit_unless_it_says_so() -> None:
@@ -50,6 +53,7 @@ def test_a_policy_has_no_options_and_no_limit_unless_it_says_so() -> None:
     found = fusion.load_policy("made_up")
     assert found.options == {}
     assert found.limit_bytes is None
+    assert found.timed is False
 
 
 def test_a_file_that_is_read_again_replaces_what_it_entered() -> None:
