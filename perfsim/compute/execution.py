@@ -106,8 +106,8 @@ class Execution(NamedTuple):
     in Python runs experts one by one, ``blocks`` that blocks alone are compiled, so that the loss
     is single operations, ``liger`` that Liger's kernels run norms, positions and gates,
     ``dtensor`` that the host runs tensor parallelism by DTensor, ``multihead`` that attention is in
-    ``nn.MultiheadAttention``. ``registers`` says that FSDP is
-    Megatron's, whose guide advises to register its buffers with NCCL (``--use-nccl-ub``).
+    ``nn.MultiheadAttention``. ``registers`` says that FSDP is Megatron's, whose guide advises to
+    register its buffers with NCCL (``--use-nccl-ub``).
     """
 
     passes: Passes

@@ -340,6 +340,19 @@ class Profile:
         more_s = (factor - 1.0) * (self.forward_s + self.backward_s)
         return self._with_passes(factor, self.iteration_s + more_s, self.optimizer_s)
 
+    def with_shares(self, host: float, device: float) -> Profile:
+        """Return the profile where host and GPU take such shares of its passes: the later's time.
+
+        Parameters
+        ----------
+        host, device : what each takes alone, over what both passes take now; one is 1 or more
+        """
+        pace = max(host, device)
+        slowed, shares = self.slowed(pace), (host / pace, device / pace)
+        if shares == (slowed.host_share, slowed.device_share):
+            return slowed
+        return replace(slowed, host_share=shares[0], device_share=shares[1])
+
     def stretched(self, iteration_s: float, optimizer_s: float) -> Profile:
         """Return the profile at another total: its optimizer as given, all else in proportion."""
         rest_s = self.iteration_s - self.optimizer_s

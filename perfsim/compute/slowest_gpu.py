@@ -9,13 +9,12 @@ Estimates and Transformed Beta-Variables, 1958).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 
 from perfsim.compute.profile import Profile
 
-__all__ = ["GPU_SPREAD", "paced_by_slowest", "slowest_gpu", "with_slowest"]
+__all__ = ["GPU_SPREAD", "pace_of", "slowest_gpu", "with_slowest"]
 
 GPU_SPREAD = 0.011
 """Standard deviation of the rates of GPUs of one type, over their mean.
@@ -47,25 +46,18 @@ def slowest_gpu(gpus: int) -> float:
     return round(1.0 + GPU_SPREAD * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25)), 3)
 
 
-def paced_by_slowest(profile: Profile, slowest: float) -> tuple[float, float, float]:
-    """Return the pace of passes beside a slowest GPU, and what host and GPU then take of them.
+def pace_of(profile: Profile, slowest: float) -> float:
+    """Return how many times as long both passes take beside a slowest GPU.
 
-    The pace is how many times as long both passes take. A host that takes as long as the slowest
-    GPU is not slowed.
+    A host that takes as long as the slowest GPU is not slowed.
 
     Parameters
     ----------
     slowest : how many times as long the slowest GPU computes as this one
     """
-    device = profile.device_share * slowest
-    pace = max(profile.host_share, device)
-    return pace, profile.host_share / pace, device / pace
+    return max(profile.host_share, profile.device_share * slowest)
 
 
 def with_slowest(profile: Profile, slowest: float) -> Profile:
-    """Return a profile whose passes take as long as on the slowest GPU."""
-    pace, host, device = paced_by_slowest(profile, slowest)
-    slowed = profile.slowed(pace)
-    if (host, device) == (slowed.host_share, slowed.device_share):
-        return slowed
-    return replace(slowed, host_share=host, device_share=device)
+    """Return a profile whose passes take as long as on the slowest GPU (see `pace_of`)."""
+    return profile.with_shares(profile.host_share, profile.device_share * slowest)

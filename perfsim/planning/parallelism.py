@@ -31,6 +31,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from perfsim.compute.recompute import RECOMPUTE
+from perfsim.compute.slowest_gpu import pace_of
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import options_cell
 from perfsim.errors import RequestError, spelled, unknown, unspelled
@@ -638,9 +639,11 @@ class _Search:
         # In another order of ranks, messages may go another way where there are stages.
         parts = setup.split.parts.stages
         computes_s = sum_in_order(
-            sum_in_order(chunk[:2]) for part in parts for chunk in part.chunks
+            pace_of(part.profile, setup.slowest_gpu) * sum_in_order(chunk[:2])
+            for part in parts
+            for chunk in part.chunks
         )
-        return setup.node_load * setup.slowest_gpu * computes_s / batch
+        return setup.node_load * computes_s / batch
 
 
 def _least_s(setup: Setup) -> float:

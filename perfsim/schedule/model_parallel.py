@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
-from perfsim.compute.slowest_gpu import paced_by_slowest, with_slowest
+from perfsim.compute.slowest_gpu import pace_of, with_slowest
 from perfsim.methods.base import Send
 from perfsim.schedule.beside_messages import lost_share
 from perfsim.schedule.costs import Costs
@@ -25,7 +25,6 @@ from perfsim.simulate.task import COMPUTE
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
-    from perfsim.compute.profile import Profile
     from perfsim.compute.stages import LayerMessage, Stage
     from perfsim.model_parallel import ModelSplit
     from perfsim.resolve import Setup
@@ -112,13 +111,8 @@ def _loads(setup: Setup, split: ModelSplit) -> list[float]:
     slow = [1.0] * len(split.parts.stages)
     if split.layout.pp > 1:
         slow = list(split.slow_stages(setup.stragglers))
-    stages = zip(split.parts.stages, slow, strict=True)
-    return [_pace(setup, stage.profile) * setup.node_load * factor for stage, factor in stages]
-
-
-def _pace(setup: Setup, profile: Profile) -> float:
-    """Return how many times as long passes take on the slowest GPU."""
-    return paced_by_slowest(profile, setup.slowest_gpu)[0]
+    stages, slowest = zip(split.parts.stages, slow, strict=True), setup.slowest_gpu
+    return [pace_of(stage.profile, slowest) * setup.node_load * factor for stage, factor in stages]
 
 
 def busiest_stage(
@@ -170,7 +164,7 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int, waits_s: float = 0.0) 
     waits_s : time in which it waits for a stage that ends later [s]
     """
     load, profile = _loads(setup, split)[stage], split.parts.stages[stage].profile
-    more = load / _pace(setup, profile)
+    more = load / pace_of(profile, setup.slowest_gpu)
     passes = _passes(split, laid_out_pipeline(setup, split), stage, load)
     return {
         "profile_key": (*setup.profile_key, split.key, stage, load),

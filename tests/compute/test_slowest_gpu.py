@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.compute.profile import Profile
-from perfsim.compute.slowest_gpu import GPU_SPREAD, paced_by_slowest, slowest_gpu, with_slowest
+from perfsim.compute.slowest_gpu import GPU_SPREAD, pace_of, slowest_gpu, with_slowest
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
@@ -46,8 +46,10 @@ def _profile(host: float, device: float) -> Profile:
 
 
 def test_a_host_that_takes_longer_is_not_slowed() -> None:
-    pace, host, device = paced_by_slowest(_profile(1.0, 0.5), 1.05)
-    assert (pace, host, device) == (1.0, 1.0, pytest.approx(0.525))
+    profile = _profile(1.0, 0.5)
+    slowed = with_slowest(profile, 1.05)
+    shares = slowed.host_share, slowed.device_share
+    assert (pace_of(profile, 1.05), *shares) == (1.0, 1.0, pytest.approx(0.525))
 
 
 def test_a_pass_waits_for_the_later_of_host_and_slowest_gpu() -> None:

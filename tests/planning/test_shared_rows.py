@@ -16,7 +16,13 @@ from perfsim.planning.shared_rows import SharedRows, SharedSetups
 from perfsim.planning.sweep import Sweep, SweepRows
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve, resolve_like
-from perfsim.scenario import SCENARIO_FIELDS, SCHEDULE_FIELDS, make_scenario, with_checked
+from perfsim.scenario import (
+    SCENARIO_FIELDS,
+    SCHEDULE_FIELDS,
+    Scenario,
+    make_scenario,
+    with_checked,
+)
 from perfsim.schedule.costs import work_times
 from perfsim.schedule.rounds import build_rounds
 from perfsim.session import JobCache, Session
@@ -29,6 +35,19 @@ def _arrays_from_four_rows_on() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perfsim.planning.shared_rows._MIN_TOGETHER", 4)
         yield
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Scenario]:
+    """Note the scenarios whose rounds are built."""
+    made: list[Scenario] = []
+
+    def noted(setup: Setup, *args: Any, **more: Any) -> Any:
+        made.append(setup.scenario)
+        return build_rounds(setup, *args, **more)
+
+    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", noted)
+    return made
 
 
 BASE = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
@@ -230,22 +249,16 @@ def test_values_that_contradict_each_other_are_refused_together() -> None:
 
 
 def test_rows_that_differ_in_algorithm_and_protocol_price_the_same_tasks(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: Session, built: list[Scenario]
 ) -> None:
     """Jobs are made once for six pairs, unless they follow from what collectives take."""
-    made: list[str] = []
-
-    def counted(setup: Setup, *args: Any, **more: Any) -> Any:
-        made.append(setup.scenario.method)
-        return build_rounds(setup, *args, **more)
-
-    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", counted)
     varied = {"algorithm": "auto,ring,tree", "protocol": "auto,ll", "method": "topk,mgwfbp"}
     grid = SweepGrid(BASE, axes_of(varied))
     rows = SharedRows(grid, session)
     rows.columns(range(len(grid)))  # each value is checked once
-    made.clear()
+    built.clear()
     found = rows.columns(range(len(grid)))
+    made = [one.method for one in built]
     assert (made.count("topk"), made.count("mgwfbp")) == (1, 6)
     assert len({columns[0] for columns in found.values()}) > 4
 
@@ -269,21 +282,15 @@ def test_rows_that_differ_in_overlap_have_the_same_works(
     base: dict[str, Any],
     varied: dict[str, str],
     session: Session,
-    monkeypatch: pytest.MonkeyPatch,
+    built: list[Scenario],
     request: pytest.FixtureRequest,
 ) -> None:
     """What works take is told once; how they are laid out is known from an earlier row."""
-    made: list[bool] = []
-
-    def counted(setup: Setup, *args: Any, **more: Any) -> Any:
-        made.append(setup.scenario.overlap)
-        return build_rounds(setup, *args, **more)
-
-    monkeypatch.setattr("perfsim.planning.shared_rows.build_rounds", counted)
     grid = SweepGrid(BASE | base, axes_of({**varied, "algorithm": "auto,tree"}))
     SharedRows(grid, session).columns(range(len(grid)))  # from here on graphs are taken over
-    made.clear()
+    built.clear()
     found = _assert_rows(grid, range(len(grid)), session)
+    made = [one.overlap for one in built]
     assert len(set(found)) > len(grid) // 3
     if request.node.callspec.id in ("dgc", "topk"):
         asked_first = made[0]

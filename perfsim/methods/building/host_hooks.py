@@ -9,7 +9,6 @@ an AMD EPYC without a GPU; streams, events and launches of a GPU are not in them
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from perfsim.compute.execution import execution_of
@@ -106,7 +105,4 @@ def with_host(profile: Profile, more_s: float) -> Profile:
     passes_s = profile.forward_s + profile.backward_s
     if not more_s or not passes_s:
         return profile
-    host = profile.host_share + more_s / passes_s
-    longest = max(host, profile.device_share)
-    slowed = profile.slowed(longest) if longest > 1.0 else profile
-    return replace(slowed, host_share=host / longest, device_share=profile.device_share / longest)
+    return profile.with_shares(profile.host_share + more_s / passes_s, profile.device_share)
