@@ -96,6 +96,8 @@ def test_equal_hops_by_hand() -> None:
         ("reduce_scatter_halving", 8, 30, 875 + 87.5),
         # of 5 blocks 3 are sent, then the 2 of the rank that the fifth folds into
         ("reduce_scatter_halving", 5, 20 + 20, 1000 + 100 + 1000 + 100 + 200),
+        # of 7 blocks 2 are sent, then 4; three ranks fold into the next ones
+        ("reduce_scatter_halving", 7, 20 + 20, 6 / 7 * 1100 + 1000 + 100 + 1000 / 7),
         ("reduce_scatter_pat", 8, 30, 875 + 87.5),
         ("all_gather_pat", 9, 40, 8 / 9 * 1000),
         ("all_gather_bruck", 8, 30, 875),

@@ -10,8 +10,8 @@ import pytest
 
 from perfsim.collectives import Hops, algorithms, find_algorithm
 from perfsim.collectives.all_reduce import all_reduce_torus2d, torus_grid
-from perfsim.collectives.hops import _exchange_round, exchange_pairs
-from perfsim.collectives.parameter_server import server_loads
+from perfsim.collectives.hops import _exchange_round, exchange_pairs, exchanged
+from perfsim.collectives.parameter_server import pull_sharded, server_loads
 from perfsim.collectives.rooted import broadcast_chain, broadcast_split_binary, reduce_chain
 from support.hops import named
 
@@ -311,6 +311,24 @@ def test_who_exchanges_with_whom_on_seven_ranks() -> None:
     assert pairs.folds == [(0, 0), (0, 1), (1, 1)]
     assert pairs.home == [0, 1, 1, 2]
     assert pairs.rounds == [[(0, 1), (1, 0), (1, 2), (2, 1)], [(0, 1), (1, 2), (1, 0), (2, 1)]]
+
+
+def test_who_takes_part_on_six_and_on_eight_ranks() -> None:
+    """Two of six fold into the next ones; of eight all take part, in three rounds."""
+    six, eight = exchange_pairs([0, 1, 2, 3, 4, 5]), exchange_pairs(range(8))
+    assert (six.folds, six.home) == ([(0, 1), (2, 3)], [1, 3, 4, 5])
+    assert (eight.folds, eight.home) == ([], [0, 1, 2, 3, 4, 5, 6, 7])
+    assert [one[0] for one in eight.rounds] == [(0, 1), (0, 2), (0, 4)]
+
+
+def test_each_round_of_an_exchange_has_a_share() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        exchanged(1e6, [0.5, 0.25], Hops.flat(8, 1e-5, 1e-9))
+
+
+def test_a_node_by_itself_keeps_what_servers_elsewhere_would_do() -> None:
+    node = Hops(4, 1, 4, 1e-6, 0.0, 1e-10, 1e-10, 1e-10, 0.0)
+    assert pull_sharded(1e6, node, 1) == pull_sharded(1e6, node) == pytest.approx((3e-6, 75e-6))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from perfsim import collectives
-from perfsim.collectives import Hops, Parts, algorithm, algorithms, find_algorithm
+from perfsim.collectives import Hops, Line, Parts, algorithm, algorithms, find_algorithm
 from perfsim.errors import RequestError
 
 PAIR = Hops.flat(2, 1e-5, 1e-9)
@@ -43,6 +43,10 @@ def never(hops: Hops) -> str:
     return "is made up"
 
 
+def one_line(hops: Hops) -> Line:
+    return Line(1, 0, 1.0, hops.beta_s_per_byte)
+
+
 def test_what_is_said_of_an_algorithm_is_kept() -> None:
     formula = formula_in("perfsim.collectives.made_up")
     enter = algorithm(
@@ -56,6 +60,7 @@ def test_what_is_said_of_an_algorithm_is_kept() -> None:
         one_rank=True,
         needs="a test",
         refusal=never,
+        line=one_line,
     )
     assert enter(formula) is formula
     assert algorithms()["broadcast"] == ("binomial", "chain", "made_up", "split_binary")
@@ -66,6 +71,7 @@ def test_what_is_said_of_an_algorithm_is_kept() -> None:
     assert (found.latency, found.automatic, found.blocks) == ("tree", False, True)
     assert (found.flows, found.one_rank, found.needs) == ("pairs", True, "a test")
     assert found.refusal(PAIR) == "is made up"
+    assert found.line is one_line
 
 
 def test_what_is_not_said_of_an_algorithm_is_what_most_have() -> None:
@@ -75,6 +81,7 @@ def test_what_is_not_said_of_an_algorithm_is_what_most_have() -> None:
     assert (found.latency, found.automatic, found.blocks) == ("ring", True, False)
     assert (found.flows, found.one_rank, found.needs) == ("ring", False, "")
     assert found.refusal(PAIR) == ""
+    assert found.line is None
 
 
 def test_one_rank_is_answered_without_the_formula() -> None:

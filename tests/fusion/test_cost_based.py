@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from perfsim.fusion import cost_based
 from perfsim.fusion.buckets import Bucket, FusionContext, SentGradients
 from perfsim.fusion.cost_based import _decoupled_s, _groups_to_try, fuse_as_dear_tuned
 from perfsim.fusion.policies import dear_groups, layer_bytes
+from perfsim.planning.vectorise import BranchTrace
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from support.tensors import MIB, POLICIES, context, gradient_lists, places, tensors
@@ -236,6 +238,32 @@ def test_dear_s_search_takes_25_mib_where_sizes_are_as_good() -> None:
     assert [len(one.gradients) for one in found] == [3]
 
 
+def in_thirds() -> tuple[list[Gradient], Callable[[str, float], float]]:
+    """Three layers of 20 MiB, and messages that take a hundredth of a second for each."""
+    gradients = [Gradient(f"{n}", (5 * 2**20,), 0.05, 2 - n) for n in range(3)]
+    return gradients, lambda what, size_bytes: 0.01
+
+
+def test_dear_s_search_reckons_no_size_whose_bound_is_too_late() -> None:
+    gradients, price = in_thirds()
+    late = lambda self, *asked: [math.inf] * len(self.groups)  # noqa: E731
+    with mock.patch.object(cost_based._Tried, "least_s", late):
+        found = fuse_as_dear_tuned(gradients, decoupled(price, 0.1))
+    assert [len(one.gradients) for one in found] == [1, 1, 1], "25 MiB, without a bound to beat"
+
+
+def test_dear_s_search_asks_no_bound_of_times_that_stand_for_many() -> None:
+    """Where bounds differ and the choice does not, rows of a sweep would part for nothing."""
+    gradients, price = in_thirds()
+    trace = BranchTrace(2, 0)
+    ctx = decoupled(price, trace.number(numpy.array([0.1, 0.2])))
+    refused = mock.Mock(side_effect=AssertionError("a bound is asked for"))
+    with mock.patch.object(cost_based._Tried, "least_s", refused):
+        found = fuse_as_dear_tuned(gradients, ctx)
+    assert [len(one.gradients) for one in found] == [3]
+    assert trace.agreed().tolist() == [True, True]
+
+
 def test_dear_s_search_tries_25_mib_then_1_to_256_mib_in_quarters_of_a_doubling() -> None:
     """By hand, layers c, b, a in ready order; the first layer, a, is filled first.
 
@@ -336,6 +364,24 @@ def test_mgwfbp_goes_on_from_where_it_decides_otherwise(
     same, other = found
     assert same is None
     assert other[:2] == (3, [0, 2]) and other.start_s == 1.0 and other.taken_s == 0.6
+
+
+def test_mgwfbp_knows_what_joined_for_its_size_on_a_network_alike() -> None:
+    """Three bytes always take the next along: the second network asks for no other decision."""
+    gradients = tensors((1, 0.0), (1, 1.0), (1, 2.0), (1, 3.0))
+    sent = SentGradients(gradients, lambda gradient: gradient.size_bytes)
+    check, noted = cost_based._Merged.up_to_another_decision, list[Any]()
+
+    def checked(self: Any, *asked: Any) -> Any:
+        noted.append(check(self, *asked))
+        return noted[-1]
+
+    with mock.patch.object(cost_based._Merged, "up_to_another_decision", checked):
+        for alpha_s in (0.2, 0.25):
+            ctx = context(gradients, all_reduce_s=lambda _, s=alpha_s: s, merge_below="5B")
+            buckets = fusion.load_policy("mgwfbp").fuse(gradients, replace(ctx, sent=sent))
+            assert [len(bucket.gradients) for bucket in buckets] == [2, 2]
+    assert noted == [None]
 
 
 def test_buckets_of_other_places_are_told_apart() -> None:
