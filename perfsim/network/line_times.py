@@ -9,10 +9,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, one_by_one
 from perfsim.collectives import Line
 from perfsim.network.link import Latency
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["line_times", "rising"]
 
@@ -51,6 +56,7 @@ def line_times(
     count, log = len(knots), math.log
     share, s_per_byte = line.share, line.s_per_byte
     pieces: list[tuple[float, float, float]] = []
+    as_arrays: list[NDArray[np.float64]] = []  # of knots and pieces, once they are asked for
 
     def of(size_bytes: float) -> float:
         constant_s, rise_s, peak_s = pieces[bisect_right(knots, size_bytes)]
@@ -63,9 +69,11 @@ def line_times(
         np = arrays()
         if np is None:
             return [of(size) for size in sizes.sizes_bytes]
+        if not as_arrays:
+            as_arrays[:] = np.array(knots), np.array([*zip(*pieces, strict=True)])
         sizes_bytes, logs = sizes.as_arrays
-        place = np.array(knots).searchsorted(sizes_bytes, "right")
-        constants_s, rises_s, peaks_s = np.array([*zip(*pieces, strict=True)]).take(place, axis=1)
+        place = as_arrays[0].searchsorted(sizes_bytes, "right")
+        constants_s, rises_s, peaks_s = as_arrays[1].take(place, axis=1)
         seconds = constants_s + share * sizes_bytes * s_per_byte + rises_s * logs
         times: Times = np.maximum(peaks_s, seconds)
         return times

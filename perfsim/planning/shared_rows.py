@@ -70,7 +70,7 @@ class SharedSetups:
         self.grid, self.session = grid, session
         names = [axis.field.partition(".")[0] for axis in grid.axes]
         # Axes by their place in the grid: free ones leave model, GPU and cluster as they are.
-        free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
+        self._free = free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
         self._bound = [at for at in range(len(names)) if at not in free]
         # Options are checked by their method, each time.
         self._single = [(at, names[at]) for at in free if names[at] != "options"]
@@ -84,6 +84,10 @@ class SharedSetups:
         self._checked: dict[tuple[int, int], Any] = {}
         self._sent_by: dict[tuple[Any, ...], SentBy | None] = {}
         self._latest: dict[tuple[int, ...], Setup] = {}  # by bound axes
+        # Of the latest row: its place on the free axes, what is asked there, and its setup.
+        self._place: tuple[int, ...] | None = None
+        self._values: dict[str, Any] | None = None
+        self._last: Setup | None = None
         self._of: object = None  # the jobs of the session when the latest setups were made
 
     def by_jobs(self, rows: Iterable[int]) -> Iterator[list[int]]:
@@ -92,7 +96,7 @@ class SharedSetups:
         The latest setups are forgotten before where the session has dropped what they are made of.
         """
         if self._of is not self.session.jobs or len(self._latest) > _MAX_LATEST:
-            self._of, self._latest = self.session.jobs, {}
+            self._of, self._latest, self._place = self.session.jobs, {}, None
 
         def tasks(row: int) -> list[int]:
             indices = self.grid.indices(row)
@@ -112,12 +116,15 @@ class SharedSetups:
         """
         indices = self.grid.indices(row)
         bound = tuple([indices[at] for at in self._bound])
-        fields = self.grid.fields(row)
+        place = tuple([indices[at] for at in self._free])
+        if place != self._place:
+            self._place, self._values, self._last = place, None, None
         like = self._latest.get(bound)
-        setup = None if like is None else self._like(like, indices, fields)
+        setup = None if like is None else self._like(like, indices, row)
         if setup is None:
-            setup = resolve(self._checked_scenario(indices, fields), self.session)
-        self._latest[bound] = setup
+            scenario = self._checked_scenario(indices, self.grid.fields(row))
+            setup = resolve(scenario, self.session)
+        self._latest[bound] = self._last = setup
         return setup
 
     def _checked_scenario(self, indices: Sequence[int], fields: dict[str, Any]) -> Scenario:
@@ -127,14 +134,16 @@ class SharedSetups:
             self._checked[at, indices[at]] = getattr(scenario, field)
         return scenario
 
-    def _like(self, like: Setup, indices: Sequence[int], fields: dict[str, Any]) -> Setup | None:
+    def _like(self, like: Setup, indices: Sequence[int], row: int) -> Setup | None:
         """Return a setup by one that differs in free fields; None where that does not do."""
-        values = self._known(self._single, indices)
-        if values is None:
-            return None
-        values["options"] = fields.get("options", {})
+        if self._values is None:
+            self._values = self._known(self._single, indices)
+            if self._values is None:
+                return None
+            self._values["options"] = self.grid.fields(row).get("options", {})
         try:
-            return resolve_like(with_checked(like.scenario, values), like, self.session)
+            scenario = with_checked(like.scenario, self._values)
+            return resolve_like(scenario, like, self.session, self._last)
         except PerfsimError:  # the row by itself says why, in full
             return None
 
