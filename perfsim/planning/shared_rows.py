@@ -5,6 +5,8 @@
   depends on several is checked again.
 - Rows that differ in algorithm, protocol and overlap alone share their jobs: collectives are priced
   anew, and the jobs are laid out with and without overlap in graphs that earlier rows have.
+- Rows that differ in their network alone share their rounds where nobody asked what collectives
+  take: these are priced anew.
 - Rows of one task graph run together, as arrays.
 """
 
@@ -21,6 +23,7 @@ from perfsim.planning.grid import SweepGrid
 from perfsim.planning.rows import SweepRow, refused_row, row_figures
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCHEDULE_FIELDS, Scenario, make_scenario, with_checked
+from perfsim.schedule.beside_messages import channels_beside
 from perfsim.schedule.costs import likeness, work_times
 from perfsim.schedule.identity import Identity
 from perfsim.schedule.rounds import build_rounds
@@ -29,6 +32,7 @@ from perfsim.session import Session
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
+    from perfsim.network.cluster import Cluster
     from perfsim.schedule.costed_graph import CostedGraph, RoundTimes, WorkLayout, WorkTimes
 
 __all__ = ["SentBy", "SharedRows", "SharedSetups"]
@@ -40,6 +44,9 @@ of 10 tasks, 10 of 86 and 16 of 325 (measured on one core of an AMD EPYC)."""
 _SAME_JOBS = ("algorithm", "protocol", "overlap")
 """Fields that say how collectives are sent and when jobs begin: setup and jobs depend on none,
 unless the method or its fusion policy asks what collectives take."""
+
+_NETWORK = ("net", "intra_net", "oversubscription", "background")
+"""Fields that say what messages take. A network may also say where GPUs are, or which."""
 
 _MAX_LATEST = 64
 """Setups that are kept from one chunk of rows to the next."""
@@ -80,7 +87,10 @@ class SharedSetups:
         follows = {"method": 0, "options": 1}
         others = [at for at in free if names[at] not in _SAME_JOBS]
         others.sort(key=lambda at: follows.get(names[at], 2))
-        self._tasks = [*others, *self._bound]
+        # Rows that differ in their network alone follow each other too.
+        clusters = sorted(self._bound, key=lambda at: names[at] in _NETWORK)
+        self._tasks = [*others, *clusters]
+        self._not_network = [at for at, name in enumerate(names) if name not in _NETWORK]
         self._checked: dict[tuple[int, int], Any] = {}
         self._sent_by: dict[tuple[Any, ...], SentBy | None] = {}
         self._latest: dict[tuple[int, ...], Setup] = {}  # by bound axes
@@ -159,6 +169,11 @@ class SharedSetups:
             self._sent_by[key] = self._check_sent_by(asked, row)
         return self._sent_by[key]
 
+    def same_but_network(self, row: int, other: int) -> bool:
+        """Tell whether two rows differ in their network alone."""
+        one, two = self.grid.indices(row), self.grid.indices(other)
+        return all([one[at] == two[at] for at in self._not_network])
+
     def _check_sent_by(self, asked: Scenario, row: int) -> SentBy | None:
         """Return how a row sends; None where that is not allowed in a scenario that is asked."""
         indices = self.grid.indices(row)
@@ -208,6 +223,15 @@ class _Layouts(NamedTuple):
         return cls(rounds, tuple([(one.graph.order(), Identity(one.tasks)) for one in rounds]))
 
 
+class _Fixed(NamedTuple):
+    """The rounds of a row, whose jobs are the same whatever collectives take, and their layouts."""
+
+    row: int
+    setup: Setup
+    rounds: list[CostedGraph]
+    layouts: _Layouts
+
+
 class SharedRows:
     """Predicts rows of a grid as ``predict()`` does, and makes what they share once.
 
@@ -227,10 +251,11 @@ class SharedRows:
         self._waiting: dict[tuple[Any, ...], list[_Waiting]] = {}
         # How works are laid out with overlap by how they are without it, and the other way.
         self._turned: dict[tuple[Any, ...], _Layouts] = {}
+        self._fixed: _Fixed | None = None  # of the latest row that was predicted by itself
 
     def columns(self, rows: Iterable[int]) -> dict[int, SweepRow]:
         """Return the columns of some rows."""
-        self._found, self._waiting, self._turned = {}, {}, {}
+        self._found, self._waiting, self._turned, self._fixed = {}, {}, {}, None
         for setup, alike in [(self._setup(some[0]), some) for some in self.setups.by_jobs(rows)]:
             self._predict(setup, alike)
         for same in self._waiting.values():
@@ -249,6 +274,8 @@ class SharedRows:
 
     def _predict(self, setup: Setup | None, rows: Sequence[int]) -> None:
         """Predict rows that differ in `_SAME_JOBS` alone; the setup is that of the first."""
+        if setup is not None and len(rows) == 1 and self._predict_elsewhere(setup, rows[0]):
+            return
         before: list[tuple[Setup, list[CostedGraph]]] = []
         while True:
             first, *left = rows
@@ -263,8 +290,30 @@ class SharedRows:
                 return
             rows, setup = left, self._setup(left[0])
 
+    def _predict_elsewhere(self, setup: Setup, row: int) -> bool:
+        """Predict a row by the rounds of the latest one; False where it may have others."""
+        fixed = self._fixed
+        if fixed is None or not self.setups.same_but_network(row, fixed.row):
+            return False
+        if not _same_but_costs(setup, fixed.setup):
+            return False
+        asked = setup.scenario
+        works = _work_times(fixed.rounds, asked.algorithm, asked.protocol, setup.data_cluster)
+        if works is None:
+            return False
+        self._wait(row, setup, fixed.layouts, works, setup.alone_s)
+        return True
+
+    def _wait(
+        self, row: int, setup: Setup, layouts: _Layouts, works: list[WorkTimes], alone_s: float
+    ) -> None:
+        """Let a row wait to be run, whose works take these times."""
+        times = [one.times(taken) for one, taken in zip(layouts.rounds, works, strict=True)]
+        self._waiting.setdefault(layouts.key, []).append(_Waiting(row, setup, alone_s, times))
+
     def _predict_first(self, setup: Setup, row: int) -> list[CostedGraph] | None:
         """Predict one row; return its rounds where rows that send otherwise have its jobs."""
+        self._fixed = None
         try:
             rounds = build_rounds(setup, self.session.jobs, timing_only=True)
             if not all(map(in_one_pass, rounds)):
@@ -278,7 +327,10 @@ class SharedRows:
         layouts = _Layouts.of([one.layout for one in times])
         waiting = _Waiting(row, setup, setup.alone_s, times)
         self._waiting.setdefault(layouts.key, []).append(waiting)
-        return rounds if all(costed.fixed_jobs for costed in rounds) else None
+        if not all(costed.fixed_jobs for costed in rounds):
+            return None
+        self._fixed = _Fixed(row, setup, rounds, layouts)
+        return rounds
 
     def _predict_alike(
         self, setup: Setup, rounds: Sequence[CostedGraph], rows: Iterable[int]
@@ -307,9 +359,7 @@ class SharedRows:
             if taken is None:
                 left.append(row)
                 continue
-            some, key = layouts[sent.overlap]
-            times = [layout.times(one) for layout, one in zip(some, taken, strict=True)]
-            self._waiting.setdefault(key, []).append(_Waiting(row, setup, alone_s, times))
+            self._wait(row, setup, layouts[sent.overlap], taken, alone_s)
         return left
 
     def _learn_turned(
@@ -327,12 +377,24 @@ class SharedRows:
             self._turned[_turned_key(setup, rounds, overlap=overlap)] = _Layouts.of(layouts)
 
 
+def _same_but_costs(setup: Setup, other: Setup) -> bool:
+    """Tell whether rows that differ in their network alone differ in what messages take alone."""
+    cluster, its = setup.cluster, other.cluster
+    if setup.transferred is not other.transferred or setup.device is not other.device:
+        return False
+    if cluster.placement != its.placement or cluster.wide is not None or its.wide is not None:
+        return False
+    # What GPUs of a node cost each other, and what messages take from computation beside them.
+    loads = setup.node_load == other.node_load and setup.slowest_gpu == other.slowest_gpu
+    return loads and not channels_beside(setup.device, cluster)
+
+
 def _work_times(
-    rounds: Sequence[CostedGraph], algorithm: str, protocol: str
+    rounds: Sequence[CostedGraph], algorithm: str, protocol: str, cluster: Cluster | None = None
 ) -> list[WorkTimes] | None:
     """Return what the works of some rounds take; None where they cannot be sent so."""
     try:
-        return [work_times(costed, algorithm, protocol) for costed in rounds]
+        return [work_times(costed, algorithm, protocol, cluster) for costed in rounds]
     except PerfsimError:
         return None
 

@@ -297,6 +297,33 @@ def test_rows_that_differ_in_overlap_have_the_same_works(
         assert made.count(asked_first) == 3 > made.count(not asked_first)
 
 
+@pytest.mark.parametrize(
+    ("base", "nets", "builds"),
+    [
+        ({"method": "dgc"}, "1gbe,10gbe,ib100,10gbe-mpi", 1),
+        ({"method": "localsgd"}, "1gbe,10gbe,ib100", 1),  # of several rounds
+        ({"method": "ssgd", "background": 0.2}, "1gbe,10gbe", 1),
+        ({"method": "dear"}, "1gbe,10gbe,ib100", 3),  # asks what messages take
+        ({"method": "ssgd", "jitter": 0.05}, "1gbe,10gbe", 2),
+        ({"method": "topk", "single_gpu_kernels": "3ms"}, "1gbe,10gbe", 2),
+        # Nodes of four GPUs and of eight; a GPU for which messages slow computation beside them.
+        ({"method": "topk", "gpu": "v100"}, "10gbe,dgx1-v100-ib100,100gbe", 3),
+        ({"method": "topk", "gpu": "a100", "gpus_per_node": 8}, "10gbe,dgx-a100,100gbe", 3),
+        ({"method": "topk"}, "10gbe,p3dn,100gbe", 3),  # which has another GPU
+    ],
+    ids=lambda one: one if isinstance(one, str) else None,
+)
+def test_rows_that_differ_in_their_network_alone_share_their_rounds(
+    base: dict[str, Any], nets: str, builds: int, session: Session, built: list[Scenario]
+) -> None:
+    """They are built once, where they do not follow from what messages take, nor from nodes."""
+    axes = axes_of({"net": nets, "gpus": "16,32"})
+    grid = SweepGrid({"model": "resnet50"} | base, axes)
+    found = _assert_rows(grid, range(len(grid)), session)
+    assert len(built) == 2 * builds
+    assert len(set(found)) == len(grid)
+
+
 def test_rounds_without_an_all_reduce_take_as_long_by_any_algorithm(session: Session) -> None:
     """Top-k gathers; DGC all-reduces its vectors besides, by the algorithm that is asked for."""
     for method, takes in (("topk", False), ("dgc", True)):
