@@ -6,7 +6,8 @@
 - Rows that differ in algorithm, protocol and overlap alone share their jobs: collectives are priced
   anew, and the jobs are laid out with and without overlap in graphs that earlier rows have.
 - Rows that differ in their network alone share their rounds where nobody asked what collectives
-  take: these are priced anew.
+  take: these are priced anew. So do rows that differ in how many GPUs they have, where nobody asked
+  for that either.
 - Rows of one task graph run together, as arrays.
 """
 
@@ -88,9 +89,10 @@ class SharedSetups:
         others = [at for at in free if names[at] not in _SAME_JOBS]
         others.sort(key=lambda at: follows.get(names[at], 2))
         # Rows that differ in their network alone follow each other too.
-        clusters = sorted(self._bound, key=lambda at: names[at] in _NETWORK)
-        self._tasks = [*others, *clusters]
+        last = {"gpus": 1, **dict.fromkeys(_NETWORK, 2)}
+        self._tasks = [*others, *sorted(self._bound, key=lambda at: last.get(names[at], 0))]
         self._not_network = [at for at, name in enumerate(names) if name not in _NETWORK]
+        self._not_cluster = [at for at in self._not_network if names[at] != "gpus"]
         self._checked: dict[tuple[int, int], Any] = {}
         self._sent_by: dict[tuple[Any, ...], SentBy | None] = {}
         self._latest: dict[tuple[int, ...], Setup] = {}  # by bound axes
@@ -169,10 +171,11 @@ class SharedSetups:
             self._sent_by[key] = self._check_sent_by(asked, row)
         return self._sent_by[key]
 
-    def same_but_network(self, row: int, other: int) -> bool:
-        """Tell whether two rows differ in their network alone."""
+    def same_but_network(self, row: int, other: int, *, any_gpus: bool = False) -> bool:
+        """Tell whether two rows differ in their network alone, or in their number of GPUs too."""
         one, two = self.grid.indices(row), self.grid.indices(other)
-        return all([one[at] == two[at] for at in self._not_network])
+        others = self._not_cluster if any_gpus else self._not_network
+        return all([one[at] == two[at] for at in others])
 
     def _check_sent_by(self, asked: Scenario, row: int) -> SentBy | None:
         """Return how a row sends; None where that is not allowed in a scenario that is asked."""
@@ -224,12 +227,16 @@ class _Layouts(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """The rounds of a row, whose jobs are the same whatever collectives take, and their layouts."""
+    """The rounds of a row, whose jobs are the same whatever collectives take, and their layouts.
+
+    ``any_shape`` says whether they are the same on clusters of any shape too.
+    """
 
     row: int
     setup: Setup
     rounds: list[CostedGraph]
     layouts: _Layouts
+    any_shape: bool
 
 
 class SharedRows:
@@ -293,9 +300,12 @@ class SharedRows:
     def _predict_elsewhere(self, setup: Setup, row: int) -> bool:
         """Predict a row by the rounds of the latest one; False where it may have others."""
         fixed = self._fixed
-        if fixed is None or not self.setups.same_but_network(row, fixed.row):
+        if fixed is None:
             return False
-        if not _same_but_costs(setup, fixed.setup):
+        any_shape = fixed.any_shape
+        if not self.setups.same_but_network(row, fixed.row, any_gpus=any_shape):
+            return False
+        if not _same_but_costs(setup, fixed.setup, any_shape=any_shape):
             return False
         asked = setup.scenario
         works = _work_times(fixed.rounds, asked.algorithm, asked.protocol, setup.data_cluster)
@@ -329,7 +339,8 @@ class SharedRows:
         self._waiting.setdefault(layouts.key, []).append(waiting)
         if not all(costed.fixed_jobs for costed in rounds):
             return None
-        self._fixed = _Fixed(row, setup, rounds, layouts)
+        any_shape = all(costed.any_shape for costed in rounds)
+        self._fixed = _Fixed(row, setup, rounds, layouts, any_shape)
         return rounds
 
     def _predict_alike(
@@ -377,13 +388,20 @@ class SharedRows:
             self._turned[_turned_key(setup, rounds, overlap=overlap)] = _Layouts.of(layouts)
 
 
-def _same_but_costs(setup: Setup, other: Setup) -> bool:
-    """Tell whether rows that differ in their network alone differ in what messages take alone."""
+def _same_but_costs(setup: Setup, other: Setup, *, any_shape: bool) -> bool:
+    """Tell whether setups that differ in the cluster alone differ in what messages take alone.
+
+    ``any_shape`` says whether nothing else depends on how many GPUs are on how many nodes.
+    """
     cluster, its = setup.cluster, other.cluster
     if setup.transferred is not other.transferred or setup.device is not other.device:
         return False
-    if cluster.placement != its.placement or cluster.wide is not None or its.wide is not None:
+    if cluster.wide is not None or its.wide is not None:
         return False
+    if cluster.placement != its.placement:
+        several = cluster.gpus > 1 and its.gpus > 1
+        if not (any_shape and several and setup.hooks_s == other.hooks_s):
+            return False
     # What GPUs of a node cost each other, and what messages take from computation beside them.
     loads = setup.node_load == other.node_load and setup.slowest_gpu == other.slowest_gpu
     return loads and not channels_beside(setup.device, cluster)
