@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.by_size import MessageSizes, Times, TimesBySize, arrays, one_by_one
 from perfsim.collectives import Line
-from perfsim.network.link import Latency
+from perfsim.network.link import LatencyLines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,20 +40,13 @@ def rising(of: Callable[[float], float], knots: Sequence[float]) -> TimesBySize:
     return one_by_one(rising_of)
 
 
-def line_times(
-    line: Line, intra: Latency | None, inter: Latency | None, knots: Sequence[float]
-) -> TimesBySize:
+def line_times(line: Line, latencies: LatencyLines) -> TimesBySize:
     """Return what `rising` returns where the formula is a line.
 
     Between two knots it is ``constant + share n s_per_byte + rise ln n``, whose numbers are worked
     out here, once for each piece.
-
-    Parameters
-    ----------
-    intra, inter : the latency of a hop inside nodes and between them; None where there is none
-    knots : all sizes at which a piece of one of both begins, in order
     """
-    count, log = len(knots), math.log
+    knots, log = latencies.knots, math.log
     share, s_per_byte = line.share, line.s_per_byte
     pieces: list[tuple[float, float, float]] = []
     as_arrays: list[NDArray[np.float64]] = []  # of knots and pieces, once they are asked for
@@ -78,23 +71,15 @@ def line_times(
         times: Times = np.maximum(peaks_s, seconds)
         return times
 
-    starts = (0.0, *knots)
     inter_hops, intra_hops = line.inter_hops, line.intra_hops
-    near, far = (
-        [(0.0, 0.0)] * len(starts) if curve is None else curve.lines_from(starts)
-        for curve in (intra, inter)
-    )
     peak_s = 0.0
-    for place, (one, other) in enumerate(zip(near, far, strict=True)):
-        (near_s, near_rise_s), (far_s, far_rise_s) = one, other
+    for size_bytes, log_size, near_s, near_rise_s, far_s, far_rise_s in latencies.pieces:
         constant_s = inter_hops * far_s + intra_hops * near_s
-        # Latencies are constant before the first knot, and from the last one on.
-        rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s if 0 < place < count else 0.0
-        if place:  # what ``of`` returns where the piece begins
-            size_bytes = starts[place]
+        rise_s = inter_hops * far_rise_s + intra_hops * near_rise_s
+        if size_bytes:  # what ``of`` returns where the piece begins
             seconds = constant_s + share * size_bytes * s_per_byte
             if rise_s:
-                seconds += rise_s * log(size_bytes)
+                seconds += rise_s * log_size
             if seconds > peak_s:  # noqa: PLR1730 (half the time of max())
                 peak_s = seconds
         pieces.append((constant_s, rise_s, peak_s))

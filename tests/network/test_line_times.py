@@ -14,7 +14,7 @@ from perfsim.by_size import MessageSizes, fastest_of, one_by_one, slowest_of
 from perfsim.collectives import Line
 from perfsim.network import line_times as of_lines
 from perfsim.network.line_times import line_times, rising
-from perfsim.network.link import Latency
+from perfsim.network.link import Latency, LatencyLines
 
 
 def curve(points: list[tuple[float, float]]) -> Latency:
@@ -49,7 +49,7 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
         far_s = far.at(size_bytes) if far else 0.0
         return line.latency_s(near.at(size_bytes), far_s) + line.transfer_s(size_bytes)
 
-    by_line, by_formula = line_times(line, near, far, knots), rising(formula, knots)
+    by_line, by_formula = line_times(line, LatencyLines.of(near, far)), rising(formula, knots)
     many = MessageSizes.of(sorted([*asked, *knots]))
     each_s = by_line.of_each(many)
     assert each_s == [by_line.of(size) for size in many.sizes_bytes], "to the last digit"
@@ -77,7 +77,7 @@ def test_of_arrays_the_same_counts_as_of_lists(
     one: Line, other: Line, near: Latency, far: Latency, asked: list[float]
 ) -> None:
     """With a formula among the lines, which tells one time after another, there are lists."""
-    both = [line_times(line, near, far, knots_of(near, far)) for line in (one, other)]
+    both = [line_times(line, LatencyLines.of(near, far)) for line in (one, other)]
     many = MessageSizes.of(asked)
     for more in ([], [one_by_one(lambda size: 1e-9 * size)]):
         for choose in (fastest_of, slowest_of):
