@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
@@ -19,10 +19,12 @@ from perfsim.libraries.nccl import DEFAULT_VERSION, protocol_factors
 from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, Grade, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
+if TYPE_CHECKING:
+    from perfsim.network.line_times import LatencyLines
+
 __all__ = [
     "GIVEN_BY_USER",
     "Latency",
-    "LatencyLines",
     "LatencyPiece",
     "Link",
     "NicSharing",
@@ -157,8 +159,11 @@ class Latency:
         return {}
 
     @cached_property
-    def beside(self) -> dict[int, tuple[Latency | None, LatencyLines]]:
-        """The lines of this curve and of others inside nodes, by the identity of these."""
+    def beside(self) -> dict[tuple[int, bool], tuple[Latency | None, LatencyLines]]:
+        """What `LatencyLines` keeps of this curve and another, by the identity of that one.
+
+        And by whether this one is inside nodes.
+        """
         return {}
 
     def _stretched_by(self, factor: float) -> Latency:
@@ -214,50 +219,6 @@ class Latency:
     def quantity(self, alpha_s: float) -> Quantity:
         """Return a value of this curve with the curve's origin."""
         return Quantity(alpha_s, "s/hop", self.kind, self.source, self.spread, self.low, self.high)
-
-
-class LatencyLines(NamedTuple):
-    """The latencies inside nodes and between them as lines over ln n, on the pieces of both.
-
-    Parameters
-    ----------
-    knots : all sizes at which a piece of one of both begins, in order
-    pieces : of each, from 0 on: where it begins, the logarithm of that, what a hop inside nodes is
-        at 0 and what it rises by, and the same of one between nodes [s/hop]; 0 where there is none
-    """
-
-    knots: list[float]
-    pieces: list[tuple[float, float, float, float, float, float]]
-
-    @classmethod
-    def of(cls, intra: Latency | None, inter: Latency | None) -> LatencyLines:
-        """Return the lines of two curves; kept, as each collective of a cluster asks for them."""
-        one = inter or intra
-        if one is None:
-            return cls([], [(0.0,) * 6])
-        kept = one.beside.get(id(intra))
-        if kept is not None and kept[0] is intra:
-            return kept[1]
-        found = cls._of(intra, inter)
-        if len(one.beside) >= _MAX_STRETCHED:
-            one.beside.clear()
-        one.beside[id(intra)] = intra, found
-        return found
-
-    @classmethod
-    def _of(cls, intra: Latency | None, inter: Latency | None) -> LatencyLines:
-        curves = [curve for curve in (intra, inter) if curve is not None]
-        knots = sorted({size for curve in curves for size in curve.size_bytes})
-        pieces = []
-        for place, size in enumerate((0.0, *knots)):
-            near_s, near_rise_s = intra.line(size) if intra else (0.0, 0.0)
-            far_s, far_rise_s = inter.line(size) if inter else (0.0, 0.0)
-            # Latencies are constant before the first knot, and from the last one on.
-            if not 0 < place < len(knots):
-                near_rise_s = far_rise_s = 0.0
-            log = math.log(size) if size else 0.0
-            pieces.append((size, log, near_s, near_rise_s, far_s, far_rise_s))
-        return cls(knots, pieces)
 
 
 class NodeExponent(NamedTuple):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfsim.by_size import slowest_of
 from perfsim.collectives import Algorithm, Hops
 from perfsim.errors import RequestError
-from perfsim.network.line_times import line_times, rising
-from perfsim.network.link import Latency, LatencyLines, Link
+from perfsim.network.line_times import LatencyLines, line_times, rising
+from perfsim.network.link import Latency, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.sums import sum_in_order
 from perfsim.units import format_bytes

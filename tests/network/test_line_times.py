@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from unittest import mock
 
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from perfsim.by_size import MessageSizes, fastest_of, one_by_one, slowest_of
 from perfsim.collectives import Line
 from perfsim.network import line_times as of_lines
-from perfsim.network.line_times import line_times, rising
-from perfsim.network.link import Latency, LatencyLines
+from perfsim.network.line_times import LatencyLines, line_times, rising
+from perfsim.network.link import Latency
 
 
 def curve(points: list[tuple[float, float]]) -> Latency:
@@ -59,6 +60,25 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
     # A logarithm is read from 0 here and from the knot before there: some digits of it are lost.
     assert each_s == pytest.approx(by_formula.of_each(many), rel=1e-9, abs=1e-15)
     assert all(after >= before * (1 - 1e-12) for before, after in pairwise(each_s))
+
+
+@given(lines, curves, curves, sizes, sizes)
+def test_who_shares_a_line_shares_its_times(
+    line: Line, near: Latency, far: Latency, some: list[float], others: list[float]
+) -> None:
+    """What was asked last is remembered, and no curve is taken for another."""
+    times = line_times(line, LatencyLines.of(near, far))
+    for asked in (*[MessageSizes.of(one) for one in (some, others)] * 2,):
+        assert times.of_each(asked) == [times.of(size) for size in asked.sizes_bytes]
+        assert times.each(asked) is times.each(asked)
+    assert line_times(line._replace(), LatencyLines.of(near, far)) is times
+    both = [(near, far), (None, far), (near, None), (None, near), (far, near)]
+    assert len({id(LatencyLines.of(*pair)) for pair in both}) == len(both)
+    for one, other in both:
+        again = LatencyLines.of(one and replace(one), other and replace(other))
+        assert line_times(line, again).of_each(asked) == line_times(
+            line, LatencyLines.of(one, other)
+        ).of_each(asked)
 
 
 def test_of_several_times_the_longest_or_the_shortest_counts() -> None:
