@@ -547,6 +547,7 @@ class _Builder:
         costed = self._slowed(costed, jobs)
         # What else is sent would slow the passes by something else.
         costed.fixed_jobs, costed.decided_by_costs = fixed and not self.slowed, decided
+        costed.any_shape = False  # until it is known what was asked for all rounds
         return costed
 
     @property
