@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LatencyLines", "line_times", "rising"]
 
-_MAX_KEPT = 64
+_MAX_KEPT = 32
 """Curves inside nodes beside one between them, and lines over both, of which something is kept. No
 source: chosen."""
 
@@ -70,7 +70,8 @@ class LatencyLines:
         which = id(other), inter is None
         kept = one.beside.get(which)
         if kept is not None and kept[0] is other:
-            return kept[1]
+            known: LatencyLines = kept[1]
+            return known
         found = cls._of(intra, inter)
         if len(one.beside) >= _MAX_KEPT:
             one.beside.clear()

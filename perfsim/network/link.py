@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.libraries.nccl import DEFAULT_VERSION, protocol_factors
 from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, Grade, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
-
-if TYPE_CHECKING:
-    from perfsim.network.line_times import LatencyLines
 
 __all__ = [
     "GIVEN_BY_USER",
@@ -159,10 +156,10 @@ class Latency:
         return {}
 
     @cached_property
-    def beside(self) -> dict[tuple[int, bool], tuple[Latency | None, LatencyLines]]:
-        """What `LatencyLines` keeps of this curve and another, by the identity of that one.
+    def beside(self) -> dict[tuple[int, bool], tuple[Latency | None, Any]]:
+        """What `perfsim.network.line_times` keeps of this curve and another.
 
-        And by whether this one is inside nodes.
+        It is kept by the identity of that one, and whether this one is inside nodes.
         """
         return {}
 
