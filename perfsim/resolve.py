@@ -1081,7 +1081,9 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     )
 
 
-def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | None:
+def resolve_like(
+    scenario: Scenario, like: Setup, catalog: Catalog, alike: Setup | None = None
+) -> Setup | None:
     """Return the setup of a scenario that is another setup's but for `SCHEDULE_FIELDS`.
 
     Model, GPU and cluster are taken over, which saves most of the time that `resolve` takes. None
@@ -1090,6 +1092,8 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     Parameters
     ----------
     scenario : ``like.scenario`` with other values (`perfsim.scenario.with_checked`)
+    alike : a setup on another cluster whose method is taken over too if it has the very same
+        options
 
     Raises
     ------
@@ -1101,14 +1105,18 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     asked = like.scenario
     if scenario.method == asked.method and scenario.options == asked.options:
         return replace(like, scenario=scenario)
-    method, policy_name, policy = _method_and_policy(scenario, catalog)
+    if alike is not None and _same_method(scenario, alike.scenario):
+        method, limit_bytes = alike.method, alike.limit_bytes
+        policy_name, policy = alike.policy_name, alike.policy
+    else:
+        method, policy_name, policy = _method_and_policy(scenario, catalog)
+        limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     if autocasts(scenario, method) != like.autocast:
         return None
     if method.offloads or like.method.offloads:
         return None
     if like.ssgd is not None and scenario.method != asked.method:  # a note names the method
         return None
-    limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     setup = replace(
         like,
         scenario=scenario,
@@ -1121,6 +1129,19 @@ def resolve_like(scenario: Scenario, like: Setup, catalog: Catalog) -> Setup | N
     setup.node_load, setup.slowest_gpu = like.node_load, like.slowest_gpu
     setup.slowed_in_node = like.slowed_in_node
     return setup
+
+
+def _same_method(scenario: Scenario, other: Scenario) -> bool:
+    """Tell whether two scenarios lead to the same method and policy; their options are the same."""
+    # The same object: values that Python takes for equal, as 1 and true, may mean something else.
+    return scenario.options is other.options and _read_for(scenario) == _read_for(other)
+
+
+_read_for = attrgetter(
+    *("method", "fusion", "fusion_options", "bucket"),
+    *("model", "offload", "master_weights", "autocast"),
+)
+"""Returns the fields of a scenario that its method and its fusion policy follow from."""
 
 
 def _method_and_policy(scenario: Scenario, catalog: Catalog) -> tuple[Method, str, fusion.Policy]:

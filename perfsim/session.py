@@ -270,8 +270,6 @@ class RememberingCluster(Cluster):
 _SHAPE = frozenset({"ranks", "nodes", "gpus_per_node", "gpus_of_host"})
 """What a method may read of the shape of its cluster."""
 
-_OF_CONTEXT = [one.name for one in fields(MethodContext)]
-
 _shape_of = attrgetter(*sorted(_SHAPE))
 
 
@@ -329,12 +327,12 @@ class RecordedCosts:
     @property
     def context(self) -> MethodContext:
         """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
-        known = partial(object.__getattribute__, self._context)  # reads that count as nobody's
-        told = {name: known(name) for name in _OF_CONTEXT}
+        context = object.__new__(_RecordedContext)  # all fields are as they were checked before
+        told = object.__getattribute__(context, "__dict__")
+        told |= object.__getattribute__(self._context, "__dict__")  # reads that count as nobody's
         told["collective_s"] = partial(self._answer, "collective")
         told["kernel_s"] = partial(self._answer, "kernel")
-        context = _RecordedContext(**told)
-        object.__setattr__(context, "_note", self._answer)
+        told["_note"] = self._answer
         return context
 
     @property

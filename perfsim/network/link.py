@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
@@ -109,10 +109,9 @@ class Latency:
         """
         return [(piece.at(0.0), piece.rise_s / piece.log_width) for piece in self.pieces]
 
-    def lines_from(self, sizes_bytes: Sequence[float]) -> list[tuple[float, float]]:
-        """Return the line on which a message of each size is."""
-        lines, knots = self.lines, self.size_bytes
-        return [lines[bisect_right(knots, size)] for size in sizes_bytes]
+    def line(self, size_bytes: float) -> tuple[float, float]:
+        """Return the line on which a message of this size is."""
+        return self.lines[bisect_right(self.size_bytes, size_bytes)]
 
     @classmethod
     def constant(cls, alpha: Quantity) -> Latency:
@@ -154,6 +153,14 @@ class Latency:
     @cached_property
     def _stretched(self) -> dict[float, Latency]:
         """The curve by some factors: each collective of a cluster asks for the same one."""
+        return {}
+
+    @cached_property
+    def beside(self) -> dict[tuple[int, bool], tuple[Latency | None, Any]]:
+        """What `perfsim.network.line_times` keeps of this curve and another.
+
+        It is kept by the identity of that one, and whether this one is inside nodes.
+        """
         return {}
 
     def _stretched_by(self, factor: float) -> Latency:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfsim.by_size import slowest_of
 from perfsim.collectives import Algorithm, Hops
 from perfsim.errors import RequestError
-from perfsim.network.line_times import line_times, rising
+from perfsim.network.line_times import LatencyLines, line_times, rising
 from perfsim.network.link import Latency, Link
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.sums import sum_in_order
@@ -300,10 +300,11 @@ class LinkPath:
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
         self.algorithm, self.base, self.curves = algorithm, base, curves
         self._intra, self._inter = curves.get("intra"), curves.get("inter")
-        self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
+        latencies = LatencyLines.of(self._intra, self._inter)
+        self.knots = latencies.knots
         self._constant_from = self.knots[-1] if self.knots else 0.0
         if algorithm.line is not None and base.ranks > 1:
-            self.times = line_times(algorithm.line(base), self._intra, self._inter, self.knots)
+            self.times = line_times(algorithm.line(base), latencies)
         else:
             self.times = rising(self._formula_s, self.knots)
 

@@ -5,6 +5,9 @@
   depends on several is checked again.
 - Rows that differ in algorithm, protocol and overlap alone share their jobs: collectives are priced
   anew, and the jobs are laid out with and without overlap in graphs that earlier rows have.
+- Rows that differ in their network alone share their rounds where nobody asked what collectives
+  take: these are priced anew. So do rows that differ in how many GPUs they have, where nobody asked
+  for that either.
 - Rows of one task graph run together, as arrays.
 """
 
@@ -21,6 +24,7 @@ from perfsim.planning.grid import SweepGrid
 from perfsim.planning.rows import SweepRow, refused_row, row_figures
 from perfsim.resolve import Setup, resolve, resolve_like
 from perfsim.scenario import SCHEDULE_FIELDS, Scenario, make_scenario, with_checked
+from perfsim.schedule.beside_messages import channels_beside
 from perfsim.schedule.costs import likeness, work_times
 from perfsim.schedule.identity import Identity
 from perfsim.schedule.rounds import build_rounds
@@ -29,6 +33,7 @@ from perfsim.session import Session
 from perfsim.sums import sum_in_order
 
 if TYPE_CHECKING:
+    from perfsim.network.cluster import Cluster
     from perfsim.schedule.costed_graph import CostedGraph, RoundTimes, WorkLayout, WorkTimes
 
 __all__ = ["SentBy", "SharedRows", "SharedSetups"]
@@ -40,6 +45,9 @@ of 10 tasks, 10 of 86 and 16 of 325 (measured on one core of an AMD EPYC)."""
 _SAME_JOBS = ("algorithm", "protocol", "overlap")
 """Fields that say how collectives are sent and when jobs begin: setup and jobs depend on none,
 unless the method or its fusion policy asks what collectives take."""
+
+_NETWORK = ("net", "intra_net", "oversubscription", "background")
+"""Fields that say what messages take. A network may also say where GPUs are, or which."""
 
 _MAX_LATEST = 64
 """Setups that are kept from one chunk of rows to the next."""
@@ -70,7 +78,7 @@ class SharedSetups:
         self.grid, self.session = grid, session
         names = [axis.field.partition(".")[0] for axis in grid.axes]
         # Axes by their place in the grid: free ones leave model, GPU and cluster as they are.
-        free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
+        self._free = free = [at for at, name in enumerate(names) if name in SCHEDULE_FIELDS]
         self._bound = [at for at in range(len(names)) if at not in free]
         # Options are checked by their method, each time.
         self._single = [(at, names[at]) for at in free if names[at] != "options"]
@@ -80,10 +88,18 @@ class SharedSetups:
         follows = {"method": 0, "options": 1}
         others = [at for at in free if names[at] not in _SAME_JOBS]
         others.sort(key=lambda at: follows.get(names[at], 2))
-        self._tasks = [*others, *self._bound]
+        # Rows that differ in their network alone follow each other too.
+        last = {"gpus": 1, **dict.fromkeys(_NETWORK, 2)}
+        self._tasks = [*others, *sorted(self._bound, key=lambda at: last.get(names[at], 0))]
+        self._not_network = [at for at, name in enumerate(names) if name not in _NETWORK]
+        self._not_cluster = [at for at in self._not_network if names[at] != "gpus"]
         self._checked: dict[tuple[int, int], Any] = {}
         self._sent_by: dict[tuple[Any, ...], SentBy | None] = {}
         self._latest: dict[tuple[int, ...], Setup] = {}  # by bound axes
+        # Of the latest row: its place on the free axes, what is asked there, and its setup.
+        self._place: tuple[int, ...] | None = None
+        self._values: dict[str, Any] | None = None
+        self._last: Setup | None = None
         self._of: object = None  # the jobs of the session when the latest setups were made
 
     def by_jobs(self, rows: Iterable[int]) -> Iterator[list[int]]:
@@ -92,7 +108,7 @@ class SharedSetups:
         The latest setups are forgotten before where the session has dropped what they are made of.
         """
         if self._of is not self.session.jobs or len(self._latest) > _MAX_LATEST:
-            self._of, self._latest = self.session.jobs, {}
+            self._of, self._latest, self._place = self.session.jobs, {}, None
 
         def tasks(row: int) -> list[int]:
             indices = self.grid.indices(row)
@@ -112,12 +128,15 @@ class SharedSetups:
         """
         indices = self.grid.indices(row)
         bound = tuple([indices[at] for at in self._bound])
-        fields = self.grid.fields(row)
+        place = tuple([indices[at] for at in self._free])
+        if place != self._place:
+            self._place, self._values, self._last = place, None, None
         like = self._latest.get(bound)
-        setup = None if like is None else self._like(like, indices, fields)
+        setup = None if like is None else self._like(like, indices, row)
         if setup is None:
-            setup = resolve(self._checked_scenario(indices, fields), self.session)
-        self._latest[bound] = setup
+            scenario = self._checked_scenario(indices, self.grid.fields(row))
+            setup = resolve(scenario, self.session)
+        self._latest[bound] = self._last = setup
         return setup
 
     def _checked_scenario(self, indices: Sequence[int], fields: dict[str, Any]) -> Scenario:
@@ -127,14 +146,16 @@ class SharedSetups:
             self._checked[at, indices[at]] = getattr(scenario, field)
         return scenario
 
-    def _like(self, like: Setup, indices: Sequence[int], fields: dict[str, Any]) -> Setup | None:
+    def _like(self, like: Setup, indices: Sequence[int], row: int) -> Setup | None:
         """Return a setup by one that differs in free fields; None where that does not do."""
-        values = self._known(self._single, indices)
-        if values is None:
-            return None
-        values["options"] = fields.get("options", {})
+        if self._values is None:
+            self._values = self._known(self._single, indices)
+            if self._values is None:
+                return None
+            self._values["options"] = self.grid.fields(row).get("options", {})
         try:
-            return resolve_like(with_checked(like.scenario, values), like, self.session)
+            scenario = with_checked(like.scenario, self._values)
+            return resolve_like(scenario, like, self.session, self._last)
         except PerfsimError:  # the row by itself says why, in full
             return None
 
@@ -149,6 +170,12 @@ class SharedSetups:
         if key not in self._sent_by:
             self._sent_by[key] = self._check_sent_by(asked, row)
         return self._sent_by[key]
+
+    def same_but_network(self, row: int, other: int, *, any_gpus: bool = False) -> bool:
+        """Tell whether two rows differ in their network alone, or in their number of GPUs too."""
+        one, two = self.grid.indices(row), self.grid.indices(other)
+        others = self._not_cluster if any_gpus else self._not_network
+        return all([one[at] == two[at] for at in others])
 
     def _check_sent_by(self, asked: Scenario, row: int) -> SentBy | None:
         """Return how a row sends; None where that is not allowed in a scenario that is asked."""
@@ -199,6 +226,19 @@ class _Layouts(NamedTuple):
         return cls(rounds, tuple([(one.graph.order(), Identity(one.tasks)) for one in rounds]))
 
 
+class _Fixed(NamedTuple):
+    """The rounds of a row, whose jobs are the same whatever collectives take, and their layouts.
+
+    ``any_shape`` says whether they are the same on clusters of any shape too.
+    """
+
+    row: int
+    setup: Setup
+    rounds: list[CostedGraph]
+    layouts: _Layouts
+    any_shape: bool
+
+
 class SharedRows:
     """Predicts rows of a grid as ``predict()`` does, and makes what they share once.
 
@@ -218,10 +258,11 @@ class SharedRows:
         self._waiting: dict[tuple[Any, ...], list[_Waiting]] = {}
         # How works are laid out with overlap by how they are without it, and the other way.
         self._turned: dict[tuple[Any, ...], _Layouts] = {}
+        self._fixed: _Fixed | None = None  # of the latest row that was predicted by itself
 
     def columns(self, rows: Iterable[int]) -> dict[int, SweepRow]:
         """Return the columns of some rows."""
-        self._found, self._waiting, self._turned = {}, {}, {}
+        self._found, self._waiting, self._turned, self._fixed = {}, {}, {}, None
         for setup, alike in [(self._setup(some[0]), some) for some in self.setups.by_jobs(rows)]:
             self._predict(setup, alike)
         for same in self._waiting.values():
@@ -240,6 +281,8 @@ class SharedRows:
 
     def _predict(self, setup: Setup | None, rows: Sequence[int]) -> None:
         """Predict rows that differ in `_SAME_JOBS` alone; the setup is that of the first."""
+        if setup is not None and len(rows) == 1 and self._predict_elsewhere(setup, rows[0]):
+            return
         before: list[tuple[Setup, list[CostedGraph]]] = []
         while True:
             first, *left = rows
@@ -254,8 +297,33 @@ class SharedRows:
                 return
             rows, setup = left, self._setup(left[0])
 
+    def _predict_elsewhere(self, setup: Setup, row: int) -> bool:
+        """Predict a row by the rounds of the latest one; False where it may have others."""
+        fixed = self._fixed
+        if fixed is None:
+            return False
+        any_shape = fixed.any_shape
+        if not self.setups.same_but_network(row, fixed.row, any_gpus=any_shape):
+            return False
+        if not _same_but_costs(setup, fixed.setup, any_shape=any_shape):
+            return False
+        asked = setup.scenario
+        works = _work_times(fixed.rounds, asked.algorithm, asked.protocol, setup.data_cluster)
+        if works is None:
+            return False
+        self._wait(row, setup, fixed.layouts, works, setup.alone_s)
+        return True
+
+    def _wait(
+        self, row: int, setup: Setup, layouts: _Layouts, works: list[WorkTimes], alone_s: float
+    ) -> None:
+        """Let a row wait to be run, whose works take these times."""
+        times = [one.times(taken) for one, taken in zip(layouts.rounds, works, strict=True)]
+        self._waiting.setdefault(layouts.key, []).append(_Waiting(row, setup, alone_s, times))
+
     def _predict_first(self, setup: Setup, row: int) -> list[CostedGraph] | None:
         """Predict one row; return its rounds where rows that send otherwise have its jobs."""
+        self._fixed = None
         try:
             rounds = build_rounds(setup, self.session.jobs, timing_only=True)
             if not all(map(in_one_pass, rounds)):
@@ -269,7 +337,11 @@ class SharedRows:
         layouts = _Layouts.of([one.layout for one in times])
         waiting = _Waiting(row, setup, setup.alone_s, times)
         self._waiting.setdefault(layouts.key, []).append(waiting)
-        return rounds if all(costed.fixed_jobs for costed in rounds) else None
+        if not all(costed.fixed_jobs for costed in rounds):
+            return None
+        any_shape = all(costed.any_shape for costed in rounds)
+        self._fixed = _Fixed(row, setup, rounds, layouts, any_shape)
+        return rounds
 
     def _predict_alike(
         self, setup: Setup, rounds: Sequence[CostedGraph], rows: Iterable[int]
@@ -298,9 +370,7 @@ class SharedRows:
             if taken is None:
                 left.append(row)
                 continue
-            some, key = layouts[sent.overlap]
-            times = [layout.times(one) for layout, one in zip(some, taken, strict=True)]
-            self._waiting.setdefault(key, []).append(_Waiting(row, setup, alone_s, times))
+            self._wait(row, setup, layouts[sent.overlap], taken, alone_s)
         return left
 
     def _learn_turned(
@@ -318,12 +388,31 @@ class SharedRows:
             self._turned[_turned_key(setup, rounds, overlap=overlap)] = _Layouts.of(layouts)
 
 
+def _same_but_costs(setup: Setup, other: Setup, *, any_shape: bool) -> bool:
+    """Tell whether setups that differ in the cluster alone differ in what messages take alone.
+
+    ``any_shape`` says whether nothing else depends on how many GPUs are on how many nodes.
+    """
+    cluster, its = setup.cluster, other.cluster
+    if setup.transferred is not other.transferred or setup.device is not other.device:
+        return False
+    if cluster.wide is not None or its.wide is not None:
+        return False
+    if cluster.placement != its.placement:
+        several = cluster.gpus > 1 and its.gpus > 1
+        if not (any_shape and several and setup.hooks_s == other.hooks_s):
+            return False
+    # What GPUs of a node cost each other, and what messages take from computation beside them.
+    loads = setup.node_load == other.node_load and setup.slowest_gpu == other.slowest_gpu
+    return loads and not channels_beside(setup.device, cluster)
+
+
 def _work_times(
-    rounds: Sequence[CostedGraph], algorithm: str, protocol: str
+    rounds: Sequence[CostedGraph], algorithm: str, protocol: str, cluster: Cluster | None = None
 ) -> list[WorkTimes] | None:
     """Return what the works of some rounds take; None where they cannot be sent so."""
     try:
-        return [work_times(costed, algorithm, protocol) for costed in rounds]
+        return [work_times(costed, algorithm, protocol, cluster) for costed in rounds]
     except PerfsimError:
         return None
 

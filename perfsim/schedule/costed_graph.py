@@ -186,6 +186,7 @@ class CostedGraph:
     priced_on : what its work was priced on; None where it was not priced
     durations_s : of the tasks here, where only times were asked and the graph's are others
     fixed_jobs : whether only times were asked, and jobs are the same whatever collectives take
+    any_shape : whether only times were asked, and the shape of the cluster has no say in it
     decided_by_costs : whether the method asked what kernels or collectives take, to decide by it
     parts : the tasks that compute parts of passes
     work_times : what its works take, where only times were asked
@@ -209,6 +210,7 @@ class CostedGraph:
     priced_on: PricedOn | None = None
     durations_s: list[float] | None = None
     fixed_jobs: bool = False
+    any_shape: bool = False
     decided_by_costs: bool = False
     parts: list[PartOfPass] = field(default_factory=list, repr=False)
     _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)

@@ -315,20 +315,23 @@ def reprice(
     return new
 
 
-def work_times(costed: CostedGraph, algorithm: str, protocol: str) -> WorkTimes:
+def work_times(
+    costed: CostedGraph, algorithm: str, protocol: str, cluster: Cluster | None = None
+) -> WorkTimes:
     """Return what the works of a round take that was priced for its times alone.
 
     Parameters
     ----------
     algorithm, protocol : those of `Costs`, perhaps others than it was priced by
+    cluster : where it is sent; None: where it was priced
     """
     on = costed.priced_on
     assert on is not None
-    known = costed.work_times
+    known, cluster = costed.work_times, on.cluster if cluster is None else cluster
     same_algorithm = algorithm == on.algorithm or not costed.takes_algorithm
-    if known and protocol == on.protocol and same_algorithm:
+    if known and cluster is on.cluster and protocol == on.protocol and same_algorithm:
         return known
-    costs = Costs(on.device, on.cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
+    costs = Costs(on.device, cluster, algorithm, protocol, on.kernel_factor, timing_only=True)
     return _work_times(costed.kinds_of_work, costs, None, costed.task_s)
 
 

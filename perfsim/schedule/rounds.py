@@ -443,7 +443,10 @@ class _Builder:
             self.recorded = RecordedCosts(self.context, recorded, recorded.shape)
             return self._make_rounds()
 
-        return self.cache.rounds(key, recorded, self.costs, make)
+        found = self.cache.rounds(key, recorded, self.costs, make)
+        for costed in found:
+            costed.any_shape = not recorded.asked_cluster
+        return found
 
     def _make_rounds(self) -> list[CostedGraph]:
         """Return the rounds of the method's period, checked and built."""
@@ -544,6 +547,7 @@ class _Builder:
         costed = self._slowed(costed, jobs)
         # What else is sent would slow the passes by something else.
         costed.fixed_jobs, costed.decided_by_costs = fixed and not self.slowed, decided
+        costed.any_shape = False  # until it is known what was asked for all rounds
         return costed
 
     @property

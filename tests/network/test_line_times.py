@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from unittest import mock
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from perfsim.by_size import MessageSizes, fastest_of, one_by_one, slowest_of
 from perfsim.collectives import Line
 from perfsim.network import line_times as of_lines
-from perfsim.network.line_times import line_times, rising
+from perfsim.network.line_times import LatencyLines, line_times, rising
 from perfsim.network.link import Latency
 
 
@@ -49,7 +50,7 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
         far_s = far.at(size_bytes) if far else 0.0
         return line.latency_s(near.at(size_bytes), far_s) + line.transfer_s(size_bytes)
 
-    by_line, by_formula = line_times(line, near, far, knots), rising(formula, knots)
+    by_line, by_formula = line_times(line, LatencyLines.of(near, far)), rising(formula, knots)
     many = MessageSizes.of(sorted([*asked, *knots]))
     each_s = by_line.of_each(many)
     assert each_s == [by_line.of(size) for size in many.sizes_bytes], "to the last digit"
@@ -59,6 +60,25 @@ def test_a_line_is_its_formula_and_many_sizes_are_each_of_them(
     # A logarithm is read from 0 here and from the knot before there: some digits of it are lost.
     assert each_s == pytest.approx(by_formula.of_each(many), rel=1e-9, abs=1e-15)
     assert all(after >= before * (1 - 1e-12) for before, after in pairwise(each_s))
+
+
+@given(lines, curves, curves, sizes, sizes)
+def test_who_shares_a_line_shares_its_times(
+    line: Line, near: Latency, far: Latency, some: list[float], others: list[float]
+) -> None:
+    """What was asked last is remembered, and no curve is taken for another."""
+    times = line_times(line, LatencyLines.of(near, far))
+    for asked in (*[MessageSizes.of(one) for one in (some, others)] * 2,):
+        assert times.of_each(asked) == [times.of(size) for size in asked.sizes_bytes]
+        assert times.each(asked) is times.each(asked)
+    assert line_times(line._replace(), LatencyLines.of(near, far)) is times
+    both = [(near, far), (None, far), (near, None), (None, near), (far, near)]
+    assert len({id(LatencyLines.of(*pair)) for pair in both}) == len(both)
+    for one, other in both:
+        again = LatencyLines.of(one and replace(one), other and replace(other))
+        assert line_times(line, again).of_each(asked) == line_times(
+            line, LatencyLines.of(one, other)
+        ).of_each(asked)
 
 
 def test_of_several_times_the_longest_or_the_shortest_counts() -> None:
@@ -77,7 +97,7 @@ def test_of_arrays_the_same_counts_as_of_lists(
     one: Line, other: Line, near: Latency, far: Latency, asked: list[float]
 ) -> None:
     """With a formula among the lines, which tells one time after another, there are lists."""
-    both = [line_times(line, near, far, knots_of(near, far)) for line in (one, other)]
+    both = [line_times(line, LatencyLines.of(near, far)) for line in (one, other)]
     many = MessageSizes.of(asked)
     for more in ([], [one_by_one(lambda size: 1e-9 * size)]):
         for choose in (fastest_of, slowest_of):

@@ -297,6 +297,40 @@ def test_rows_that_differ_in_overlap_have_the_same_works(
         assert made.count(asked_first) == 3 > made.count(not asked_first)
 
 
+@pytest.mark.parametrize(
+    ("base", "varied", "builds"),
+    [
+        ({"method": "dgc"}, {"net": "1gbe,10gbe,10gbe-mpi", "gpus": "16,32"}, 2),  # asks for ranks
+        ({"method": "localsgd"}, {"net": "1gbe,10gbe,ib100", "gpus": "16,32"}, 1),
+        ({"method": "ssgd"}, {"background": "10%,20%", "gpus": "16,32"}, 1),
+        ({"method": "dear"}, {"net": "1gbe,10gbe,ib100", "gpus": "16,32"}, 6),  # asks for messages
+        ({"method": "ssgd", "jitter": 0.05}, {"net": "1gbe,10gbe", "gpus": "16,32"}, 4),
+        ({"method": "topk", "single_gpu_kernels": "3ms"}, {"net": "1gbe,10gbe", "gpus": "16"}, 2),
+        # One GPU, and one node, where messages slow computation beside them; then several nodes.
+        ({"method": "ssgd"}, {"gpus": "1,2,3,4,8,24", "net": "10gbe,1gbe"}, 1 + 6 + 1),
+        # Nodes of four GPUs and of eight, and of several NICs.
+        ({"method": "topk", "gpu": "v100"}, {"net": "10gbe,dgx1-v100-ib100,100gbe"}, 3),
+        ({"method": "topk", "gpu": "a100", "gpus_per_node": 8}, {"net": "10gbe,dgx-a100"}, 2),
+        ({"method": "topk", "gpu": "v100-pcie"}, {"net": "10gbe,dgx1-v100-ib100"}, 2),
+        ({"method": "topk"}, {"net": "10gbe,g4dn,100gbe"}, 3),  # which has another GPU
+        ({"method": "ssgd"}, {"gpus": "16,32", "model": "resnet50,vgg16"}, 2),
+        # A node that is not full, whose GPUs cost each other less; slowest GPUs of more and more.
+        ({"method": "ssgd", "model": "bert-base"}, {"gpus": "2,4,8,16"}, 2),
+        ({"method": "ssgd", "gpu": "h100", "model": "dit-s2"}, {"gpus": "16,64"}, 2),
+    ],
+)
+def test_rows_that_differ_in_their_cluster_alone_share_their_rounds(
+    base: dict[str, Any], varied: dict[str, str], builds: int, built: list[Scenario]
+) -> None:
+    """They are built once, where they do not follow from what messages take, nor from nodes."""
+    session, grid = Session(), SweepGrid(BASE | {"gpus": 32} | base, axes_of(varied))
+    SharedRows(grid, session).columns(range(len(grid)))  # from here on it is known who asks
+    built.clear()
+    found = _assert_rows(grid, range(len(grid)), session)
+    assert len(built) == builds
+    assert len(set(found)) > len(grid) // 2
+
+
 def test_rounds_without_an_all_reduce_take_as_long_by_any_algorithm(session: Session) -> None:
     """Top-k gathers; DGC all-reduces its vectors besides, by the algorithm that is asked for."""
     for method, takes in (("topk", False), ("dgc", True)):
