@@ -137,7 +137,9 @@ def test_a_switch_of_several_gpus_and_virtual_nics_are_read(tmp_path: Path) -> N
     assert read_node_type(path).facts("ampere").pairs
     path.write_text(GOOD.replace("gpudirect = true\n", "gpudirect = true\nin_ring = 1\n"))
     ringed = read_node_type(path)
-    assert ringed.facts("ampere").in_ring == ringed.with_nics(None, 1e9).facts("ampere").in_ring == 1
+    assert (
+        ringed.facts("ampere").in_ring == ringed.with_nics(None, 1e9).facts("ampere").in_ring == 1
+    )
     assert ringed.with_nics(2, None).facts("ampere").in_ring == plain.in_ring == 0
     for line, wrong in (
         ("peer_access = true", "gpus_per_switch = 0"),
