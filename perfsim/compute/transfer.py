@@ -250,7 +250,9 @@ def transfer(
             total = _with_update(total, update_s, asked_s, passes, training)
             update_s = asked_s
     found = _stretched_to(inputs, goal, batch, era, total, by_kernels, update_s)
-    found = found._replace(autocast=training.autocast if casts else None, era=divided)
+    # Without attention autocast launches casts, and values have 16 bits either way.
+    values = casts and has_attention(inputs.profile.model)
+    found = found._replace(autocast=training.autocast if values else None, era=divided)
     width = gradient_bytes(training.reduce_dtype, master_weights=training.master_weights)
     if not training.master_weights:
         found = found._replace(profile=replace(found.profile, kept_bytes=HALF))
@@ -790,7 +792,7 @@ def _may_cast(inputs: TransferInputs, goal: GpuPrecision, era: str) -> bool:
     """Tell whether it makes a difference if autocast casts the values of an fp32 model."""
     if not (inputs.defined and goal.precision in AUTOCAST_PRECISIONS):
         return False
-    return execution_of(era).autocasts and has_attention(inputs.profile.model)
+    return execution_of(era).autocasts
 
 
 def _launches_casts(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> bool:

@@ -209,9 +209,10 @@ def work_of(layers: Sequence[ModelLayer], era: str, *, autocast: bool = False) -
     """
     execution = execution_of(era)
     blocks = [layer for layer in layers if layer.kind == "attention"]
-    if not (autocast and blocks):
+    casts = autocast and execution.autocasts
+    if not (casts and blocks):
         execution = execution._replace(autocasts=False)
-    kinds, places = _kinds_of_work(layers, execution)
+    kinds, places = _kinds_of_work(layers, execution, casts=casts and not blocks)
     times = Counter(places)
     forward, counted = Counter[Work](), Counter[Work]()
     for place, kind in enumerate(kinds):
@@ -254,11 +255,12 @@ def layer_operations(layers: Sequence[ModelLayer], era: str) -> tuple[float, ...
 
 
 def _kinds_of_work(
-    layers: Sequence[ModelLayer], era: Execution
+    layers: Sequence[ModelLayer], era: Execution, *, casts: bool = False
 ) -> tuple[list[LayerWork], list[int]]:
     """Return the work of one of the layers that are alike, and which of these each layer has.
 
-    Those that occur first come first.
+    Those that occur first come first. ``casts`` says whether autocast casts the weights of a
+    network without attention.
     """
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
@@ -284,12 +286,13 @@ def _kinds_of_work(
             known = alike[key] = len(kinds), _exact(layer, era)
             work = _layer_work(layer, era, points, first, normed, reads)
             if layer is last:
-                casts = era.loss_by_operation and not _all_in_fp32(layer, era)
-                work = _with_loss(work, layer, era.loss_by_operation, casts)
+                widens = era.loss_by_operation and not _all_in_fp32(layer, era)
+                work = _with_loss(work, layer, era.loss_by_operation, widens)
             if not attends:
-                more = _launched_without_attention(layer, normed) + _LOSS_OPERATIONS * (
-                    layer is last
-                )
+                more = _launched_without_attention(layer, normed)
+                more += _LOSS_OPERATIONS * (layer is last)
+                if casts:
+                    more += _launched_to_cast(layer, first, layer is last)
                 work = work._replace(operations=work.operations + more * era.op_share)
             kinds.append(work)
         place, exact = known
@@ -472,6 +475,18 @@ def _launched_without_attention(layer: ModelLayer, normed: bool) -> float:
     )
     biased = layer.kind == "linear" and len(layer.tensors) > 1 and not layer.frozen
     return _ACTIVATION_OPERATIONS * activated + _BIAS_OPERATIONS_OF_DENSE * biased
+
+
+def _launched_to_cast(layer: ModelLayer, first: bool, last: bool) -> float:
+    """Return the operations by which autocast casts a layer of a network without attention.
+
+    Weights and biases of convolutions and dense layers are cast to 16 bits, once a step, and their
+    gradients back to fp32; images to 16 bits, outputs to fp32 for the loss and their gradient back.
+    Normalisations keep fp32 parameters beside values of 16 bits (PyTorch 2.13,
+    aten/src/ATen/autocast_mode.cpp; counted: tests/scripts/launches_against_pytorch.py).
+    """
+    parameters = 2.0 * len(layer.tensors) * (layer.kind in ("conv", "linear"))
+    return parameters + first + 2.0 * last
 
 
 def _launched_with_adapter(layer: ModelLayer) -> float:

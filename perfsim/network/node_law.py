@@ -125,6 +125,7 @@ class NodeFacts(NamedTuple):
     gpus_per_switch : GPUs that share one link into the host, where their copies go through it
     pairs : whether every pair of GPUs has links of its own, as many as any other
     virtual : whether NICs are a cloud's virtual ones, whose TCP packets its hypervisor handles
+    in_ring : NICs that rings and trees over all GPUs of a node use, 0 for all
     """
 
     generation: str
@@ -142,10 +143,15 @@ class NodeFacts(NamedTuple):
     gpus_per_switch: int = 1
     pairs: bool = False
     virtual: bool = False
+    in_ring: int = 0
 
     def nics_of(self, gpus: float) -> float:
-        """Return the NICs that so many GPUs of a node drive: their share of them, at least one."""
-        return max(1.0, self.nics * min(1.0, gpus / self.gpus))
+        """Return the NICs that a ring over so many GPUs of a node uses: their share, at least one.
+
+        NCCL may find channels through fewer (`in_ring`), however many GPUs a ring passes.
+        """
+        share = self.nics * min(1.0, gpus / self.gpus)
+        return max(1.0, min(share, self.in_ring) if self.in_ring else share)
 
     @property
     def nvls(self) -> bool:
@@ -578,7 +584,8 @@ class NodeLaw(NamedTuple):
             others = seen.ranks - seen.per_node
             latency_s += self._get("peer", kind) * _US * others
             sent = size_bytes * others / seen.ranks * seen.per_node
-            _, net = self._net(facts, seen.per_node, seen.nodes, seen.per_node)
+            each = facts._replace(in_ring=0)  # to each peer by the NIC nearest to the GPU
+            _, net = self._net(each, seen.per_node, seen.nodes, seen.per_node)
             share = 1.0 if kind == "infiniband" else self._get("pairs_share", kind)
             bytes_s = max(bytes_s, sent / (share * net))
             yield _Way("pairwise", latency_s, bytes_s)

@@ -103,6 +103,7 @@ class Nics(NamedTuple):
     gpudirect : whether they read the GPUs' memory
     source : where this is stated
     virtual : whether they are a cloud's virtual NICs (AWS ENA, Google gVNIC)
+    in_ring : of how many NCCL's rings over all GPUs of a node make use, 0 for all
     """
 
     number: int
@@ -111,6 +112,7 @@ class Nics(NamedTuple):
     gpudirect: bool
     source: str
     virtual: bool = False
+    in_ring: int = 0
 
     def count_words(self) -> str:
         """Say how many there are, of which rate and transport."""
@@ -165,6 +167,7 @@ class NodeType(NamedTuple):
             gpus_per_switch=self.inside.gpus_per_switch,
             pairs=self.inside.pairs,
             virtual=nics.virtual if nics else False,
+            in_ring=nics.in_ring if nics else 0,
         )
 
     @property
@@ -189,6 +192,7 @@ class NodeType(NamedTuple):
         nics = self.nics._replace(
             number=count or self.nics.number,
             rate=rate or self.nics.rate,
+            in_ring=0 if count else self.nics.in_ring,
             source=f"given by the user, in place of {stated}: {self.nics.source}",
         )
         return self._replace(nics=nics)
@@ -257,8 +261,9 @@ _check_nics = table_check(
         "gpudirect": check_of(YesOrNo),
         "source": check_of(Text),
         "virtual": check_of(YesOrNo),
+        "in_ring": whole_number,
     },
-    optional=("virtual",),
+    optional=("virtual", "in_ring"),
 )
 
 

@@ -176,8 +176,11 @@ def test_other_precisions_cast_nothing(precision: str) -> None:
     assert both[0] == both[1]
 
 
-def test_a_network_of_convolutions_casts_its_images_alone() -> None:
-    assert model_work("resnet50", None, "torch2", True) == model_work("resnet50", None, "torch2")
+def test_a_network_of_convolutions_launches_casts_and_has_the_same_kernels() -> None:
+    """Its values have 16 bits either way; weights, images and the loss are cast (54 products)."""
+    cast, plain = (model_work("resnet50", None, "torch2", casts) for casts in (True, False))
+    assert (cast.counted, cast.forward) == (plain.counted, plain.forward)
+    assert cast.operations - plain.operations == 2 * 54 + 2 + 1 + 2
 
 
 # Who autocasts

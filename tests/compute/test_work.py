@@ -205,9 +205,25 @@ def test_networks_without_attention_launch_what_their_code_calls() -> None:
 
 def test_launches_are_near_those_that_pytorch_was_counted_to_make() -> None:
     """`launches_against_pytorch.py` made the file: forward, loss and backward, and perfsim's."""
-    rows = [line.split()[-2:] for line in LAUNCHES.read_text().splitlines()[2:]]
+    cells = [line.split() for line in LAUNCHES.read_text().splitlines()[2:]]
+    rows = [row[-4:-2] for row in cells]
     assert len(rows) == 5
     for counted, own in rows[:4]:
         assert 0.85 < float(own) / float(counted) < 1.15
     # The counts of transformers have dropout and attention by operations.
     assert 1 < float(rows[4][1]) / float(rows[4][0]) < 1.35
+
+
+def test_autocast_casts_a_network_of_convolutions_as_pytorch_was_counted_to() -> None:
+    """The last two columns: weights, biases, images and the loss, and their gradients."""
+    models = ("generic:params=16640,layers=4,flops=0.032MFLOP", "alexnet", "vgg16", "resnet18")
+    lines = LAUNCHES.read_text().splitlines()[2:]
+    for model, line in zip(models, lines, strict=False):
+        plain, cast = (
+            model_work(model, None, "torch2", casts).operations for casts in (False, True)
+        )
+        counted, own = map(float, line.split()[-2:])
+        assert cast - plain == counted == own
+        # A compiled network has its casts in other kernels.
+        of_compiled = (model_work(model, None, "torch2-compiled", on) for on in (False, True))
+        assert len({work.operations for work in of_compiled}) == 1

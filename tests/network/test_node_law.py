@@ -243,6 +243,22 @@ def test_each_process_of_an_all_to_all_has_sockets_of_its_own() -> None:
     assert gather.seconds == pytest.approx(7 / 8 * 1e12 / 1e9, rel=1e-3)
 
 
+def test_a_ring_over_a_node_has_the_rate_of_the_nics_that_nccl_finds_it() -> None:
+    """Jean Zay's all-reduces of 4 GB on 4 nodes (bigscience's all_reduce_bench-*-n4.txt)."""
+    law = node_law()
+    for name, gpus, measured in (("jean-zay-a100", 8, 40.5e9), ("jean-zay-v100", 4, 84.6e9)):
+        of = facts(name, "ampere")
+        call = law.call(of, "all_reduce", 4 * gpus, 4, 4e9)
+        assert call is not None
+        ranks = 4 * gpus
+        bus_bits = 8 * 4e9 / call.seconds * 2 * (ranks - 1) / ranks
+        assert bus_bits == pytest.approx(measured, rel=0.07)
+        # One GPU a node takes its nearest NIC, and an all-to-all all of them.
+        every = of._replace(in_ring=0)
+        assert law.call(of, "all_reduce", 4, 4, 4e9) == law.call(every, "all_reduce", 4, 4, 4e9)
+        assert law.call(of, "all_to_all", 32, 4, 4e9) == law.call(every, "all_to_all", 32, 4, 4e9)
+
+
 def test_a_virtual_nic_costs_tcp_alone() -> None:
     law = node_law()
     for name, dearer in (("eth-100g", True), ("dgx-h100", False)):

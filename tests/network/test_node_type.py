@@ -135,9 +135,16 @@ def test_a_switch_of_several_gpus_and_virtual_nics_are_read(tmp_path: Path) -> N
     assert (plain.gpus_per_switch, plain.virtual, plain.pairs) == (1, False, False)
     path.write_text(GOOD.replace("peer_access = true\n", "peer_access = true\npairs = true\n"))
     assert read_node_type(path).facts("ampere").pairs
+    path.write_text(GOOD.replace("gpudirect = true\n", "gpudirect = true\nin_ring = 1\n"))
+    ringed = read_node_type(path)
+    assert (
+        ringed.facts("ampere").in_ring == ringed.with_nics(None, 1e9).facts("ampere").in_ring == 1
+    )
+    assert ringed.with_nics(2, None).facts("ampere").in_ring == plain.in_ring == 0
     for line, wrong in (
         ("peer_access = true", "gpus_per_switch = 0"),
         ("count = 2", "virtual = 2"),
+        ("count = 2", "in_ring = 0"),
     ):
         path.write_text(GOOD.replace(line, f"{line}\n{wrong}"))
         with pytest.raises(DataError, match=wrong.partition(" ")[0]):

@@ -3,7 +3,8 @@
 ``python tests/scripts/launches_against_pytorch.py`` prints a line a network: the calls of the
 forward pass, the loss, the backward pass and the update (views, allocations and readings of a
 number count as none, an update runs over all tensors at once), and how many operations of the
-first three perfsim's host launches (`perfsim.compute.work`). Tensors are on the CPU, for which the
+first three perfsim's host launches (`perfsim.compute.work`); then how many more there are under
+autocast, by PyTorch and by perfsim. Tensors are on the CPU, for which the
 dispatcher is called as for a GPU; there a call may be several kernels (both products of a
 convolution's backward pass). Dropout is left out, as it is in perfsim's convolution networks.
 It needs ``pip install torch``; `launches_against_pytorch.txt` has what it printed last.
@@ -136,8 +137,11 @@ def networks() -> list[tuple[str, Any, tuple[int, ...], int]]:
     ]
 
 
-def counted(module: Any, shape: tuple[int, ...], classes: int) -> list[int]:
-    """Return the calls of the forward pass, the loss, the backward pass and the update."""
+def counted(module: Any, shape: tuple[int, ...], classes: int, *, casts: bool) -> list[int]:
+    """Return the calls of the forward pass, the loss, the backward pass and the update.
+
+    ``casts`` says whether forward pass and loss run under autocast.
+    """
     import torch
 
     from scripts.dispatched_calls import DispatchedCalls
@@ -160,8 +164,9 @@ def counted(module: Any, shape: tuple[int, ...], classes: int) -> list[int]:
     optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9, foreach=True)
 
     def step() -> None:
-        written = run(lambda: module(given))
-        loss = run(lambda: torch.nn.functional.cross_entropy(written, truth))
+        with torch.autocast("cpu", torch.bfloat16, enabled=casts):
+            written = run(lambda: module(given))
+            loss = run(lambda: torch.nn.functional.cross_entropy(written, truth))
         run(loss.backward)
         run(optimizer.step)
         optimizer.zero_grad()
@@ -180,14 +185,15 @@ def main() -> None:
     print(f"PyTorch {torch.__version__}")
     print(
         f"{'':20}{'forward':>8}{'loss':>6}{'backward':>9}{'update':>8}{'all but it':>11}"
-        f"{'perfsim':>9}"
+        f"{'perfsim':>9}{'autocast':>10}{'perfsim':>9}"
     )
     for model, (name, module, shape, classes) in zip(MODELS, networks(), strict=True):
-        forward, loss, backward, update = counted(module, shape, classes)
-        own = model_work(model, None, "torch2").operations
+        forward, loss, backward, update = counted(module, shape, classes, casts=False)
+        own, cast = (model_work(model, None, "torch2", casts).operations for casts in (False, True))
+        more = sum(counted(module, shape, classes, casts=True)[:3]) - forward - loss - backward
         print(
             f"{name:20}{forward:8}{loss:6}{backward:9}{update:8}{forward + loss + backward:11}"
-            f"{own:9.0f}"
+            f"{own:9.0f}{more:+10}{cast - own:+9.0f}"
         )
 
 
