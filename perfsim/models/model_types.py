@@ -570,6 +570,85 @@ def _gptj(config: ConfigKeys) -> Architecture:
     return made._replace(bias="ffn", norms=1, head_bias=True)
 
 
+def _codegen(config: ConfigKeys) -> Architecture:
+    """Return CodeGen: GPT-J with one product for queries, keys and values."""
+    return _gptj(config)._replace(fused_qkv=True)
+
+
+def _gpt_bigcode(config: ConfigKeys) -> Architecture:
+    """Return StarCoder and SantaCoder: GPT-2 whose heads share their keys and values."""
+    made = _gpt2(config)
+    kv = 1 if config.switch("multi_query", True) else made.heads
+    return made._replace(kv=kv, activation=_activation(config, "activation_function", "gelu"))
+
+
+_GPT_NEO_PATTERNS = (["global"], ["global", "local"])
+"""Kinds of attention that take turns in GPT-Neo's layers, of those that ``attention_types`` has."""
+
+
+def _gpt_neo(config: ConfigKeys) -> Architecture:
+    """Return GPT-Neo, without the bias behind attention (0.003 % of the parameters of 2.7B).
+
+    Local layers read ``window_size`` tokens.
+    """
+    hidden, heads = config.count("hidden_size"), config.count("num_heads")
+    layers = config.layers("num_layers")
+    patterns = config.words("attention_types") or [[_GPT_NEO_PATTERNS[1], (layers + 1) // 2]]
+    one = patterns[0] if len(patterns) == 1 else None
+    turns = one[0] if isinstance(one, list) and len(one) == 2 else None
+    if turns not in _GPT_NEO_PATTERNS:
+        config.wrong("attention_types", 'needs [[["global", "local"], n]] or [[["global"], n]]')
+    positions = config.count("max_position_embeddings", 2048)
+    made = Architecture(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv=heads,
+        head=config.head("hidden_size", "num_heads"),
+        ffn=config.count("intermediate_size", None, 4 * hidden),
+        vocab=config.count("vocab_size"),
+        seq=min(positions, MAX_TOKENS),
+        positions=positions,
+        norm="layer",
+        gated=False,
+        bias="ffn",
+        tied=config.switch("tie_word_embeddings", True),
+        activation=_activation(config, "activation_function", "gelu_new"),
+    )
+    if len(turns) > 1:
+        made = made._replace(window=config.count("window_size", 256), window_every=2)
+    return _with_dropout(config, made, "resid_dropout", "attention_dropout", (0.0, 0.0))
+
+
+def _bloom(config: ConfigKeys) -> Architecture:
+    """Return BLOOM, without the normalisation of its embeddings (2 h parameters)."""
+    config.only("apply_residual_connection_post_layernorm", False)
+    hidden, heads = config.count("hidden_size"), config.count("n_head")
+    made = Architecture(
+        layers=config.layers("n_layer"),
+        hidden=hidden,
+        heads=heads,
+        kv=heads,
+        head=config.head("hidden_size", "n_head"),
+        ffn=4 * hidden,
+        vocab=config.count("vocab_size"),
+        seq=config.tokens("seq_length", _BLOOM_TOKENS),
+        norm="layer",
+        gated=False,
+        bias="all",
+        tied=config.switch("tie_word_embeddings", True),
+        activation="gelu_new",
+        alibi=True,
+        fused_qkv=True,
+    )
+    return _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
+
+
+_BLOOM_TOKENS = 2048
+"""Tokens of a sample in BLOOM's training (bigscience-workshop/bigscience@9e64edec,
+train/tr11-176B-ml/README.md)."""
+
+
 def _classic(config: ConfigKeys, ffn: int | None = None) -> Architecture:
     """Return a transformer with biases and layer normalisation, in the older keys.
 
@@ -762,6 +841,8 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "apertus": _apertus,
     "arcee": _arcee,
     "bert": _bert,
+    "bloom": _bloom,
+    "codegen": _codegen,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "deepseek_v2": _deepseek_v2,
@@ -778,6 +859,8 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _glm4_moe_lite,
     "gpt2": _gpt2,
+    "gpt_bigcode": _gpt_bigcode,
+    "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
     "gptj": _gptj,

@@ -30,9 +30,11 @@ Config = dict[str, Any]
 
 LEFT_OUT: dict[str, Callable[[str], bool]] = {
     "apertus": lambda name: ".act_fn." in name,
+    "bloom": lambda name: ".word_embeddings_layernorm." in name,
+    "gpt_neo": lambda name: name.endswith(".out_proj.bias"),
     "gpt_oss": lambda name: name.endswith((".sinks", "_proj_bias", "router.bias")),
 }
-"""Parameters that perfsim leaves out, by name: learned activations; expert biases and sinks."""
+"""Parameters that perfsim leaves out: activations, norms of embeddings, biases, sinks."""
 
 TOKENS = 48
 """Tokens of the forward pass; no window is shorter."""
@@ -204,13 +206,46 @@ def _vit(config: Config, chance: random.Random) -> Config:
     return config | {"image_size": 32, "patch_size": 8, "id2label": labels}
 
 
+def _bigcode(config: Config, chance: random.Random) -> Config:
+    return _gpt2(config, chance) | {"multi_query": chance.random() < 0.5}
+
+
+def _gpt_neo(config: Config, chance: random.Random) -> Config:
+    kinds = chance.choice((["global"], ["global", "local"]))
+    layers = config["num_hidden_layers"] // len(kinds)
+    return {
+        "model_type": "gpt_neo",
+        "vocab_size": config["vocab_size"],
+        "num_layers": layers * len(kinds),
+        "hidden_size": config["hidden_size"],
+        "num_heads": config["num_attention_heads"],
+        "intermediate_size": chance.choice((None, 96)),
+        "max_position_embeddings": 256,
+        "attention_types": [[kinds, layers]],
+    }
+
+
+def _bloom(config: Config, chance: random.Random) -> Config:
+    return {
+        "model_type": "bloom",
+        "vocab_size": config["vocab_size"],
+        "n_layer": config["num_hidden_layers"],
+        "hidden_size": config["hidden_size"],
+        "n_head": config["num_attention_heads"],
+        "pad_token_id": 0,
+    }
+
+
 _CLASSIC: dict[str, Changed] = {
     "bert": lambda config, chance: config,
+    "bloom": _bloom,
+    "gpt_bigcode": _bigcode,
+    "gpt_neo": _gpt_neo,
     **dict.fromkeys(
         ("roberta", "xlm-roberta"),
         lambda config, chance: config | {"type_vocab_size": 1, "pad_token_id": 1},
     ),
-    **dict.fromkeys(("gpt2", "gptj"), _gpt2),
+    **dict.fromkeys(("gpt2", "gptj", "codegen"), _gpt2),
     "gpt_neox": lambda config, chance: config | {"tie_word_embeddings": chance.random() < 0.5},
     "opt": _opt,
     "t5": _t5,
