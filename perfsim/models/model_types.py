@@ -572,7 +572,7 @@ def _gptj(config: ConfigKeys) -> Architecture:
 
 def _codegen(config: ConfigKeys) -> Architecture:
     """Return CodeGen: GPT-J with one product for queries, keys and values."""
-    return _gptj(config)._replace(fused_qkv=True)
+    return _gptj(config)
 
 
 def _gpt_bigcode(config: ConfigKeys) -> Architecture:
@@ -582,46 +582,11 @@ def _gpt_bigcode(config: ConfigKeys) -> Architecture:
     return made._replace(kv=kv, activation=_activation(config, "activation_function", "gelu"))
 
 
-_GPT_NEO_PATTERNS = (["global"], ["global", "local"])
-"""Kinds of attention that take turns in GPT-Neo's layers, of those that ``attention_types`` has."""
-
-
-def _gpt_neo(config: ConfigKeys) -> Architecture:
-    """Return GPT-Neo, without the bias behind attention (0.003 % of the parameters of 2.7B).
-
-    Local layers read ``window_size`` tokens.
-    """
-    hidden, heads = config.count("hidden_size"), config.count("num_heads")
-    layers = config.layers("num_layers")
-    patterns = config.words("attention_types") or [[_GPT_NEO_PATTERNS[1], (layers + 1) // 2]]
-    one = patterns[0] if len(patterns) == 1 else None
-    turns = one[0] if isinstance(one, list) and len(one) == 2 else None
-    if turns not in _GPT_NEO_PATTERNS:
-        config.wrong("attention_types", 'needs [[["global", "local"], n]] or [[["global"], n]]')
-    positions = config.count("max_position_embeddings", 2048)
-    made = Architecture(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv=heads,
-        head=config.head("hidden_size", "num_heads"),
-        ffn=config.count("intermediate_size", None, 4 * hidden),
-        vocab=config.count("vocab_size"),
-        seq=min(positions, MAX_TOKENS),
-        positions=positions,
-        norm="layer",
-        gated=False,
-        bias="ffn",
-        tied=config.switch("tie_word_embeddings", True),
-        activation=_activation(config, "activation_function", "gelu_new"),
-    )
-    if len(turns) > 1:
-        made = made._replace(window=config.count("window_size", 256), window_every=2)
-    return _with_dropout(config, made, "resid_dropout", "attention_dropout", (0.0, 0.0))
-
-
 def _bloom(config: ConfigKeys) -> Architecture:
-    """Return BLOOM, without the normalisation of its embeddings (2 h parameters)."""
+    """Return BLOOM, without the normalisation of its embeddings (2 h parameters).
+
+    Its activation keeps its input alone, as one kernel does, and is priced as one.
+    """
     config.only("apply_residual_connection_post_layernorm", False)
     hidden, heads = config.count("hidden_size"), config.count("n_head")
     made = Architecture(
@@ -637,9 +602,7 @@ def _bloom(config: ConfigKeys) -> Architecture:
         gated=False,
         bias="all",
         tied=config.switch("tie_word_embeddings", True),
-        activation="gelu_new",
         alibi=True,
-        fused_qkv=True,
     )
     return _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
 
@@ -860,7 +823,6 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "glm4_moe_lite": _glm4_moe_lite,
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt_bigcode,
-    "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
     "gptj": _gptj,
@@ -908,6 +870,7 @@ UNPRICED = {
     **dict.fromkeys(("kimi_linear", "minimax", "olmo_hybrid", "qwen3_next"), _LINEAR),
     **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
     **dict.fromkeys(("lfm2", "lfm2_moe"), "layers of short convolutions"),
+    "gpt_neo": "attention whose scores are in fp32 whatever the precision",
     "llama4_text": "attention in chunks, and experts in every n-th layer",
     **dict.fromkeys(("gemma3n_text", "gemma4_text"), "embeddings for each layer"),
 }

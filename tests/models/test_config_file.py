@@ -332,17 +332,11 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
         | {"shared_expert_intermediate_size": 5632, "max_window_layers": 21},
         14_315_784_192,
     ),
-    # What their checkpoints have, less the normalised embeddings (2 h) and a bias behind attention.
+    # What their checkpoints have, less the normalised embeddings (2 h).
     "bloom-176b": (
         {"model_type": "bloom", "hidden_size": 14336, "n_layer": 70, "n_head": 112}
         | {"vocab_size": 250880, "apply_residual_connection_post_layernorm": False},
         176_247_271_424 - 2 * 14336,
-    ),
-    "gpt-neo-2.7b": (
-        {"model_type": "gpt_neo", "hidden_size": 2560, "num_layers": 32, "num_heads": 20}
-        | {"vocab_size": 50257, "max_position_embeddings": 2048, "window_size": 256}
-        | {"attention_types": [[["global", "local"], 16]], "intermediate_size": None},
-        2_651_307_520 - 32 * 2560,
     ),
     "starcoder-15.5b": (
         _gpt2(40, 6144, 48, model_type="gpt_bigcode", n_inner=24576, multi_query=True)
@@ -638,29 +632,6 @@ def _file(more: dict[str, Any], folder: Path) -> Path:
     path = folder / "config.json"
     path.write_text(json.dumps(config | {"num_key_value_heads": 1} | more))
     return path
-
-
-@pytest.mark.parametrize(
-    ("stated", "local"),
-    [
-        ({"attention_types": [[["global", "local"], 2]]}, [False, True, False, True]),
-        ({}, [False, True, False, True]),
-        ({"attention_types": [[["global"], 4]]}, [False] * 4),
-    ],
-)
-def test_every_second_layer_of_gpt_neo_is_local(
-    stated: dict[str, Any], local: list[bool], tmp_path: Path
-) -> None:
-    config = {"model_type": "gpt_neo", "num_layers": 4, "window_size": 7, **stated}
-    made = architecture_layers(read_config(_file(config, tmp_path)), 16)
-    assert [layer.window < 1.0 for layer in made if layer.kind == "attention"] == local
-
-
-@pytest.mark.parametrize("types", [[[["local"], 4]], [[["global"], 2], [["local"], 2]], [4], "all"])
-def test_other_turns_of_gpt_neo_are_refused(types: object, tmp_path: Path) -> None:
-    path = _file({"model_type": "gpt_neo", "attention_types": types}, tmp_path)
-    with pytest.raises(DataError, match=r"attention_types (needs|is 'all', not a list)"):
-        read_config(path)
 
 
 def test_starcoder_has_keys_of_its_own_for_each_head_where_the_file_says_so(

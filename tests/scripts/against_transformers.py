@@ -31,7 +31,6 @@ Config = dict[str, Any]
 LEFT_OUT: dict[str, Callable[[str], bool]] = {
     "apertus": lambda name: ".act_fn." in name,
     "bloom": lambda name: ".word_embeddings_layernorm." in name,
-    "gpt_neo": lambda name: name.endswith(".out_proj.bias"),
     "gpt_oss": lambda name: name.endswith((".sinks", "_proj_bias", "router.bias")),
 }
 """Parameters that perfsim leaves out: activations, norms of embeddings, biases, sinks."""
@@ -210,21 +209,6 @@ def _bigcode(config: Config, chance: random.Random) -> Config:
     return _gpt2(config, chance) | {"multi_query": chance.random() < 0.5}
 
 
-def _gpt_neo(config: Config, chance: random.Random) -> Config:
-    kinds = chance.choice((["global"], ["global", "local"]))
-    layers = config["num_hidden_layers"] // len(kinds)
-    return {
-        "model_type": "gpt_neo",
-        "vocab_size": config["vocab_size"],
-        "num_layers": layers * len(kinds),
-        "hidden_size": config["hidden_size"],
-        "num_heads": config["num_attention_heads"],
-        "intermediate_size": chance.choice((None, 96)),
-        "max_position_embeddings": 256,
-        "attention_types": [[kinds, layers]],
-    }
-
-
 def _bloom(config: Config, chance: random.Random) -> Config:
     return {
         "model_type": "bloom",
@@ -240,7 +224,6 @@ _CLASSIC: dict[str, Changed] = {
     "bert": lambda config, chance: config,
     "bloom": _bloom,
     "gpt_bigcode": _bigcode,
-    "gpt_neo": _gpt_neo,
     **dict.fromkeys(
         ("roberta", "xlm-roberta"),
         lambda config, chance: config | {"type_vocab_size": 1, "pad_token_id": 1},
