@@ -13,7 +13,8 @@ that keep what the kernels for GPUs do: queries, keys, values, the output and a 
 (PyTorch, ATen/native/transformers/cuda/attention.cu); a boolean mask. Autocast is not asked, as
 the operations that it runs in fp32 are others on a CPU. Attention is what transformers runs by
 default: for gemma2 and gpt_oss single operations, as PyTorch's one kernel neither caps scores nor
-has sinks.
+has sinks. T5's is that of transformers up to 5.0, which perfsim counts: single operations with a
+softmax in fp32. Later ones hand PyTorch's kernel the bias as a mask.
 
 Then come a few kinds whose dense layers (mlp) or experts (moe) are computed again, by PyTorch's
 checkpoint of the module in each block. Megatron-LM's other parts discard what they write, which
@@ -124,6 +125,19 @@ def as_on_a_gpu() -> None:
     torch.nn.functional.dropout = dropout
 
 
+def biased_attention(
+    module: Any, queries: Any, keys: Any, values: Any, mask: Any, **given: Any
+) -> tuple[Any, Any]:
+    """Return what T5's attention writes in transformers up to 5.0, and its weights."""
+    import torch
+
+    bias = given["position_bias"] if mask is None else given["position_bias"] + mask
+    scores = queries @ keys.transpose(2, 3) + bias
+    weights = scores.float().softmax(-1).type_as(scores)
+    weights = torch.nn.functional.dropout(weights, given["dropout"], module.training)
+    return (weights @ values).transpose(1, 2).contiguous(), weights
+
+
 def compute_again(model: Any, part: str, config: Config) -> None:
     """Let the backward pass compute the dense layers or the experts of each block again."""
     from torch.utils.checkpoint import checkpoint
@@ -151,7 +165,9 @@ def by_pytorch(config: Config, precision: str, again: str = "none") -> int:
     if kind == "mistral4":  # not among the automatic ones
         model = transformers.models.mistral4.Mistral4ForCausalLM._from_config(made).model
     else:
-        model = transformers.AutoModel.from_config(made)
+        transformers.AttentionInterface.register("biased", biased_attention)
+        own_attention = {"attn_implementation": "biased"} if kind == "t5" else {}
+        model = transformers.AutoModel.from_config(made, **own_attention)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).train()
     if again != "none":
         compute_again(model, again, config)
