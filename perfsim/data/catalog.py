@@ -149,7 +149,15 @@ def read_elsewhere() -> OwnFiles | None:
 def _files_in(folder: Path) -> Iterator[Path]:
     """Yield the data files of a user's folder."""
     for kind, suffix in FILE_SUFFIXES.items():
-        yield from sorted((folder / kind).glob(f"*{suffix}"))
+        yield from (folder / kind / name for name in _names(folder / kind, suffix))
+
+
+def _names(folder: Path, suffix: str) -> list[str]:
+    """Return the names in a folder that end so, sorted; none of a folder that cannot be listed."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+    except OSError:
+        return []
 
 
 def _is_copy(path: Path, ships: Path) -> bool:
@@ -276,10 +284,10 @@ class Catalog:
         suffix = FILE_SUFFIXES[kind]
         paths: dict[str, Path] = {}
         for folder in self.folders_of(kind):
-            for path in sorted((folder / kind).glob(f"*{suffix}")):
-                hidden = path.name.startswith(".") or forbidden(path.name)
-                if not hidden and not path.name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
-                    paths.setdefault(path.name.removesuffix(suffix), path)
+            for name in _names(folder / kind, suffix):
+                hidden = name.startswith(".") or forbidden(name)
+                if not hidden and not name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
+                    paths.setdefault(name.removesuffix(suffix), folder / kind / name)
         return paths
 
     def shadowed(self, kind: str, name: str) -> Path | None:
@@ -340,7 +348,8 @@ class Catalog:
 
     def scenarios(self) -> dict[str, Path]:
         """Return the shipped scenarios by name."""
-        return {path.stem: path for path in sorted(shipped("scenarios").glob("*.toml"))}
+        folder = shipped("scenarios")
+        return {name.removesuffix(".toml"): folder / name for name in _names(folder, ".toml")}
 
     def scenario(self, name: str) -> Path:
         """Return a scenario's file: a path that exists, or the name of a shipped one.

@@ -21,6 +21,7 @@ that one, unless it begins behind it.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
@@ -667,20 +668,45 @@ class _RoundBuilder:
         return task
 
     def waves(self, jobs_under_way: list[JobProgress]) -> None:
-        """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""
-        left, moved = jobs_under_way, True
-        while moved:
-            left, moved = [progress for progress in left if progress.stages], False
-            for progress in left:
+        """Issue all that can go now, turn by turn: each job up to a kernel that needs a result.
+
+        A job that needs another is looked at again when that one has no stages left: later in the
+        same turn where it comes behind it, else in the next.
+        """
+        waiting: dict[int, list[int]] = {}  # places of jobs, by the one that they need
+        turn, moved = list(range(len(jobs_under_way))), True
+        while turn and moved:
+            following: list[int] = []
+            moved = False
+            for place in turn:  # it grows behind the place
+                progress = jobs_under_way[place]
+                if not progress.stages:
+                    continue
+                if progress.needs and (needed := self.unfinished(progress)):
+                    waiting.setdefault(id(needed), []).append(place)
+                    continue
                 moved |= self.issue(progress)
+                if progress.stages:
+                    following.append(place)
+                    continue
+                for released in waiting.pop(id(progress), ()):
+                    insort(turn if released > place else following, released)
+            turn = following
+
+    def unfinished(self, progress: JobProgress) -> JobProgress | None:
+        """Return the first job with stages left of those that a job needs, or None."""
+        for name in progress.needs:
+            if (needed := self.done[-1][name]).stages:
+                return needed
+        return None
 
     def issue(self, progress: JobProgress) -> bool:
         """Issue the stages of a job that can go now, and tell whether there were any."""
         others = []
         if progress.needs:
-            others = [self.done[-1][name] for name in progress.needs]
-            if any([other.stages for other in others]):
+            if self.unfinished(progress):
                 return False
+            others = [self.done[-1][name] for name in progress.needs]
         moved, sent = False, bool(others)
         moments = self.moments
         while progress.stages:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import pytest
 
 from perfsim import fusion
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.methods.base import (
+    LOCAL_ITERATION,
+    Compute,
+    Job,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
+from perfsim.schedule.build import _RoundBuilder
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
@@ -61,6 +73,11 @@ class _Averages(_Toy):
 
     def rounds(self) -> list[Round]:
         return [Round((LOCAL_ITERATION,), 2), Round((0,))]
+
+
+def elementwise_stage() -> Compute:
+    """Return kernels over a million values on the stream of computation."""
+    return Compute((elementwise(1_000_000, 2.0),), "compress")
 
 
 class _Gathers(_Toy):
@@ -164,6 +181,38 @@ def test_a_job_waits_for_those_it_needs() -> None:
     assert timeline.starts[0][second] >= timeline.ends[0][first]
     # The first one is not issued yet where the second begins, so that goes after backward.
     assert run(plan).iteration_s == pytest.approx((10 + 30 + 7.5 + 2) * MS, rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [list, lambda jobs: jobs[::-1]])
+def test_jobs_in_a_chain_are_issued_one_after_another(order: Any, monkeypatch: Any) -> None:
+    """Each is looked at a few times, however many wait, and wherever the one before it stands."""
+    count, looked_at = 60, []
+
+    class Chain(_Toy):
+        def jobs(
+            self, buckets: Sequence[Bucket], world: MethodContext, iteration: int
+        ) -> list[Job]:
+            stages = (elementwise_stage(), Send("all_reduce", 1e6), elementwise_stage())
+            chain = [
+                Job(str(n), stages, PassPoint("backward"), needs=(str(n - 1),) if n else ())
+                for n in range(count)
+            ]
+            made: list[Job] = order(chain)
+            return made
+
+    issue = _RoundBuilder.issue
+    monkeypatch.setattr(
+        _RoundBuilder, "issue", lambda *given: looked_at.append(given[1].name) or issue(*given)
+    )
+    [plan] = plans(Chain(), overlap=False)
+    sent = [name for name in names(plan) if name.startswith("all_reduce")]
+    assert sent == [f"all_reduce 0.{n}" for n in range(count)]
+    timeline = run(plan)
+    places = [names(plan).index(name) for name in sent]
+    assert all(
+        timeline.starts[0][later] >= timeline.ends[0][former] for former, later in pairwise(places)
+    )
+    assert len(looked_at) < 6 * count
 
 
 def test_one_gpu_has_no_jobs() -> None:
