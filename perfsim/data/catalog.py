@@ -283,11 +283,11 @@ class Catalog:
         """Return file stem -> path for one kind (models, devices, networks)."""
         suffix = FILE_SUFFIXES[kind]
         paths: dict[str, Path] = {}
-        for folder in self.folders_of(kind):
-            for name in _names(folder / kind, suffix):
+        for folder in [folder / kind for folder in self.folders_of(kind)]:
+            for name in _names(folder, suffix):
                 hidden = name.startswith(".") or forbidden(name)
                 if not hidden and not name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
-                    paths.setdefault(name.removesuffix(suffix), folder / kind / name)
+                    paths.setdefault(name.removesuffix(suffix), folder / name)
         return paths
 
     def shadowed(self, kind: str, name: str) -> Path | None:
