@@ -151,6 +151,11 @@ _AS_FORWARD = "backward derived: 0.96 of forward, as on the A100 and the H100"
 _SHAH = (
     "fitted to bars of Shah et al., arXiv 2407.08608, figures 5 and 6, H100, heads of 64 and 128"
 )
+_FOUR = (
+    "fitted to Dao-AILab/flash-attention pull requests 2280 and 2605 (BSD-3), B200, heads of 128"
+    " and 64; backward to 8,192 tokens in heads of 128 of the first; narrow heads backward derived:"
+    " by FlashAttention 3's share of forward on Hopper"
+)
 _XFORMERS = (
     "fitted to facebookresearch/xformers pull requests 439, 480 and 587 (forward), 467 (backward,"
     " its 256 blocks in whole waves; BSD-3), A100"
@@ -199,6 +204,7 @@ ATTENTION: dict[tuple[str, str], AttentionRate] = {
     ("flash3", "h20"): AttentionRate(
         1.02, 0.83, 380, 0.03, f"{_SAGE}; backward derived: its share of forward on the H100", 0.03
     ),
+    ("flash4", "Blackwell"): AttentionRate(0.94, 0.82, 1020, 0.70, _FOUR, 0.39),
     (EFFICIENT, "Ampere"): AttentionRate(0.60, 0.43, 100, 0.0, _XFORMERS),
     (EFFICIENT, "rtx3090"): AttentionRate(0.72, 0.60, 100, 0.0, _CANDLE),
     (EFFICIENT, "Ada Lovelace"): AttentionRate(0.80, 0.60, 100, 0.0, f"{_CANDLE}, RTX 4090"),
@@ -248,6 +254,10 @@ of 128, by 17 % without a mask and 4 % with one, which no number here tells. Lef
 with heads of 128 and 4,096 tokens or more, its rate is off by -12 to +7 % forward and -2 to +9 %
 backward (meta-pytorch/tritonbench pull requests 1254, 1256, 1267), by +10 to +16 % forward with a
 mask and +40 % without (SageAttention's bars); 1,024 tokens are +39 and +57 % off backward.
+
+FlashAttention 4 is written for the instructions of the B200 and its kin. Three machines with a B200
+differ by a fifth in the same table, so its rate is their geometric mean. It runs on Hopper too, of
+which no rate was found.
 "efficient" is PyTorch's memory-efficient attention of fp32 values: its share is of a third of the
 rate that large products reach in tf32 (`fused_attention`).
 
@@ -317,7 +327,7 @@ def fused_attention(kernel: str, device: Device, precision: str) -> tuple[Attent
 
 
 _FP32_VALUES = ("fp32", "tf32")
-_OF_16_BITS = ("flash2", "flash3", "cudnn", "aiter")
+_OF_16_BITS = ("flash2", "flash3", "flash4", "cudnn", "aiter")
 _PRODUCTS_FOR_ONE = 3.0
 """Products in tf32 for one of fp32 values: of both large parts, and of each with the other's small
 one (NVIDIA/cutlass, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm)."""
@@ -325,6 +335,7 @@ one (NVIDIA/cutlass, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm)."""
 
 _BOARDS = {
     "flash3": "Hopper GPUs (H100, H200, H20)",
+    "flash4": "Blackwell GPUs of data centres (B200, B300, GB200, GB300)",
     "aiter": "AMD's CDNA 3 and 4 (MI300X to MI355X)",
     "cudnn": "NVIDIA's GPUs",
 }
@@ -337,7 +348,7 @@ def check_kernel(software: str, device: Device) -> None:
     Raises
     ------
     RequestError
-        If software names FlashAttention 3 or AITER where nobody measured it, or cuDNN on a GPU
+        If software names FlashAttention 3 or 4 or AITER where nobody measured it, or cuDNN on a GPU
         that is not NVIDIA's.
 
     Examples

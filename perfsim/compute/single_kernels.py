@@ -235,8 +235,8 @@ class KernelTimes(NamedTuple):
         ----------
         kv_heads : heads of keys and values, those of the queries if None
         window : tokens that a token attends to at most, all if None
-        kernel : cudnn, aiter, flash2, flash3 or serving (fused), or unfused; the architecture's
-            usual one if None; fp32 values go through the kernel that takes them
+        kernel : cudnn, aiter, flash2, flash3, flash4 or serving (fused), or unfused; the
+            architecture's usual one if None; fp32 values go through the kernel that takes them
             (`attention.fused_attention`)
 
         Raises

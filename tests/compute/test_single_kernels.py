@@ -344,6 +344,40 @@ def test_flash3_on_the_h20_fills_its_tensor_cores() -> None:
 
 
 @pytest.mark.parametrize(
+    "head, causal, backward, published",
+    [
+        (128, False, False, {1024: (1196, 975), 4096: (1309, 1256), 16384: (1401, 1330)}),
+        (128, True, False, {1024: (704, 660), 2048: (944, 899), 4096: (1114, 1062)}),
+        (128, False, False, {8192: (1357, 1289, 1534.8)}),
+        (128, True, False, {8192: (1418.1,)}),
+        (128, False, True, {8192: (1359.8,)}),
+        (128, True, True, {8192: (1208.6,)}),
+        (64, False, False, {1024: (657, 619), 4096: (695, 825), 16384: (706, 879)}),
+        (64, True, False, {1024: (425, 384), 4096: (713, 708), 16384: (836, 852)}),
+    ],
+)
+def test_flash4_is_as_published(
+    head: int, causal: bool, backward: bool, published: dict[int, tuple[float, ...]]
+) -> None:
+    """32,768 tokens in samples of so many, 2,048 values each, on machines with a B200 [TFLOP/s].
+
+    Dao-AILab/flash-attention pull requests 2280 and 2605 (BSD-3).
+    """
+    times = kernel_times("b200", SHIPPED)
+    for tokens, rates in published.items():
+        seconds = times.attention(
+            32768 // tokens,
+            *(tokens, 2048 // head, head),
+            causal=causal,
+            kernel="flash4",
+            backward=backward,
+        ).seconds
+        flops = 4 * 32768 * tokens * 2048 / (1 + causal) * (2.5 if backward else 1)
+        for rate in rates:
+            assert flops / seconds / 1e12 == pytest.approx(rate, rel=0.22)
+
+
+@pytest.mark.parametrize(
     "samples, tokens, head, causal, backward, measured_us",
     [
         (256, 4096, 64, False, False, 654_411),

@@ -238,10 +238,10 @@ def test_the_sample_of_a_density_near_zero_is_the_whole_tensor() -> None:
     ("text", "why"),
     [
         ("megatrn+unfused", "did you mean 'megatron'"),
-        ("megatron+flash4", "did you mean 'flash3'"),
+        ("megatron+flash5", "did you mean 'flash4'"),
         (
             "megatron+",
-            "Allowed: aiter, cudnn, flash2, flash3, unfused; or an era alone, such as megatron",
+            "Allowed: aiter, cudnn, flash2, flash3, flash4, unfused; or an era alone, such as",
         ),
         ("composer-2023+flash3", "flash3 is of 2024, composer-2023 of 2023; leave +flash3 out"),
         ("torch1.8+flash2", "flash2 is of 2023, torch1.8 of 2021; leave +flash2 out"),
@@ -288,6 +288,8 @@ def test_flash_attention_may_be_written_as_others_write_it(text: str) -> None:
         ({"gpu": "a100", "software": "torch2+flash3"}, "not a100; take torch2+flash2"),
         ({"gpu": "a800", "software": "torch2+flash3"}, "not a800; take torch2+flash2"),
         ({"gpu": "b200", "software": "megatron+flash3"}, "take megatron+cudnn"),
+        ({"gpu": "h100", "software": "torch2+flash4"}, "not h100; take torch2+cudnn"),
+        ({"gpu": "rtx5090", "software": "torch2+flash4"}, "not rtx5090; take torch2+flash2"),
         ({"gpu": "h100", "software": "torch2+aiter"}, "not h100; take torch2+cudnn"),
         ({"gpu": "mi300x", "software": "torch2+cudnn"}, "not mi300x; take torch2+aiter"),
         ({"precision": "fp32", "software": "torch2+flash2"}, "not fp32; take torch2"),
