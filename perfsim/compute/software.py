@@ -124,9 +124,7 @@ def software_era(name: str) -> SoftwareEra:
 WITH = "+"
 """Stands between an era and the kernel that attention runs in it: ``megatron+unfused``."""
 
-ATTENTION_SINCE = {
-    **{"unfused": 0, "flash2": 2023, "flash3": 2024, "flash4": 2024, "cudnn": 2023, "aiter": 2024}
-}
+ATTENTION_SINCE = dict(unfused=0, flash2=2023, flash3=2024, flash4=2024, cudnn=2023, aiter=2024)
 """Kernels of attention that may follow an era, and the year of the first software that can have
 them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); FlashAttention-3 (Shah
 et al., arXiv 2407.08608), on Hopper; FlashAttention-4 (of 2026, arXiv 2603.05451; eras of 2024 are
