@@ -6,6 +6,7 @@ A `Setup` has the profile, the device, the cluster, the method and the fusion po
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,6 +109,7 @@ from perfsim.models.adapters import (
     adapted_name,
     check_adapters,
 )
+from perfsim.models.named import without_owner
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
@@ -221,7 +223,8 @@ _OTHER_WAYS = (
 def with_own_names(scenario: Scenario, catalog: Catalog) -> Scenario:
     """Return a scenario with model, networks and node type named as their files are.
 
-    They may be asked for in any case, with or without dashes, as GPUs and methods are.
+    They may be asked for in any case, with or without dashes, as GPUs and methods are; a model also
+    as its weights are on huggingface.co.
 
     Examples
     --------
@@ -249,6 +252,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 
 _STATED = re.compile(r"[,:/\\]")
 """Stands in links, models by their numbers and paths, which are no names."""
+_WEIGHTS = re.compile(r"([\w-]+/)?[\w.-]+(?<!\.csv)(?<!\.json)(?<!\.toml)")
+"""How weights are named on huggingface.co, with or without their owner."""
 
 
 def as_named(field: str, name: str, catalog: Catalog) -> str:
@@ -261,10 +266,18 @@ def as_named(field: str, name: str, catalog: Catalog) -> str:
     for kind in kinds:
         if name in kind:
             return name
-    if _STATED.search(name) or is_there(name):
+    weights = field == "model" and _WEIGHTS.fullmatch(name) and not os.path.exists(name)
+    if (_STATED.search(name) and not weights) or is_there(name):
         return name
-    key = "own name", field, name
-    return catalog.once(key, lambda: own_name(name, {known for kind in kinds for known in kind}))
+
+    def found() -> str:
+        names = {known for kind in kinds for known in kind}
+        for one in (name, *(without_owner(name) if weights else ())):
+            if (own := own_name(one, names)) in names:
+                return own
+        return name
+
+    return catalog.once(("own name", field, name), found)
 
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import DataError, PerfsimError, RequestError, nearest, unknown, unknown_option
-from perfsim.models.language import NAMED
+from perfsim.models.named import NAMED
 from support.what_ships import SHIPPED
 
 MODELS = ["bert-large", "resnet50", "resnet152", "vgg16"]

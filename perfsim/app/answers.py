@@ -18,7 +18,7 @@ from perfsim.app.sharing import Readable, scenario_toml
 from perfsim.errors import PerfsimError, RequestError, spelling
 from perfsim.methods import method_name
 from perfsim.methods.fusion_settings import for_method
-from perfsim.models.language import NAMED
+from perfsim.models.named import NAMED
 from perfsim.network.node_type import load_node_type
 from perfsim.planning.break_even import bandwidth_break_even
 from perfsim.planning.gpu_counts import gpu_counts, thinned

@@ -200,7 +200,8 @@ def activation_bytes(
     Examples
     --------
     >>> from perfsim.compute.execution import execution_of
-    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> from perfsim.models.language import architecture_layers
+    >>> from perfsim.models.named import NAMED
     >>> layers = architecture_layers(NAMED["llama3-8b"], 8192)
     >>> found = activation_bytes(layers, 1, "bf16", execution_of("mlperf"))
     >>> round(found.kept / 32 / (8192 * 4096))  # bytes a layer and value of the hidden width
@@ -751,7 +752,8 @@ def fsdp_sharding(
 
     Examples
     --------
-    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> from perfsim.models.language import architecture_layers
+    >>> from perfsim.models.named import NAMED
     >>> shared = fsdp_sharding(architecture_layers(NAMED["llama3-8b"]), 8)
     >>> shared.optimizer, round(shared.unit / 1e6)
     (0.125, 525)

@@ -16,8 +16,8 @@ from perfsim.errors import RequestError, unknown
 from perfsim.models.adapters import base_model, with_adapters
 from perfsim.models.convolutional import CONVOLUTIONAL
 from perfsim.models.documents import within_documents
-from perfsim.models.language import NAMED
 from perfsim.models.layers import ModelBuilder, ModelLayer, is_expert
+from perfsim.models.named import NAMED
 from perfsim.models.recurrent import RECURRENT
 from perfsim.models.specification import is_specified, specification_takes_tokens, specified_layers
 from perfsim.models.transformers import TEXT_MODELS, TRANSFORMERS

@@ -195,7 +195,8 @@ def with_adapters(layers: Sequence[ModelLayer], adapters: Adapters) -> tuple[Mod
 
     Examples
     --------
-    >>> from perfsim.models.language import NAMED, architecture_layers
+    >>> from perfsim.models.language import architecture_layers
+    >>> from perfsim.models.named import NAMED
     >>> made = with_adapters(architecture_layers(NAMED["llama3-8b"]), Adapters(16, "q_proj,v_proj"))
     >>> sum(layer.trained_elements for layer in made)
     6815744

@@ -18,7 +18,6 @@ from perfsim.data.catalog import shipped
 from perfsim.data.files import missing_file
 from perfsim.errors import RequestError, shown, unknown_option
 from perfsim.models.language import (
-    NAMED,
     Architecture,
     Bias,
     Family,
@@ -35,6 +34,7 @@ from perfsim.models.limits import (
     contradiction,
     word,
 )
+from perfsim.models.named import NAMED
 
 __all__ = [
     "GENERIC",

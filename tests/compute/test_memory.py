@@ -31,8 +31,9 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import RequestError
 from perfsim.models import build_model
-from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.language import Architecture, architecture_layers
 from perfsim.models.layers import ModelLayer
+from perfsim.models.named import NAMED
 from perfsim.models.specification import is_specified, specified_layers
 from perfsim.models.split import Degrees, split_layers
 from perfsim.models.transformers import DecoderSize, decoder

@@ -33,8 +33,9 @@ from perfsim.compute.work import model_work, work_of
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
 from perfsim.models import defined_models
-from perfsim.models.language import NAMED, architecture_layers
+from perfsim.models.language import architecture_layers
 from perfsim.models.layers import linear
+from perfsim.models.named import NAMED
 from perfsim.prediction import Prediction, predict
 from perfsim.quantity import Quantity
 from perfsim.scenario import make_scenario

@@ -15,7 +15,8 @@ from perfsim.data.files import files_changed, noting
 from perfsim.errors import DataError
 from perfsim.models import build_model
 from perfsim.models.config_file import MODEL_TYPES, read_config
-from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.language import Architecture, architecture_layers
+from perfsim.models.named import NAMED
 from perfsim.models.specification import (
     architecture_of,
     canonical_model,
@@ -356,6 +357,14 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
         247_577_856,
     ),
 }
+NAMED_SO = {
+    **{name: name for name in ("gpt-neox-20b", "gpt-j-6b", "gemma-7b", "apertus-8b", "command-r")},
+    **{name: name for name in ("falcon-7b", "falcon-40b", "olmoe-1b-7b", "phi-2", "seed-oss-36b")},
+    **{"phi3-mini": "phi-3-mini", "gemma2-2b": "gemma-2-2b", "olmo3-7b": "olmo-3-7b"},
+    **{"glm4-9b": "glm-4-9b", "glm4-32b": "glm-4-32b", "granite3.1-8b": "granite-3.1-8b"},
+    "starcoder2-3b": "starcoder2-3b",
+}
+"""Names of perfsim's own, and those of `PARAMETERS` whose file each is."""
 SAMPLES = {f"{config['model_type']} {name}": config for name, config in AS_NAMED.items()} | {
     f"{config['model_type']} {name}": config for name, (config, _) in PARAMETERS.items()
 }
@@ -395,6 +404,15 @@ def test_groups_of_experts(
 ) -> None:
     found = stated(V3 | more)
     assert (found.groups, found.topk_groups) == groups
+
+
+@pytest.mark.parametrize("name", NAMED_SO)
+def test_a_file_whose_parameters_are_counted_is_the_named_model(
+    name: str, stated: Callable[[object], Architecture]
+) -> None:
+    found = stated(PARAMETERS[NAMED_SO[name]][0])
+    assert found._replace(seq=0) == NAMED[name]._replace(seq=0)
+    assert NAMED[name].seq <= 8192
 
 
 @pytest.mark.parametrize("name", AS_NAMED)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from perfsim.errors import RequestError
-from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.language import Architecture, architecture_layers
 from perfsim.models.limits import contradiction
+from perfsim.models.named import NAMED
 from perfsim.models.specification import architecture_of, canonical_model
 
 # Parameters of the published weights (general.parameter_count or `safetensors.total` of the model's
-# page on huggingface.co); transformers 5.23.0 builds as many from each model's config.json. MPT:
+# page on huggingface.co); transformers 5.23.0 builds as many from each model's config.json, and of
+# the names behind T5's 5.24.0 from the numbers of such files, whose pages were not seen. MPT:
 # column NumParams of mosaicml/llm-foundry@061f2c7 scripts/train/benchmarking/README.md, at 2048
 # tokens. T5: huggingface.co/google-t5. InternLM: huggingface.co/internlm/internlm-7b.
 PARAMETERS = {
@@ -78,14 +80,77 @@ PARAMETERS = {
     "t5-large": 737_668_096,
     "t5-3b": 2_851_598_336,
     "t5-11b": 11_307_321_344,
+    "llama-33b": 32_528_943_616,
+    "llama-65b": 65_285_660_672,
+    "llama3.1-8b": 8_030_261_248,
+    "llama3.1-70b": 70_553_706_496,
+    "llama3.1-405b": 405_853_388_800,
+    "llama3.3-70b": 70_553_706_496,
+    "codellama-7b": 6_738_546_688,
+    "codellama-13b": 13_016_028_160,
+    "codellama-34b": 33_743_970_304,
+    "codellama-70b": 68_976_910_336,
+    "tinyllama-1.1b": 1_100_048_384,
+    "smollm2-135m": 134_515_008,
+    "smollm2-360m": 361_821_120,
+    "smollm2-1.7b": 1_711_376_384,
+    "falcon3-1b": 1_669_408_768,
+    "falcon3-3b": 3_227_655_168,
+    "falcon3-7b": 7_455_550_464,
+    "falcon3-10b": 10_305_653_760,
+    "mistral-nemo-12b": 12_247_782_400,
+    "mistral-large-123b": 122_610_069_504,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-14b": 14_770_033_664,
+    "gemma-2b": 2_506_172_416,
+    "gemma-7b": 8_537_680_896,
+    "gemma2-2b": 2_614_341_888,
+    "gemma2-27b": 27_227_128_320,
+    "gemma3-4b": 3_880_099_328,
+    "gemma3-12b": 11_765_788_416,
+    "gemma3-27b": 27_009_002_240,
+    "phi-2": 2_779_683_840,
+    "phi3-mini": 3_821_079_552,
+    "phi4-mini": 3_836_021_760,
+    "falcon-7b": 6_921_720_704,
+    "falcon-40b": 41_303_293_952,
+    "pythia-70m": 70_426_624,
+    "pythia-160m": 162_322_944,
+    "pythia-410m": 405_334_016,
+    "pythia-1b": 1_011_781_632,
+    "pythia-1.4b": 1_414_647_808,
+    "pythia-2.8b": 2_775_208_960,
+    "pythia-6.9b": 6_857_302_016,
+    "pythia-12b": 11_846_072_320,
+    "gpt-neox-20b": 20_554_567_680,
+    "gpt-j-6b": 6_050_882_784,
+    "stablelm-3b-4e1t": 2_795_443_200,
+    "starcoder2-3b": 3_030_371_328,
+    "starcoder2-7b": 7_173_923_840,
+    "starcoder2-15b": 15_655_899_136,
+    "mistral-7b-v0.2": 7_241_732_096,
+    "mistral-7b-v0.3": 7_248_023_552,
+    "deepseek-r1": 671_026_404_352,
+    "olmo3-7b": 7_298_011_136,
+    "olmoe-1b-7b": 6_919_161_856,
+    "glm4-9b": 9_399_951_360,
+    "glm4-32b": 33_141_749_760,
+    "granite3.1-8b": 8_170_848_256,
+    "seed-oss-36b": 36_151_104_512,
+    "command-r": 34_980_831_232,
+    "apertus-8b": 8_053_338_176,
 }
 # Parameters that a definition leaves out: sinks of attention, biases of router and experts
-# (gpt-oss); the embedding's normalisation (BLOOM); what corrects the choice of experts (Kimi K2).
+# (gpt-oss); the embedding's normalisation (BLOOM); what corrects the choice of experts (Kimi K2);
+# what the activations of Apertus learn.
 LEFT_OUT = {
     "gpt-oss-20b": 24 * (64 + 32 + 32 * (2 * 2880 + 2880)),
     "gpt-oss-120b": 36 * (64 + 128 + 128 * (2 * 2880 + 2880)),
     "bloom-176b": 2 * 14336,
     "kimi-k2": 60 * 384,
+    "apertus-8b": 32 * 2,
 }
 # Billions as printed, embeddings and all other parameters: Parmar et al., arXiv 2402.16819, table
 # 2; Nemotron-4 340B, arXiv 2406.11704, table 1. Of Nemotron-3 only the models' names say it.

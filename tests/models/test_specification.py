@@ -15,8 +15,9 @@ from perfsim.compute.kernel_time import kernel_rates, model_time
 from perfsim.compute.work import model_work
 from perfsim.errors import RequestError
 from perfsim.models import build_model
-from perfsim.models.language import NAMED, Architecture, architecture_layers
+from perfsim.models.language import Architecture, architecture_layers
 from perfsim.models.layers import ModelLayer, is_expert
+from perfsim.models.named import NAMED
 from perfsim.models.specification import (
     architecture_of,
     canonical_model,

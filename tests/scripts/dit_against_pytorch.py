@@ -25,7 +25,8 @@ from torch import nn
 from perfsim.compute.by_operations import MODULATED, SCALED
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import activation_bytes
-from perfsim.models.language import NAMED, architecture_layers
+from perfsim.models.language import architecture_layers
+from perfsim.models.named import NAMED
 
 SAMPLES, TOKENS, WIDTH = 2, 256, 512
 VALUES = SAMPLES * TOKENS * WIDTH
