@@ -15,6 +15,7 @@ from perfsim.inventory import (
     DESCRIBED_KINDS,
     LISTED_KINDS,
     MethodDescription,
+    NodeDescription,
     ScenarioDescription,
     ScenarioRow,
     describe_thing,
@@ -99,6 +100,8 @@ def show_command(
     outputs.check()
     catalog = Catalog(profiles)
     description = describe_thing(kind, name, catalog)
+    if isinstance(description, NodeDescription):
+        name = description.node  # asked for as its cloud calls it
     outputs.write(html=lambda: _page(kind, name, catalog))
     if json:
         from perfsim.report.terminal import json_text
