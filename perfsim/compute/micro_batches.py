@@ -2,10 +2,10 @@
 
 Megatron-LM's products add to what is there (gradient_accumulation_fusion). Otherwise a kernel of
 its own reads the sum and what a micro-batch made, and writes the sum. PyTorch's AccumulateGrad
-takes the first micro-batch's gradient as the sum. A sum that is wider than the gradients is a tensor
-of its own, to which those of the first, and of an only one, are added too (microsoft/DeepSpeed
-runtime/bf16_optimizer.py, ``_update_hp_grad``; NVIDIA/Megatron-LM core/tensor_parallel/layers.py,
-``wgrad_gemm_accum_fp32`` into ``main_grad``).
+takes the first micro-batch's gradient as the sum. A sum that is wider than the gradients is a
+tensor of its own, to which those of the first, and of an only one, are added too
+(microsoft/DeepSpeed runtime/bf16_optimizer.py, ``_update_hp_grad``; NVIDIA/Megatron-LM
+core/tensor_parallel/layers.py, ``wgrad_gemm_accum_fp32`` into ``main_grad``).
 """
 
 from __future__ import annotations

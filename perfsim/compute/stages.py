@@ -594,12 +594,11 @@ class RankWork:
         if key not in self._times:
             self._times[key] = self._timed(spans)
         times = self._times[key]
-        longer = times.slower * self.profile.device_share or times.slower
         return Stage(
             self,
             tuple(spans),
             times,
-            tuple([self._chunk(span, longer) for span in spans]),
+            tuple([self._chunk(span, times.slower) for span in spans]),
             tuple([self._messages.of(first, end) for first, end in spans]),
             tuple([kind for first, end in spans for kind in divided.kinds[first:end]]),
         )
