@@ -489,12 +489,14 @@ def test_groups_share_the_nics_that_gpus_share(collective: str, each: int) -> No
     assert seconds == [pytest.approx(seconds[0], rel=0.02)] * 3
 
 
-def test_the_bubble_of_equal_stages() -> None:
+@pytest.mark.parametrize(("hidden", "host_binds"), [(4096, False), (512, True)])
+def test_the_bubble_of_equal_stages(hidden: int, host_binds: bool) -> None:
     """(p-1)/m of the time that a stage computes, on a model whose ends weigh little."""
-    model = "transformer:layers=64,hidden=4096,heads=32,kv=8,ffn=14336,vocab=1024"
+    model = f"transformer:layers=64,hidden={hidden},heads=32,kv=8,ffn=14336,vocab=1024"
     found = ask(model=model, pp=4, gpus=4, accumulate=16, seq=2048)
     assert found.parallel is not None
     assert found.parallel.bubble_s == pytest.approx(3 / 16 * passes_s(found), rel=0.03)
+    assert (found.worth["host"] > 0) is host_binds
 
 
 @given(st.sampled_from([2, 4, 8]), st.sampled_from([4, 8, 16]))

@@ -332,6 +332,7 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
         tuple(_last(split, stage)),
         own.experts if "experts" in split.axes else frozenset(),
         split.layout.pp,
+        own.places,
     )
 
 
