@@ -698,11 +698,10 @@ def _growth(seconds: float, here: ModelTime, there: ModelTime) -> float:
     (1.0, 4.0)
     """
     off = seconds / here.iteration_s
-    measured_s = off * here.later_passes_s
-    gpu = off if here.passes_s >= here.host_passes_s else min(1.0, measured_s / here.passes_s)
-    host = min(1.0, measured_s / here.host_passes_s) if here.host_passes_s else 1.0
-    if here.host_passes_s > here.passes_s:
-        host = off
+    host_binds = here.host_passes_s > here.passes_s
+    other_s = here.passes_s if host_binds else here.host_passes_s
+    other = min(1.0, off * here.later_passes_s / other_s) if other_s else 1.0
+    gpu, host = (other, off) if host_binds else (off, other)
     passes_s = max(gpu * there.passes_s, host * there.host_passes_s)
     return (passes_s + off * (there.iteration_s - there.later_passes_s)) / seconds
 
