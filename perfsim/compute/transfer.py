@@ -23,6 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
@@ -703,7 +704,7 @@ def _growth(seconds: float, here: ModelTime, there: ModelTime) -> float:
     other = min(1.0, off * here.later_passes_s / other_s) if other_s else 1.0
     gpu, host = (other, off) if host_binds else (off, other)
     passes_s = max(gpu * there.passes_s, host * there.host_passes_s)
-    return (passes_s + off * (there.iteration_s - there.later_passes_s)) / seconds
+    return (passes_s + off * there.later_update_s) / seconds
 
 
 def _in_era(inputs: TransferInputs, goal: GpuPrecision, one: KnownIteration, era: str) -> Estimate:
@@ -727,7 +728,8 @@ def _by_residuals(
 ) -> Estimate:
     """Return the iteration by kernels, corrected by what iterations elsewhere say.
 
-    The correction is the same for all batches, so that a larger batch never takes less time.
+    Of the host's launches those say something in which the host binds. The correction is the same
+    for all batches, so that a larger batch never takes less time.
     """
     profile = inputs.profile
     alone = profile.header.get("kernels") == "alone"
@@ -735,14 +737,14 @@ def _by_residuals(
     setting = _setting(
         profile.model, inputs.tokens, inputs.gpu(goal.gpu), goal.precision, near, era
     )
-    known, of_host = _telling(inputs, setting)
+    known = _telling(inputs, setting)
+    of_host = [one for one in known if one.host_binds]
     (value, deviation), (host_value, host_deviation) = (
         estimate(setting, some) for some in (known, of_host)
     )
     passes_s = by_kernels.passes_s * math.exp(value)
     host_s = by_kernels.host_passes_s * math.exp(host_value)
-    rest_s = by_kernels.iteration_s - by_kernels.later_passes_s
-    seconds = max(passes_s, host_s) + rest_s * math.exp(value)
+    seconds = max(passes_s, host_s) + by_kernels.later_update_s * math.exp(value)
     if host_s > passes_s:
         known, value, deviation = of_host, host_value, host_deviation
     sources = dict.fromkeys(one.setting.source.partition(" ")[0] for one in known)
@@ -813,6 +815,8 @@ def _not_slower(
         update_s = _update_s(there, other, era, before)
         more_s = _update_within(there, then.seconds, update_s, before)
         more_s -= _update_s(inputs, goal, era, now)
+        # Launches of an update may take as long on both.
+        more_s = min(more_s, before.later_update_s - now.later_update_s)
         most_s = then.seconds - max(0.0, more_s)
         if most_s < total.seconds:
             note = f"Held at the {format_seconds(most_s)} of {other}, which is no faster."
@@ -874,15 +878,12 @@ _NARROWER = {"fp32": ("tf32", "amp-fp16"), "tf32": ("amp-fp16",)}
 """Precision -> those that are no slower on the same GPU."""
 
 
-def _telling(
-    inputs: TransferInputs, goal: IterationSetting
-) -> tuple[list[Residual], list[Residual]]:
+def _telling(inputs: TransferInputs, goal: IterationSetting) -> list[Residual]:
     """Return the residuals that tell of a goal: of its model, of its GPU, of its software.
 
-    The first are of iterations in which the GPU binds: they tell of its kernels. The others, in
-    which the host does, tell of its launches. Of each GPU, precision, model and source, the
-    iteration of the batch nearest to the goal's. Many GPUs and precisions tell of a model: those do
-    that have most in common with the goal, as others may have its batch by chance.
+    Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's. Many
+    GPUs and precisions tell of a model: those do that have most in common with the goal, as others
+    may have its batch by chance.
     """
     shared = _nearest_by_batch(inputs, goal.gpu, goal.batch)
     devices = {gpu: inputs.gpu(gpu) for gpu in dict.fromkeys(gpu for _, gpu, _ in shared)}
@@ -893,26 +894,15 @@ def _telling(
 
     of_model = [one for one in shared if one[0].model == goal.model]
     of_model.sort(key=in_common, reverse=True)  # of those alike the nearest in batch stay first
-    chosen: tuple[dict[tuple[str, Anchor], None], ...] = {}, {}
+    chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "architecture", "era"):
         sharing = (
             (gpu, anchor)
             for anchor, gpu, family in (of_model if way == "model" else shared)
             if _shares(way, goal, gpu, devices[gpu].architecture or gpu, family, anchor)
         )
-        taken = [0, 0]
-        for gpu, anchor in sharing:
-            by_kernels = inputs.anchor_by_kernels(anchor, gpu)
-            host_binds = by_kernels.host_passes_s > by_kernels.passes_s
-            if taken[host_binds] < _MAX_CELLS:
-                taken[host_binds] += 1
-                chosen[host_binds][gpu, anchor] = None
-            if taken[0] == _MAX_CELLS:
-                break
-    of_gpu, of_host = (
-        [residual_of(inputs, anchor, gpu) for gpu, anchor in some] for some in chosen
-    )
-    return of_gpu, of_host
+        chosen |= dict.fromkeys(islice(sharing, _MAX_CELLS))
+    return [residual_of(inputs, anchor, gpu) for gpu, anchor in chosen]
 
 
 def _nearest_by_batch(
@@ -961,9 +951,11 @@ def _shares(
 
 def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
     """Return ln(measured / by kernels) of a measured iteration, and where it ran."""
-    by_kernels = inputs.anchor_by_kernels(anchor, gpu).iteration_s
+    by_kernels = inputs.anchor_by_kernels(anchor, gpu)
     setting = _setting_of(anchor, inputs.gpu(gpu))
-    return Residual(setting, math.log(anchor.iteration_s / by_kernels), REPEATS)
+    off = math.log(anchor.iteration_s / by_kernels.iteration_s)
+    host_binds = by_kernels.host_passes_s > by_kernels.passes_s
+    return Residual(setting, off, REPEATS, host_binds)
 
 
 def _setting_of(anchor: Anchor, device: Device) -> IterationSetting:

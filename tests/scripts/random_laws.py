@@ -215,7 +215,9 @@ def _of_more_gpus(fields: dict[str, Any]) -> Iterator[Law]:
         more = {**gpus, "tp": 2 * fields["tp"]}
         yield Law("twice the tensor parallelism: memory", more, 0.0, 1.0, _memory)
     # Messages of a node's own are others than those between nodes, and slow computation otherwise.
+    # Where a divided model waits for messages, the host's launches count as waits.
     several = fields["gpus"] > fields.get("gpus_per_node", fields["gpus"])
+    several = several and not fields.keys() & {"tp", "cp"}
     if fields.get("batch", 1) % 2 == 0 and several:
         half = {**gpus, "batch": fields["batch"] // 2}
         yield Law("half the samples on twice the GPUs: computation", half, 0.0, 1.0, _computed)
@@ -225,8 +227,9 @@ def _of_messages(fields: dict[str, Any]) -> Iterator[Law]:
     """Yield the laws of what is sent."""
     method = fields.get("method")
     if method in ("powersgd", "onebit_adam"):
-        dense = {**fields, "method": "ssgd"}
-        yield Law(f"{method} sends no more", fields, 0.0, 1.0, _sent, dense)
+        # What is compressed is fp32, whatever the type in which dense gradients are sent.
+        dense, few = ({**fields, "method": one, "reduce_dtype": "fp32"} for one in ("ssgd", method))
+        yield Law(f"{method} sends no more", few, 0.0, 1.0, _sent, dense)
     if method in ("topk", "dgc"):
         few, many = ({**fields, "options": {"density": one}} for one in (0.001, 0.01))
         yield Law("a denser choice of values: sent", many, 1.0, _ANY, _sent, few)
