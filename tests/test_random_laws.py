@@ -42,7 +42,7 @@ def test_what_breaks_a_law_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             iteration_s=seconds + compression,
             iteration_s_interval=(0.5, 0.9),
             breakdown_s={"forward": 0.1, "backward": 0.2, "compression": compression},
-            memory_bytes={"state": 8.0 if scenario.recompute == "none" else 9.0},
+            memory_bytes={"state": 8.0 if scenario.recompute == "none" else 9.0, "overhead": 1.0},
             communication={"bytes_per_gpu": 1.0},
         )
 

@@ -152,7 +152,8 @@ class Law(NamedTuple):
 
 
 def _memory(answer: Prediction) -> float:
-    return sum(answer.memory_bytes.values())
+    """Return what the model keeps; buffers of NCCL's come with each group of GPUs."""
+    return sum(answer.memory_bytes.values()) - answer.memory_bytes["overhead"]
 
 
 def _sent(answer: Prediction) -> float:
