@@ -45,7 +45,7 @@ def test_the_host_launches_on_while_messages_are_under_way() -> None:
     assert gpu_s < 0.8 * host_s
     for one in found:
         waits_s = gpu_s + one.communication["busy_s"]
-        assert one.iteration_s == pytest.approx(max(host_s, waits_s), rel=3e-3)
+        assert one.iteration_s == pytest.approx(max(host_s, waits_s), rel=1e-2)
     hidden = [one.communication["hidden_s"] > 0.5 * one.communication["busy_s"] for one in found]
     assert hidden == sorted(hidden, reverse=True) and hidden[0] and not hidden[-1]
 

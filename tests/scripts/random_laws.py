@@ -14,7 +14,9 @@ nothing. Of each other it asks that
 - more samples, a longer sample, more micro-batches, recomputation, a copy to the host are no
   quicker, and twice the samples or micro-batches take at most twice as long;
 - recomputation and a copy to the host hold no more on a GPU, more or longer samples no less. Twice
-  the GPUs of a method that shards hold no more, nor does twice the tensor parallelism;
+  the GPUs of a method that shards hold no more, nor does twice the tensor parallelism. Buffers of
+  NCCL are left out, and 2 % more do not count for recomputation: a block that is computed again
+  counts whole beside the gradients of all blocks, which without it come as activations go;
 - low-rank factors and signs send no more than dense gradients, and a denser choice of values no
   less;
 - a global batch that is divided among twice the GPUs is computed no longer by each;
@@ -202,7 +204,7 @@ def variations(fields: dict[str, Any]) -> Iterator[Law]:
     if "recompute" not in fields:
         again = {**fields, "recompute": "full"}
         yield Law("recomputation", again, 1.0, _ANY)
-        yield Law("recomputation: memory", again, 0.0, 1.0, _memory)
+        yield Law("recomputation: memory", again, 0.0, 1.01, _memory)
     yield from _of_more_gpus(fields)
     yield from _of_messages(fields)
 
@@ -210,7 +212,8 @@ def variations(fields: dict[str, Any]) -> Iterator[Law]:
 def _of_more_gpus(fields: dict[str, Any]) -> Iterator[Law]:
     """Yield the laws of twice the GPUs."""
     gpus = {**fields, "gpus": 2 * fields["gpus"]}
-    if fields.get("method") in _SHARDING and fields["gpus"] > 1:  # alone a GPU shards nothing
+    apart = math.prod(fields.get(degree, 1) for degree in ("tp", "pp", "cp"))
+    if fields.get("method") in _SHARDING and fields["gpus"] > apart:  # alone a GPU shards nothing
         yield Law("twice the GPUs: memory", gpus, 0.0, 1.0, _memory)
     if "tp" in fields:
         more = {**gpus, "tp": 2 * fields["tp"]}
