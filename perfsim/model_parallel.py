@@ -250,18 +250,22 @@ def model_split(
         scenario.cp_comm,
         *_dispatched(scenario, experts, cluster.gpus_per_node),
     )
+    added = 0.0
+    if adds:
+        kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
+        added = added_bytes(profile.precision, transferred.era, kept, scenario.accumulate)
     key = (
         *("split", profile.model, profile.sequence, profile.batch, profile.precision, device.key),
         *(*_times_read(profile), scenario.optimizer, scenario.reduce_dtype, *degrees, scenario.pp),
         *(chunks, scenario.stage_layers, scenario.tp_overlap, scenario.ep_overlap),
         *(scenario.schedule, layout, experts),
-        *(scenario.recompute, transferred.era, adds, scenario.autocast, scenario.master_weights),
+        *(scenario.recompute, transferred.era, added, scenario.autocast, scenario.master_weights),
         scenario.offload,
         *values_read_by("network", scenario),
     )
 
     def made() -> ModelSplit:
-        work = _rank_work(scenario, transferred, device, catalog, degrees, adds)
+        work = _rank_work(scenario, transferred, device, catalog, degrees, added)
         of_layers = "of layers", *_layers_read(scenario, transferred, degrees)
         answers = catalog.once(of_layers, Answers)
         places = layout, experts
@@ -342,13 +346,15 @@ def _rank_work(
     device: Device,
     catalog: Catalog,
     degrees: Degrees,
-    adds: bool,
+    added: float,
 ) -> RankWork:
-    """Return what a rank computes and sends; pipelines of any length share it."""
+    """Return what a rank computes and sends; pipelines of any length share it.
+
+    ``added`` is the traffic that adds a micro-batch's gradient of a parameter to the sum [B].
+    """
     profile = transferred.profile
     read = _layers_read(scenario, transferred, degrees)
     model, tokens, document, era, autocast, *_ = read
-    kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
 
     def divided() -> DividedLayers:
         layers = packed_model(model, tokens, document)
@@ -368,7 +374,7 @@ def _rank_work(
             scenario.recompute,
             overlapped=scenario.tp_overlap,
             experts_overlapped=scenario.ep_overlap,
-            added_bytes=added_bytes(profile.precision, era, kept) if adds else 0.0,
+            added_bytes=added,
             to_host=blocks_to_host(
                 *(scenario.offload, device, profile, era),
                 autocast=autocast,
@@ -379,7 +385,7 @@ def _rank_work(
     asked = (
         *("rank work", profile.model, profile.sequence, profile.batch, profile.precision),
         *(device.key, *_times_read(profile), scenario.optimizer, scenario.reduce_dtype, *degrees),
-        *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, adds, autocast),
+        *(scenario.tp_overlap, scenario.ep_overlap, scenario.recompute, era, added, autocast),
         *(scenario.master_weights, scenario.offload, document),
     )
     return catalog.once(asked, work)

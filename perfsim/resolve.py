@@ -902,15 +902,15 @@ class Setup:
         """
         scenario, at = self.scenario, self.transferred
         elsewhere = self.split is not None or self.profile.host_sharing
-        if elsewhere or not _adds_micro_batches(scenario, self.method):
+        if elsewhere or not _adds_gradients(scenario, self.method):
             return 0.0
         casts = autocasts(scenario, self.method)
         if execution_of(at.era).adds_in_products or (scenario.master_weights and not casts):
             return 0.0  # casts are priced there that 16-bit parameters do not need
         kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
         precision = at.profile.precision
-        moved = added_bytes(precision, at.era, FLOAT if casts else kept, casts_weights=casts)
-        moved *= 1.0 - 1.0 / scenario.accumulate  # the first is the sum
+        count = scenario.accumulate
+        moved = added_bytes(precision, at.era, FLOAT if casts else kept, count, casts_weights=casts)
         return moved / kernel_rates(self.device, precision, at.era).bytes_per_s
 
     @property
@@ -1276,7 +1276,7 @@ def _placed(
     if _is_divided(scenario):
         from perfsim.model_parallel import model_split
 
-        adds = _adds_micro_batches(scenario, method)
+        adds = _adds_gradients(scenario, method)
         split = model_split(scenario, transferred, device, cluster, catalog, adds=adds)
     return profile, ModelOnGpus(device, transferred, parts, split), noted
 
@@ -1350,13 +1350,16 @@ def _computes_otherwise(
     if placed.transferred.profile.host_sharing:
         return True
     if placed.split is not None:
-        return _adds_micro_batches(scenario, method) != _adds_micro_batches(scenario, usual)
+        return _adds_gradients(scenario, method) != _adds_gradients(scenario, usual)
     return placed.transferred.autocast is False and scenario.autocast is None
 
 
-def _adds_micro_batches(scenario: Scenario, method: Method) -> bool:
-    """Tell whether a rank adds up the gradients of micro-batches before it sends them."""
-    return scenario.accumulate > 1 and not method.exchanges_each(scenario.exchange_each)
+def _adds_gradients(scenario: Scenario, method: Method) -> bool:
+    """Tell whether a rank adds the gradients of each micro-batch to a sum before it sends them.
+
+    An only micro-batch is added too where the sum is a tensor of its own (see `added_bytes`).
+    """
+    return not method.exchanges_each(scenario.exchange_each if scenario.accumulate > 1 else None)
 
 
 def first_device(scenario: Scenario, catalog: Catalog) -> Device:

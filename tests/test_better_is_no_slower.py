@@ -101,3 +101,26 @@ def test_servers_carry_all_that_crosses(
         options=options | servers,
     )
     assert seconds > busiest * VGG16_PARAMETERS / 125e6
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "fields"),
+    [
+        # Measured at batch 256, where the H100 is busy; at batch 4 its host is.
+        ("a100", "h100", {"model": "resnet50", "batch": 4, "precision": "amp-bf16"}),
+        # Hosts bind on both, whatever was measured of these GPUs.
+        ("v100", "a100", {"model": "t5-large", "accumulate": 2}),
+        ("h100", "b200", {"model": "dit-b2", "precision": "amp-fp16"}),
+        # The update of the older one is longer, and its passes are not shorter for that.
+        ("v100", "a100", {"model": "bert-large", "batch": 3, "precision": "fp32"}),
+    ],
+)
+def test_passes_on_a_newer_board(older: str, newer: str, fields: dict[str, Any]) -> None:
+    """By PyTorch 2's host, which launches as fast beside each, to 2 %: launches of the update."""
+    passes_s = []
+    for gpu in (older, newer):
+        found = predict(
+            make_scenario({"gpu": gpu, "gpus": 1, "software": "torch2"} | fields), SESSION
+        )
+        passes_s.append(found.breakdown_s["forward"] + found.breakdown_s["backward"])
+    assert passes_s[1] <= passes_s[0] * 1.02

@@ -446,20 +446,28 @@ def test_experts_beside_another_micro_batch_send_as_much() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "each"),
+    ("more", "each", "added"),
     [
-        ({"software": "megatron"}, 0.6 * (2 * 4 - 2)),
-        ({"software": "megatron", "reduce_dtype": "bf16"}, 0.6 * (2 * 2 - 2)),
-        ({"software": "torch2"}, 2 + 2 * 4),
+        ({"software": "megatron"}, 0.6 * (2 * 4 - 2), (1, 4)),
+        ({"software": "megatron", "reduce_dtype": "bf16"}, 0.6 * (2 * 2 - 2), (1, 4)),
+        ({"software": "torch2"}, 2 + 2 * 4, (1, 4)),
+        ({"software": "torch2", "reduce_dtype": "bf16"}, 2 + 2 * 2, (0, 3)),
+        ({"software": "torch2", "precision": "tf32"}, 4 + 2 * 4, (0, 3)),
     ],
 )
-def test_gradients_of_micro_batches_are_added_up(more: dict[str, Any], each: float) -> None:
-    """Megatron's products read and write the sum; else a kernel reads both and writes it."""
+def test_gradients_of_micro_batches_are_added_up(
+    more: dict[str, Any], each: float, added: tuple[int, int]
+) -> None:
+    """Megatron's products read and write the sum; else a kernel reads both and writes it.
+
+    The first gradient is the sum where both are as wide.
+    """
     asked: dict[str, Any] = {"tp": 8, "gpus": 8, "precision": "amp-bf16"} | more
-    one, four = ask(**asked), ask(**asked, accumulate=4)
+    sent_each = passes_s(ask(**asked, accumulate=4, exchange_each=True)) / 4
     elements, rate = 8.0303e9 / 8, 2.928e12 * 0.931
-    more_s = passes_s(four) - 4 * passes_s(one)
-    assert more_s == pytest.approx(4 * each * elements / rate, rel=0.03)
+    for count, times in zip((1, 4), added, strict=True):
+        more_s = passes_s(ask(**asked, accumulate=count)) - count * sent_each
+        assert more_s == pytest.approx(times * each * elements / rate, rel=0.03, abs=1e-9)
 
 
 def test_gradients_that_are_sent_each_time_are_not_added_up() -> None:
@@ -481,12 +489,14 @@ def test_groups_share_the_nics_that_gpus_share(collective: str, each: int) -> No
     assert seconds == [pytest.approx(seconds[0], rel=0.02)] * 3
 
 
-def test_the_bubble_of_equal_stages() -> None:
+@pytest.mark.parametrize(("hidden", "host_binds"), [(4096, False), (512, True)])
+def test_the_bubble_of_equal_stages(hidden: int, host_binds: bool) -> None:
     """(p-1)/m of the time that a stage computes, on a model whose ends weigh little."""
-    model = "transformer:layers=64,hidden=4096,heads=32,kv=8,ffn=14336,vocab=1024"
+    model = f"transformer:layers=64,hidden={hidden},heads=32,kv=8,ffn=14336,vocab=1024"
     found = ask(model=model, pp=4, gpus=4, accumulate=16, seq=2048)
     assert found.parallel is not None
     assert found.parallel.bubble_s == pytest.approx(3 / 16 * passes_s(found), rel=0.03)
+    assert (found.worth["host"] > 0) is host_binds
 
 
 @given(st.sampled_from([2, 4, 8]), st.sampled_from([4, 8, 16]))

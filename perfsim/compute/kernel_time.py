@@ -306,9 +306,14 @@ class ModelTime(NamedTuple):
         return max(self.passes_s, self.host_passes_s)
 
     @property
+    def later_update_s(self) -> float:
+        """The later of GPU and host, for the update."""
+        return max(self.update_s, self.host_update_s)
+
+    @property
     def iteration_s(self) -> float:
         """The later of GPU and host, for both passes and for the update."""
-        return self.later_passes_s + max(self.update_s, self.host_update_s)
+        return self.later_passes_s + self.later_update_s
 
 
 def kernel_rates(

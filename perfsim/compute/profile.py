@@ -345,7 +345,7 @@ class Profile:
 
         Parameters
         ----------
-        host, device : what each takes alone, over what both passes take now; one is 1 or more
+        host, device : what each takes alone, over what both passes take now
         """
         pace = max(host, device)
         slowed, shares = self.slowed(pace), (host / pace, device / pace)

@@ -36,11 +36,15 @@ class IterationSetting(NamedTuple):
 
 
 class Residual(NamedTuple):
-    """A measured iteration's ln(measured / by kernels), and its own standard deviation."""
+    """A measured iteration's ln(measured / by kernels), and its own standard deviation.
+
+    ``host_binds`` says whether it waits for its host's launches.
+    """
 
     setting: IterationSetting
     value: float
     deviation: float
+    host_binds: bool = False
 
 
 class Deviations(NamedTuple):

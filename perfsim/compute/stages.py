@@ -143,6 +143,21 @@ class Stage:
         return tuple(dict.fromkeys(owners[index] for index in self._indexes()))
 
     @cached_property
+    def places(self) -> tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]:
+        """Groups, with what each layer with parameters sends in both passes [B]."""
+        owners, count = self.work.divided.owners, len(self.owners)
+        layer_of = {owner: layer for layer, owner in enumerate(self.owners)}
+        found: dict[str, dict[Pass, list[float]]] = {}
+        for first, end in self.spans:
+            for axis, phase, index, size in self.work.messages.places(first, end):
+                if axis not in found:
+                    found[axis] = {"forward": [0.0] * count, "backward": [0.0] * count}
+                found[axis][phase][layer_of[owners[first + index]]] += size
+        return tuple(
+            [(axis, tuple(of["forward"]), tuple(of["backward"])) for axis, of in found.items()]
+        )
+
+    @cached_property
     def layers(self) -> tuple[ModelLayer, ...]:
         """Its part of the model's layers; an output layer with its copy of the embedding."""
         divided = self.work.divided
@@ -438,7 +453,7 @@ class RankWork:
         part_s = by_layer("none" if some else recompute)
         again_s = by_layer("full") if some else part_s
         self._width = precision_bytes(profile.precision)
-        self._messages = _Messages(
+        self.messages = _Messages(
             divided,
             part_s,
             batch * self._width,
@@ -594,13 +609,12 @@ class RankWork:
         if key not in self._times:
             self._times[key] = self._timed(spans)
         times = self._times[key]
-        longer = times.slower * self.profile.device_share or times.slower
         return Stage(
             self,
             tuple(spans),
             times,
-            tuple([self._chunk(span, longer) for span in spans]),
-            tuple([self._messages.of(first, end) for first, end in spans]),
+            tuple([self._chunk(span, times.slower) for span in spans]),
+            tuple([self.messages.of(first, end) for first, end in spans]),
             tuple([kind for first, end in spans for kind in divided.kinds[first:end]]),
         )
 
@@ -732,6 +746,16 @@ def check_stages(layers: Sequence[ModelLayer], stages: int) -> None:
         )
 
 
+class _Sent(NamedTuple):
+    """What the layers of a span send, and how often; and how many bytes where.
+
+    ``places`` are group, pass, number of the layer in the span, and bytes.
+    """
+
+    messages: tuple[tuple[LayerMessage, int], ...]
+    places: tuple[tuple[str, Pass, int, float], ...]
+
+
 class _Messages:
     """What the layers of a divided model send, a micro-batch.
 
@@ -760,10 +784,17 @@ class _Messages:
         self.experts_overlapped, self.ring_sums = experts_overlapped, ring_sums
         self.float_width = float_width
         self.tokens = next((layer.rows for layer in self.parts if layer.kind == "attention"), 1)
-        self.found: dict[Hashable, tuple[tuple[LayerMessage, int], ...]] = {}
+        self.found: dict[Hashable, _Sent] = {}
 
     def of(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
         """Return what the layers of a span send, and how often; kept for spans that are alike."""
+        return self._of(first, end).messages
+
+    def places(self, first: int, end: int) -> tuple[tuple[str, Pass, int, float], ...]:
+        """Return what each layer of a span sends: group, pass, number in the span, bytes."""
+        return self._of(first, end).places
+
+    def _of(self, first: int, end: int) -> _Sent:
         reach = end
         while reach < len(self.parts) and self.parts[reach].split in _BY_OUTPUTS:
             reach += 1
@@ -772,19 +803,25 @@ class _Messages:
             self.found[key] = self._sent(first, end)
         return self.found[key]
 
-    def _sent(self, first: int, end: int) -> tuple[tuple[LayerMessage, int], ...]:
+    def _sent(self, first: int, end: int) -> _Sent:
         sent: Counter[LayerMessage] = Counter()
         again: list[LayerMessage] = []
+        places: dict[tuple[str, Pass, int], float] = {}
         whole = layers_again(self.divided.spans, self.recompute, first, end)
         for index in range(first, end):
             messages = [*self._layer(index, first)]
             sent.update(messages)
             every = self.recompute == "full" or index in whole
+            repeated: list[LayerMessage] = []
             if every or is_again(self.parts[index].module, self.again):
                 forward = [one for one in messages if one.phase == "forward"]
-                again += [one._replace(phase="backward") for one in forward]
+                repeated = [one._replace(phase="backward") for one in forward]
+                again += repeated
+            for one in (*messages, *repeated):
+                place = one.axis, one.phase, index - first
+                places[place] = places.get(place, 0.0) + one.size_bytes
         sent.update(again)
-        return tuple(sent.items())
+        return _Sent(tuple(sent.items()), tuple([(*at, size) for at, size in places.items()]))
 
     def _layer(self, index: int, first: int) -> Iterator[LayerMessage]:
         layer = self.parts[index]

@@ -236,11 +236,7 @@ def transfer(
         plain = inputs._replace(training=_as_measured(training))
     total, by_kernels = _total(plain, goal, batch, era)
     own_s = _update_s(plain, goal, era, by_kernels)
-    most = _MAX_OPTIMIZER_SHARE
-    if profile.header.get("kernels") == "alone" and by_kernels.iteration_s > 0:
-        # Of experts few work for a token, but all are updated.
-        most = max(most, by_kernels.update_s / by_kernels.iteration_s)
-    update_s = min(own_s, most * total.seconds)
+    update_s = _update_within(plain, total.seconds, own_s, by_kernels)
     if plain.training != training:
         before_s = by_kernels.later_passes_s
         by_kernels = inputs.by_kernels(goal, batch, era)
@@ -672,7 +668,7 @@ def _total(
         return at_batch(what, series, batch), by_kernels
     end = low if batch < low else high
     nearest = series[end]
-    ratio = by_kernels.iteration_s / inputs.by_kernels(goal, end, era).iteration_s
+    ratio = _growth(nearest.seconds, inputs.by_kernels(goal, end, era), by_kernels)
     note = (
         f"{what}: batch {batch} from batch {end} ({nearest.source}), {ratio:.3g} times as long by"
         " its kernels."
@@ -688,13 +684,36 @@ def _total(
     return total, by_kernels
 
 
+def _growth(seconds: float, here: ModelTime, there: ModelTime) -> float:
+    """Return how many times as long an iteration takes there as the one that was measured here.
+
+    What the measured one is off by is that of the GPU where the GPU binds, else that of the host.
+    It tells nothing of the other but that this takes no longer.
+
+    Examples
+    --------
+    >>> gpu_binds, host_binds = ModelTime(4.0, 0.0, 1.0, 0.0), ModelTime(0.5, 0.0, 1.0, 0.0)
+    >>> _growth(4.8, gpu_binds, gpu_binds._replace(passes_s=2.0))
+    0.5
+    >>> 4.8 * _growth(4.8, gpu_binds, host_binds), 1.2 * _growth(1.2, host_binds, gpu_binds)
+    (1.0, 4.0)
+    """
+    off = seconds / here.iteration_s
+    host_binds = here.host_passes_s > here.passes_s
+    other_s = here.passes_s if host_binds else here.host_passes_s
+    other = min(1.0, off * here.later_passes_s / other_s) if other_s else 1.0
+    gpu, host = (other, off) if host_binds else (off, other)
+    passes_s = max(gpu * there.passes_s, host * there.host_passes_s)
+    return (passes_s + off * there.later_update_s) / seconds
+
+
 def _in_era(inputs: TransferInputs, goal: GpuPrecision, one: KnownIteration, era: str) -> Estimate:
     """Return a known iteration as it would run on the software of an era, trained as is asked."""
     usual = inputs.training._replace(reduce_dtype=USUAL_TRAINING.reduce_dtype) == USUAL_TRAINING
     if one.era == era and usual:
         return one.estimate
-    there = inputs.by_kernels(goal, one.batch, one.era, USUAL_TRAINING).iteration_s
-    ratio = inputs.by_kernels(goal, one.batch, era).iteration_s / there
+    there = inputs.by_kernels(goal, one.batch, one.era, USUAL_TRAINING)
+    ratio = _growth(one.estimate.seconds, there, inputs.by_kernels(goal, one.batch, era))
     asked = era if usual else f"{era}, trained as asked"
     note = f"Batch {one.batch} was measured on {one.era}: {ratio:.3g} times as long on {asked}."
     return one.estimate._replace(
@@ -709,7 +728,8 @@ def _by_residuals(
 ) -> Estimate:
     """Return the iteration by kernels, corrected by what iterations elsewhere say.
 
-    The correction is the same for all batches, so that a larger batch never takes less time.
+    Of the host's launches those say something in which the host binds. The correction is the same
+    for all batches, so that a larger batch never takes less time.
     """
     profile = inputs.profile
     alone = profile.header.get("kernels") == "alone"
@@ -718,8 +738,15 @@ def _by_residuals(
         profile.model, inputs.tokens, inputs.gpu(goal.gpu), goal.precision, near, era
     )
     known = _telling(inputs, setting)
-    value, deviation = estimate(setting, known)
-    seconds = by_kernels.iteration_s * math.exp(value)
+    of_host = [one for one in known if one.host_binds]
+    (value, deviation), (host_value, host_deviation) = (
+        estimate(setting, some) for some in (known, of_host)
+    )
+    passes_s = by_kernels.passes_s * math.exp(value)
+    host_s = by_kernels.host_passes_s * math.exp(host_value)
+    seconds = max(passes_s, host_s) + by_kernels.later_update_s * math.exp(value)
+    if host_s > passes_s:
+        known, value, deviation = of_host, host_value, host_deviation
     sources = dict.fromkeys(one.setting.source.partition(" ")[0] for one in known)
     note = (
         f"No iteration of {_named(profile.model)} on {goal} is known: its kernels and launches on"
@@ -781,10 +808,19 @@ def _not_slower(
         wider = other.precision != goal.precision
         if wider and _launches_casts(inputs, goal, batch, era):
             continue
-        then = _iteration(whole if wider else inputs, other, batch, era)
-        if then.seconds < total.seconds:
-            note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
-            total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
+        there = whole if wider else inputs
+        then = _iteration(there, other, batch, era)
+        # Both passes are no slower, and the update is shorter by what memory is faster.
+        before, now = there.by_kernels(other, batch, era), inputs.by_kernels(goal, batch, era)
+        update_s = _update_s(there, other, era, before)
+        more_s = _update_within(there, then.seconds, update_s, before)
+        more_s -= _update_s(inputs, goal, era, now)
+        # Launches of an update may take as long on both.
+        more_s = min(more_s, before.later_update_s - now.later_update_s)
+        most_s = then.seconds - max(0.0, more_s)
+        if most_s < total.seconds:
+            note = f"Held at the {format_seconds(most_s)} of {other}, which is no faster."
+            total = total._replace(seconds=most_s, notes=(*total.notes, note))
     return total
 
 
@@ -915,9 +951,11 @@ def _shares(
 
 def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
     """Return ln(measured / by kernels) of a measured iteration, and where it ran."""
-    by_kernels = inputs.anchor_by_kernels(anchor, gpu).iteration_s
+    by_kernels = inputs.anchor_by_kernels(anchor, gpu)
     setting = _setting_of(anchor, inputs.gpu(gpu))
-    return Residual(setting, math.log(anchor.iteration_s / by_kernels), REPEATS)
+    off = math.log(anchor.iteration_s / by_kernels.iteration_s)
+    host_binds = by_kernels.host_passes_s > by_kernels.passes_s
+    return Residual(setting, off, REPEATS, host_binds)
 
 
 def _setting_of(anchor: Anchor, device: Device) -> IterationSetting:
@@ -1086,9 +1124,11 @@ def _stretched_to(
     )
     notes = list(iteration.notes)
     host_s, device_s = by_kernels.host_passes_s, by_kernels.passes_s
-    longest_s = by_kernels.later_passes_s
-    if longest_s > 0:
-        shares = host_s / longest_s, device_s / longest_s
+    passes_s = scaled.forward_s + scaled.backward_s
+    if by_kernels.later_passes_s > 0 and passes_s > 0:
+        # What measured iterations say of the one that binds is not said of the other.
+        shares = [min(1.0, one_s / passes_s) for one_s in (host_s, device_s)]
+        shares[device_s >= host_s] = 1.0
         scaled = replace(scaled, host_share=shares[0], device_share=shares[1])
     if host_s > device_s:
         times = f"both passes take it {format_seconds(host_s)}, the GPU {format_seconds(device_s)}"
@@ -1111,6 +1151,17 @@ def _update_s(inputs: TransferInputs, goal: GpuPrecision, era: str, by_kernels: 
     if unmeasured or (inputs.defined and inputs.training.optimizer == "muon"):
         return by_kernels.update_s
     return inputs.optimizer_s(goal.gpu, era)
+
+
+def _update_within(
+    inputs: TransferInputs, seconds: float, update_s: float, by_kernels: ModelTime
+) -> float:
+    """Return the part of an iteration that its update takes, which takes so long by itself [s]."""
+    most = _MAX_OPTIMIZER_SHARE
+    if inputs.by_kernels_alone and by_kernels.iteration_s > 0:
+        # Of experts few work for a token, but all are updated.
+        most = max(most, by_kernels.update_s / by_kernels.iteration_s)
+    return min(update_s, most * seconds)
 
 
 class _InTokens(TypedDict):

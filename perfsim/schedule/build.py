@@ -22,7 +22,7 @@ that one, unless it begins behind it.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -391,6 +391,7 @@ class _RoundBuilder:
             kind: (stage.beside.of(kind), stage.exposed.of(kind))
             for kind in ("forward", "backward")
         }
+        self.shares = stage.shares(profile.layers)
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap = overlap
         self.slowed = [self.slowed_in(one, costs, slowdown) for one in jobs]
@@ -482,30 +483,44 @@ class _RoundBuilder:
             self.compute(f"{BUBBLE} {index}", "other", self.stage.idle_s)
         self.sends(f"pipeline {index}", self.stage.idle_sends)
 
-    def sends(self, words: str, sends: Sequence[Send], share: float = 1.0) -> None:
-        """Issue collectives that computation waits for, a share of each, here."""
+    def sends(self, words: str, sends: Iterable[Send]) -> None:
+        """Issue collectives that computation waits for here."""
         for send in sends:
-            some = send._replace(repeats=send.repeats * share)
-            self.end = self.tasks.send(f"{send.group} {words}", some, self.here)
+            self.end = self.tasks.send(f"{send.group} {words}", send, self.here)
 
     def part_of_pass(
-        self, words: str, kind: Literal["forward", "backward"], seconds: float, share: float = 1.0
+        self,
+        words: str,
+        kind: Literal["forward", "backward"],
+        seconds: float,
+        share: float = 1.0,
+        span_s: tuple[float, float] | None = None,
     ) -> int:
         """Issue a part of a pass: what runs beside it, its computation, what that waits for.
 
-        ``share`` is how many passes over the stage it is. Returns the task of its computation.
+        ``share`` is how many passes over the stage it is; a part of one is between two moments.
+        Returns the task of its computation.
         """
         beside, exposed = self.sends_of[kind]
         if beside:
             self.get_here()
-        for send in beside:
-            some = send._replace(repeats=send.repeats * share)
-            self.tasks.send(f"{send.group} {words}", some, self.here)
+        for send in self.sent_in(beside, kind, share, span_s):
+            self.tasks.send(f"{send.group} {words}", send, self.here)
         words = f"{kind} {words}"
         task = self.compute(words, kind, seconds)
-        if exposed:
-            self.sends(words, exposed, share)
+        self.sends(words, self.sent_in(exposed, kind, share, span_s))
         return task
+
+    def sent_in(
+        self, sends: Iterable[Send], kind: str, share: float, span_s: tuple[float, float] | None
+    ) -> Iterator[Send]:
+        """Yield how often collectives of a pass are sent in a part of it (see `part_of_pass`)."""
+        for send in sends:
+            part, shares = share, self.shares.get((str(send.group), kind))
+            if span_s is not None and shares is not None:
+                part = shares.between(*span_s)
+            if part > 0.0:
+                yield send._replace(repeats=send.repeats * part)
 
     def forward(
         self,
@@ -646,7 +661,7 @@ class _RoundBuilder:
         whole_s = self.profile.backward_s if backward else self.profile.forward_s
         factor = self.slowed[index].factor_at(from_s) if backward else 1.0
         share = seconds / whole_s if whole_s else 1.0
-        task = self.part_of_pass(name, kind, seconds * factor, share)
+        task = self.part_of_pass(name, kind, seconds * factor, share, (from_s, until_s))
         self.costed.parts.append(PartOfPass(task, kind, index, from_s, seconds))
 
     @property

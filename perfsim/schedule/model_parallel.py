@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.execution import execution_of
-from perfsim.compute.slowest_gpu import pace_of, with_slowest
 from perfsim.methods.base import Send
 from perfsim.schedule.beside_messages import lost_share
 from perfsim.schedule.costs import Costs
@@ -36,6 +35,10 @@ __all__ = ["LaidOutPipeline", "busiest_stage", "laid_out_pipeline", "stage_costs
 _BESIDE = "beside"
 """Stream of collectives of a divided model that run beside computation."""
 _NEGLIGIBLE = 1e-9
+_HOST_GOES_ON = ("tp", "cp")
+"""Groups whose messages hold up the GPU alone: the host launches on meanwhile (PyTorch,
+docs.pytorch.org/docs/stable/distributed.html: ``wait`` blocks the current CUDA stream, not the
+CPU). Experts' hosts wait for the counts of tokens."""
 
 
 class _Chunk(NamedTuple):
@@ -45,17 +48,43 @@ class _Chunk(NamedTuple):
     beside: PassSends
     waits_s: Mapping[str, float]
 
+    def hidden(self) -> _Chunk:
+        """Return the chunk where computation waits for the host longer than for messages."""
+        sends = [
+            (*(send._replace(stream=_BESIDE) for send in exposed), *beside)
+            for exposed, beside in zip(self.exposed, self.beside, strict=True)
+        ]
+        return _Chunk(PassSends(), PassSends(*sends), dict.fromkeys(self.waits_s, 0.0))
+
+
+class _Pace(NamedTuple):
+    """How long the passes of a stage take, over what they take alone on a usual GPU.
+
+    ``host`` and ``device`` are what its host and its GPU take of that, and ``slowed`` how many
+    times as long all takes beside others of the node, or on a slower GPU.
+    """
+
+    host: float
+    device: float
+    slowed: float
+
+    @property
+    def load(self) -> float:
+        """How many times as long the passes take."""
+        return max(self.host, self.device) * self.slowed
+
 
 @dataclass(frozen=True, eq=False)
 class LaidOutPipeline:
     """The micro-batches of an iteration laid out over the stages.
 
-    ``chunks`` are, by stage and chunk, what they send. ``run_with`` lays the micro-batches out with
-    messages between stages that take another time [s].
+    ``chunks`` are, by stage and chunk, what they send; ``paces`` by stage how long it computes.
+    ``run_with`` lays the micro-batches out with messages between stages that take another time [s].
     """
 
     run: PipelineRun
     chunks: tuple[tuple[_Chunk, ...], ...]
+    paces: tuple[_Pace, ...]
     send_s: float
     run_with: Callable[[float], PipelineRun]
 
@@ -80,11 +109,15 @@ def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     parts = split.parts
     # Most stages send alike.
     known = {messages: _chunk(messages, costs) for messages in _distinct(parts.stages)}
-    chunks = tuple(tuple(known[messages] for messages in stage.messages) for stage in parts.stages)
-    loads = _loads(setup, split)
+    slowed = _slowed(setup, split)
+    placed = [
+        _paced(stage, [known[one] for one in stage.messages], setup.slowest_gpu, slow)
+        for stage, slow in zip(parts.stages, slowed, strict=True)
+    ]
+    paces, chunks = tuple(pace for pace, _ in placed), tuple(tuple(of) for _, of in placed)
     times = [
         [
-            _times(parts.stages[stage].chunks[chunk], chunks[stage][chunk], loads[stage])
+            _times(parts.stages[stage].chunks[chunk], chunks[stage][chunk], paces[stage].load)
             for stage in range(len(parts.stages))
         ]
         for chunk in range(split.chunks)
@@ -98,7 +131,7 @@ def _answer(setup: Setup, split: ModelSplit) -> LaidOutPipeline:
     run_with = partial(
         pipeline_run, split.schedule, times, count, latency_s=latency_s, blocking=blocks
     )
-    return LaidOutPipeline(run_with(send_s), chunks, send_s, run_with)
+    return LaidOutPipeline(run_with(send_s), chunks, paces, send_s, run_with)
 
 
 def _distinct(stages: Iterable[Stage]) -> set[tuple[tuple[LayerMessage, int], ...]]:
@@ -106,13 +139,38 @@ def _distinct(stages: Iterable[Stage]) -> set[tuple[tuple[LayerMessage, int], ..
     return {messages for stage in stages for messages in stage.messages}
 
 
-def _loads(setup: Setup, split: ModelSplit) -> list[float]:
-    """Return how many times as long each stage computes as on a GPU of its own."""
+def _slowed(setup: Setup, split: ModelSplit) -> list[float]:
+    """Return how many times as long each stage takes beside GPUs of its node, or on a slow one."""
     slow = [1.0] * len(split.parts.stages)
     if split.layout.pp > 1:
         slow = list(split.slow_stages(setup.stragglers))
-    stages, slowest = zip(split.parts.stages, slow, strict=True), setup.slowest_gpu
-    return [pace_of(stage.profile, slowest) * setup.node_load * factor for stage, factor in stages]
+    return [setup.node_load * factor for factor in slow]
+
+
+def _paced(
+    stage: Stage, chunks: Sequence[_Chunk], slowest: float, slowed: float
+) -> tuple[_Pace, Sequence[_Chunk]]:
+    """Return how long the passes of a stage take, and what they wait for.
+
+    The host launches on while the GPU waits for messages. So the stage takes what its host needs,
+    or what its GPU computes and waits for: what is longer.
+
+    Parameters
+    ----------
+    slowest : how many times as long the slowest GPU computes as a usual one
+    slowed : how many times as long all takes
+    """
+    profile = stage.profile
+    host, device = profile.host_share, profile.device_share * slowest
+    alone = _Pace(host, device, slowed)
+    sends = [send for chunk in chunks for both in chunk.exposed for send in both]
+    if host <= device or not all(send.group in _HOST_GOES_ON for send in sends):
+        return alone, chunks
+    waits_s = sum_in_order(seconds for chunk in chunks for seconds in chunk.waits_s.values())
+    waits = waits_s / (slowed * (profile.forward_s + profile.backward_s))
+    if device + waits < host:
+        return alone._replace(device=device + waits), [chunk.hidden() for chunk in chunks]
+    return alone._replace(host=min(device, max(0.0, host - waits))), chunks
 
 
 def busiest_stage(
@@ -163,12 +221,12 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int, waits_s: float = 0.0) 
     ----------
     waits_s : time in which it waits for a stage that ends later [s]
     """
-    load, profile = _loads(setup, split)[stage], split.parts.stages[stage].profile
-    more = load / pace_of(profile, setup.slowest_gpu)
-    passes = _passes(split, laid_out_pipeline(setup, split), stage, load)
+    answer = laid_out_pipeline(setup, split)
+    pace, profile = answer.paces[stage], split.parts.stages[stage].profile
+    passes = _passes(split, answer, stage, pace.load)
     return {
-        "profile_key": (*setup.profile_key, split.key, stage, load),
-        "profile": with_slowest(profile, setup.slowest_gpu).slowed(more),
+        "profile_key": (*setup.profile_key, split.key, stage, pace),
+        "profile": profile.with_shares(pace.host, pace.device).slowed(pace.slowed),
         "stage": passes._replace(idle_s=passes.idle_s + waits_s),
         "axes": split.axes,
     }
@@ -176,10 +234,11 @@ def of_stage(setup: Setup, split: ModelSplit, stage: int, waits_s: float = 0.0) 
 
 def _candidates(setup: Setup, split: ModelSplit) -> list[int]:
     """Return the stages that differ: of those that are alike, the one whose passes end last."""
-    ends_s, loads = laid_out_pipeline(setup, split).run.ends_s, _loads(setup, split)
+    answer = laid_out_pipeline(setup, split)
+    ends_s = answer.run.ends_s
     latest: dict[Hashable, int] = {}
     for number, stage in enumerate(split.parts.stages):
-        alike = stage.content, loads[number]
+        alike = stage.content, answer.paces[number]
         if ends_s[number] >= ends_s[latest.setdefault(alike, number)]:
             latest[alike] = number
     return sorted(latest.values())
@@ -273,6 +332,7 @@ def _passes(split: ModelSplit, answer: LaidOutPipeline, stage: int, load: float)
         tuple(_last(split, stage)),
         own.experts if "experts" in split.axes else frozenset(),
         split.layout.pp,
+        own.places,
     )
 
 

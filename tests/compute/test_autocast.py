@@ -221,7 +221,10 @@ def test_a_model_of_16_bits_computes_faster_whatever_the_method() -> None:
 
 
 def test_a_measured_iteration_is_scaled_to_a_model_of_16_bits() -> None:
-    """BERT-base at batch 64 was measured under autocast on an H100."""
+    """BERT-base at batch 64 was measured under autocast on an H100, where its host bound.
+
+    Without casts launches are fewer, and the GPU binds, whose kernels nobody measured.
+    """
     profile = find_profile("bert-base", "h100", 64, "amp-bf16", SHIPPED)
     device = load_device("h100", SHIPPED)
     found = {
@@ -240,8 +243,10 @@ def test_a_measured_iteration_is_scaled_to_a_model_of_16_bits() -> None:
     measured, whole = (found[autocast].quantity for autocast in (True, False))
     assert measured.kind == "measured" and whole.kind == "derived"
     rates = [kernel_rates(device, "amp-bf16", "torch2", autocast=one) for one in (False, True)]
-    ratio = [model_time("bert-base", 128, 64, one).iteration_s for one in rates]
-    assert whole.value / measured.value == pytest.approx(ratio[0] / ratio[1])
+    alone, casts = (model_time("bert-base", 128, 64, one) for one in rates)
+    off = measured.value / casts.iteration_s
+    assert casts.host_passes_s > casts.passes_s and off * alone.host_passes_s < alone.passes_s
+    assert whole.value == pytest.approx(alone.passes_s + off * alone.update_s)
 
 
 def test_16_bits_are_kept_where_nothing_is_cast() -> None:

@@ -13,7 +13,7 @@ from perfsim.compute.transfer import TransferredProfile, transfer
 from perfsim.quantity import Kind
 from support.what_ships import SHIPPED
 
-__all__ = ["Table", "anchor", "milliseconds", "profile", "transferred"]
+__all__ = ["Table", "anchor", "milliseconds", "passes_ms", "profile", "transferred"]
 
 Table = dict[str, Sequence[Anchor]]
 
@@ -62,6 +62,11 @@ def transferred(
 ) -> TransferredProfile:
     """Return a profile (:func:`profile`'s) transferred by a table of anchors."""
     return transfer(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
+
+
+def passes_ms(result: TransferredProfile) -> float:
+    """Return both passes of the transferred iteration [ms]."""
+    return (result.profile.forward_s + result.profile.backward_s) * 1e3
 
 
 def milliseconds(result: TransferredProfile) -> float:
