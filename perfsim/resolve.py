@@ -904,12 +904,13 @@ class Setup:
         elsewhere = self.split is not None or self.profile.host_sharing
         if elsewhere or not _adds_gradients(scenario, self.method):
             return 0.0
-        casts = autocasts(scenario, self.method)
-        if execution_of(at.era).adds_in_products or (scenario.master_weights and not casts):
+        casts, count = autocasts(scenario, self.method), scenario.accumulate
+        if scenario.master_weights and not casts:
             return 0.0  # casts are priced there that 16-bit parameters do not need
+        if (casts and count == 1) or execution_of(at.era).adds_in_products:
+            return 0.0  # what was cast is as wide as the sum, which the first one is
         kept = gradient_bytes(scenario.reduce_dtype, master_weights=scenario.master_weights)
         precision = at.profile.precision
-        count = scenario.accumulate
         moved = added_bytes(precision, at.era, FLOAT if casts else kept, count, casts_weights=casts)
         return moved / kernel_rates(self.device, precision, at.era).bytes_per_s
 

@@ -121,7 +121,9 @@ class StagePasses(NamedTuple):
 
     def shares(self, layers: Sequence[Layer]) -> dict[tuple[str, str], SharesByMoment]:
         """Return by group and pass when messages are sent, of layers that take so long."""
-        found = {}
+        found: dict[tuple[str, str], SharesByMoment] = {}
+        if not self.places:
+            return found
         forward_s = [layer.forward_s for layer in layers]
         backward_s = [layer.backward_s for layer in reversed(layers)]
         for group, ahead, back in self.places:
