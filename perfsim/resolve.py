@@ -74,11 +74,9 @@ from perfsim.data.catalog import Catalog, unknown_name
 from perfsim.data.files import is_there
 from perfsim.errors import (
     DataError,
-    PerfsimError,
     RequestError,
     UnknownNameError,
     own_name,
-    plain_name,
     shown,
     unknown,
     unknown_option,
@@ -115,7 +113,7 @@ from perfsim.models.named import without_owner
 from perfsim.models.specification import canonical_model
 from perfsim.network.cluster import Cluster
 from perfsim.network.network_file import Network
-from perfsim.network.node_type import load_node_type
+from perfsim.network.node_type import by_vendor
 from perfsim.note import assumption, briefs, warning
 from perfsim.quantity import Grade
 from perfsim.scenario import (
@@ -278,33 +276,9 @@ def as_named(field: str, name: str, catalog: Catalog) -> str:
         for one in (name, *(without_owner(name) if weights else ())):
             if (own := own_name(one, names)) in names:
                 return own
-        return name if field == "model" else _of_a_cloud(name, catalog) or name
+        return name if field == "model" else by_vendor(name, catalog) or name
 
     return catalog.once(("own name", field, name), found)
-
-
-_CLOUDS = ("AWS ", "GCP ", "Azure ", "Oracle ")
-"""How the titles of node types for rent begin; the cloud's own name follows, and a colon."""
-
-
-def _of_a_cloud(name: str, catalog: Catalog) -> str:
-    """Return the node type that a cloud calls so: Azure's with or without Standard_; "" for none.
-
-    Examples
-    --------
-    >>> _of_a_cloud("p5.48xlarge", Catalog()), _of_a_cloud("Standard_ND96isr_H100_v5", Catalog())
-    ('p5', 'ndv5-h100')
-    """
-    asked = plain_name(re.sub("^standard_", "", name, flags=re.IGNORECASE))
-    for known in catalog.files("nodes"):
-        try:
-            title = load_node_type(known, catalog, "node").title
-        except PerfsimError:  # a damaged file of the user's, which nobody asked for
-            continue
-        cloud = next((cloud for cloud in _CLOUDS if title.startswith(cloud)), "")
-        if cloud and plain_name(title.removeprefix(cloud).partition(":")[0]) == asked:
-            return known
-    return ""
 
 
 def unknown_model(model: str, names: Iterable[str]) -> RequestError:

@@ -187,12 +187,12 @@ def test_an_unknown_model_is_told_the_other_ways(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("name", "known"),
     [
-        ("meta-llama/Llama-3.1-8B", "llama3-8b"),
-        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
-        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("meta-lama/Llama-3.1-8B", "llama3.1-8b"),
+        ("Qwen/Qwen3-30B-A3", "qwen3-30b-a3b"),
+        ("deepseek/DeepSeek-V3", "deepseek-v3"),
         ("bert", "bert-base"),
-        ("google-bert/bert-large-uncased", "bert-large"),
-        ("facebook/OPT-1.3B", "opt-1.3b"),  # not opt-13b
+        ("gogle-bert/bert-large-uncased", "bert-large"),
+        ("face/OPT-1.3B", "opt-1.3b"),  # not opt-13b
         ("gpt-3", "gpt3-13b"),  # not gpt2 or mpt-3b, which are spelled much like it
     ],
 )

@@ -101,7 +101,9 @@ def show_command(
     catalog = Catalog(profiles)
     description = describe_thing(kind, name, catalog)
     if isinstance(description, NodeDescription):
-        name = description.node  # asked for as its cloud calls it
+        from perfsim.resolve import as_named
+
+        name = as_named("node", name, catalog)
     outputs.write(html=lambda: _page(kind, name, catalog))
     if json:
         from perfsim.report.terminal import json_text

@@ -29,6 +29,7 @@ from perfsim.errors import (
     MissingFileError,
     RequestError,
     UnknownNameError,
+    nearest,
     plain_name,
     shown,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "InsideLink",
     "Nics",
     "NodeType",
+    "by_vendor",
     "generation_of",
     "load_node_type",
     "read_node_type",
@@ -367,24 +369,43 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     return read_node_type(path)
 
 
-def _by_title(error: RequestError, text: str, catalog: Catalog) -> RequestError:
-    """Return the error for an unknown name; where it is a vendor's, it offers that node type.
+def by_vendor(text: str, catalog: Catalog) -> str:
+    """Return the node type that its vendor or cloud calls so; "" for none.
+
+    Azure's names may have their Standard_.
+
+    Examples
+    --------
+    >>> by_vendor("p5.48xlarge", Catalog()), by_vendor("Standard_ND96isr_H100_v5", Catalog())
+    ('p5', 'ndv5-h100')
+    """
+    asked = plain_name(text).removeprefix("standard")
+    return _products(catalog).get(asked, ("", ""))[0]
+
+
+def _products(catalog: Catalog) -> dict[str, tuple[str, str]]:
+    """Return node types and titles by what vendors call them.
 
     Titles begin with the vendor and its name of the product, such as AWS p5.48xlarge.
     """
-    given, titles = plain_name(text), {}
+    found = {}
     for name, path in catalog.files("nodes").items():
         try:
             title = read_node_type(path).title
         except DataError:  # it is no node type that one could mean
             continue
-        product = plain_name(title.partition(":")[0].partition(" ")[2])
-        if product and product in given:
-            titles[product] = name, title
-    if not titles:
-        return error
-    name, title = titles[max(titles, key=len)]
-    if name == error.nearest:
+        if product := plain_name(title.partition(":")[0].partition(" ")[2]):
+            found[product] = name, title
+    return found
+
+
+def _by_title(error: RequestError, text: str, catalog: Catalog) -> RequestError:
+    """Return the error for an unknown name; where it is like a vendor's, it offers that type."""
+    given, products = plain_name(text).removeprefix("standard"), _products(catalog)
+    within = [product for product in products if product in given]
+    like = max(within, key=len) if within else nearest(given, products)
+    name, title = products.get(like, ("", ""))
+    if not like or name == error.nearest or (error.nearest and not within):
         return error
     allowed = error.why.partition(" Allowed")[2]
     why = f"no {shown(text)}; did you mean {name!r}: {title}? Allowed{allowed}"
