@@ -249,9 +249,10 @@ class ScenarioFields:
     model: Annotated[
         str,
         ScenarioField(
-            "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), a profile CSV, a"
-            " Hugging Face config.json, transformer:layers=32,hidden=4096,heads=32,... or"
-            " generic:params=350M,layers=48,flops=12GFLOP (one sample's forward pass).",
+            "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), that of its"
+            " weights (Qwen/Qwen3-8B), a profile CSV, a Hugging Face config.json, transformer:layers"
+            "=32,hidden=4096,heads=32,... or generic:params=350M,layers=48,flops=12GFLOP (one"
+            " sample's forward pass).",
             read_by=("compute",),
             metavar="NAME|FILE|NUMBERS",
             complete="models",
@@ -321,8 +322,8 @@ class ScenarioFields:
     node: Annotated[
         str | None,
         ScenarioField(
-            "Node type: a name such as dgx-h100, p5 or a3-mega (`perfsim list nodes`), or a file:"
-            " GPU, GPUs a node, links inside and NICs in one.",
+            "Node type: a name such as dgx-h100, p5 or a3-mega (`perfsim list nodes`), a cloud's"
+            " (p5.48xlarge), or a file: GPU, GPUs a node, links inside and NICs in one.",
             read_by=("network",),
             metavar="NODE|FILE",
             complete="nodes",
