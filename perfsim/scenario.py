@@ -250,8 +250,8 @@ class ScenarioFields:
         str,
         ScenarioField(
             "Model: a name such as resnet50 or llama3-8b (`perfsim list models`), that of its"
-            " weights (Qwen/Qwen3-8B), a profile CSV, a Hugging Face config.json, transformer:layers"
-            "=32,hidden=4096,heads=32,... or generic:params=350M,layers=48,flops=12GFLOP (one"
+            " weights (Qwen/Qwen3-8B), a profile CSV, a Hugging Face config.json, transformer:"
+            "layers=32,hidden=4096,heads=32,... or generic:params=350M,layers=48,flops=12GFLOP (one"
             " sample's forward pass).",
             read_by=("compute",),
             metavar="NAME|FILE|NUMBERS",
