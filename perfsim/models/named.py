@@ -111,6 +111,13 @@ def _phi(*numbers: int, **more: Any) -> Architecture:
     return _llama(*numbers, seq=4096, fused_qkv=True, partial_rotary=True, **more)
 
 
+def _deepseek(
+    layers: int, hidden: int, heads: int, ffn: int, vocab: int, q_rank: int = 0
+) -> Architecture:
+    made = Architecture(layers, hidden, heads, heads, 128, ffn, vocab, seq=4096, q_rank=q_rank)
+    return made._replace(router_fp32=True, kv_rank=512, rope=64)
+
+
 NAMED: dict[str, Architecture] = {
     # Brown et al., arXiv 2005.14165, table 2.1; XL with 16 heads, since its 24 do not divide 2048,
     # and 13B with a width of 5120, of which its 40 heads of 128 are.
@@ -337,74 +344,19 @@ NAMED: dict[str, Architecture] = {
     # 2412.19437, section 4.2 (without its module that predicts a second token); Kimi K2, arXiv
     # 2507.20534, table 2: DeepSeek-V3's blocks, moonshotai/Kimi-K2-Base config.json. DeepSeek-R1
     # (arXiv 2501.12948) is DeepSeek-V3, trained further.
-    "deepseek-v2-lite": Architecture(
-        27,
-        2048,
-        16,
-        16,
-        128,
-        10944,
-        102400,
-        seq=4096,
-        experts=64,
-        topk=6,
-        expert_ffn=1408,
-        shared=2,
-        dense=1,
-        router_fp32=True,
-        kv_rank=512,
-        rope=64,
+    "deepseek-v2-lite": _deepseek(27, 2048, 16, 10944, 102400)._replace(
+        experts=64, topk=6, expert_ffn=1408, shared=2, dense=1
     ),
-    "deepseek-v2": Architecture(
-        *(60, 5120, 128, 128, 128, 12288, 102400),
-        seq=4096,
-        experts=160,
-        topk=6,
-        expert_ffn=1536,
-        shared=2,
-        dense=1,
-        router_fp32=True,
-        kv_rank=512,
-        q_rank=1536,
-        rope=64,
-        groups=8,
-        topk_groups=3,
+    "deepseek-v2": _deepseek(60, 5120, 128, 12288, 102400, q_rank=1536)._replace(
+        experts=160, topk=6, expert_ffn=1536, shared=2, dense=1, groups=8, topk_groups=3
     ),
-    "kimi-k2": Architecture(
-        *(61, 7168, 64, 64, 128, 18432, 163840),
-        seq=4096,
-        experts=384,
-        topk=8,
-        expert_ffn=2048,
-        shared=1,
-        dense=1,
-        router_fp32=True,
-        kv_rank=512,
-        q_rank=1536,
-        rope=64,
+    "kimi-k2": _deepseek(61, 7168, 64, 18432, 163840, q_rank=1536)._replace(
+        experts=384, topk=8, expert_ffn=2048, shared=1, dense=1
     ),
     **dict.fromkeys(
         ("deepseek-v3", "deepseek-r1"),
-        Architecture(
-            61,
-            7168,
-            128,
-            128,
-            128,
-            18432,
-            129280,
-            seq=4096,
-            experts=256,
-            topk=8,
-            expert_ffn=2048,
-            shared=1,
-            dense=3,
-            router_fp32=True,
-            kv_rank=512,
-            q_rank=1536,
-            rope=64,
-            groups=8,
-            topk_groups=4,
+        _deepseek(61, 7168, 128, 18432, 129280, q_rank=1536)._replace(
+            experts=256, topk=8, expert_ffn=2048, shared=1, dense=3, groups=8, topk_groups=4
         ),
     ),
     # Peebles & Xie, arXiv 2212.09748, table 1, on latents of images of 256 x 256 in patches of 2.
