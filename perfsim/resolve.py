@@ -225,7 +225,7 @@ def with_own_names(scenario: Scenario, catalog: Catalog) -> Scenario:
     """Return a scenario with model, networks and node type named as their files are.
 
     They may be asked for in any case, with or without dashes, as GPUs and methods are; a model also
-    as its weights are on huggingface.co.
+    as its weights are on huggingface.co, a node type as its cloud calls it.
 
     Examples
     --------
