@@ -900,11 +900,10 @@ def describe_node(name: str, catalog: Catalog) -> NodeDescription:
     from perfsim.hardware.nodes import node_facts
     from perfsim.network.node_network import DerivedCollectives
     from perfsim.network.node_type import load_node_type
-    from perfsim.resolve import as_named
     from perfsim.scenario import DEFAULT_GPU
     from perfsim.validate.node_clusters import measured_nodes
 
-    node = load_node_type(as_named("node", name, catalog), catalog, "node")
+    node = load_node_type(name, catalog, "node")
     gpu = node.gpu or DEFAULT_GPU
     derived = DerivedCollectives(node.name, node_facts(node, catalog))
     sources = [f"GPUs: {node.source}", f"inside: {node.inside.source}"]

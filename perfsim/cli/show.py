@@ -15,7 +15,6 @@ from perfsim.inventory import (
     DESCRIBED_KINDS,
     LISTED_KINDS,
     MethodDescription,
-    NodeDescription,
     ScenarioDescription,
     ScenarioRow,
     describe_thing,
@@ -100,10 +99,6 @@ def show_command(
     outputs.check()
     catalog = Catalog(profiles)
     description = describe_thing(kind, name, catalog)
-    if isinstance(description, NodeDescription):
-        from perfsim.resolve import as_named
-
-        name = as_named("node", name, catalog)
     outputs.write(html=lambda: _page(kind, name, catalog))
     if json:
         from perfsim.report.terminal import json_text

@@ -306,6 +306,11 @@ class ModelTime(NamedTuple):
         return max(self.passes_s, self.host_passes_s)
 
     @property
+    def host_binds(self) -> bool:
+        """Whether both passes wait for the host's launches."""
+        return self.host_passes_s > self.passes_s
+
+    @property
     def later_update_s(self) -> float:
         """The later of GPU and host, for the update."""
         return max(self.update_s, self.host_update_s)

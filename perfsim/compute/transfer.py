@@ -699,10 +699,9 @@ def _growth(seconds: float, here: ModelTime, there: ModelTime) -> float:
     (1.0, 4.0)
     """
     off = seconds / here.iteration_s
-    host_binds = here.host_passes_s > here.passes_s
-    other_s = here.passes_s if host_binds else here.host_passes_s
+    other_s = here.passes_s if here.host_binds else here.host_passes_s
     other = min(1.0, off * here.later_passes_s / other_s) if other_s else 1.0
-    gpu, host = (other, off) if host_binds else (off, other)
+    gpu, host = (other, off) if here.host_binds else (off, other)
     passes_s = max(gpu * there.passes_s, host * there.host_passes_s)
     return (passes_s + off * there.later_update_s) / seconds
 
@@ -954,8 +953,7 @@ def residual_of(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
     by_kernels = inputs.anchor_by_kernels(anchor, gpu)
     setting = _setting_of(anchor, inputs.gpu(gpu))
     off = math.log(anchor.iteration_s / by_kernels.iteration_s)
-    host_binds = by_kernels.host_passes_s > by_kernels.passes_s
-    return Residual(setting, off, REPEATS, host_binds)
+    return Residual(setting, off, REPEATS, by_kernels.host_binds)
 
 
 def _setting_of(anchor: Anchor, device: Device) -> IterationSetting:

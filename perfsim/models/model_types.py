@@ -564,15 +564,11 @@ def _gpt2(config: ConfigKeys) -> Architecture:
 
 
 def _gptj(config: ConfigKeys) -> Architecture:
+    """Return GPT-J, or CodeGen, which has one product for queries, keys and values."""
     made = _as_gpt2(config, tied=False, dropped=0.0)._replace(
         seq=config.tokens("n_positions", 2048)
     )
     return made._replace(bias="ffn", norms=1, head_bias=True)
-
-
-def _codegen(config: ConfigKeys) -> Architecture:
-    """Return CodeGen: GPT-J with one product for queries, keys and values."""
-    return _gptj(config)
 
 
 def _gpt_bigcode(config: ConfigKeys) -> Architecture:
@@ -805,7 +801,7 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "arcee": _arcee,
     "bert": _bert,
     "bloom": _bloom,
-    "codegen": _codegen,
+    "codegen": _gptj,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "deepseek_v2": _deepseek_v2,

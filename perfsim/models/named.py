@@ -118,6 +118,13 @@ def _deepseek(
     return made._replace(router_fp32=True, kv_rank=512, rope=64)
 
 
+_LLAMA3 = {
+    "8b": _llama(32, 4096, 32, 8, 14336, 128256, seq=8192),
+    "70b": _llama(80, 8192, 64, 8, 28672, 128256, seq=8192),
+    "405b": _llama(126, 16384, 128, 8, 53248, 128256, seq=8192),
+}
+
+
 NAMED: dict[str, Architecture] = {
     # Brown et al., arXiv 2005.14165, table 2.1; XL with 16 heads, since its 24 do not divide 2048,
     # and 13B with a width of 5120, of which its 40 heads of 128 are.
@@ -162,18 +169,9 @@ NAMED: dict[str, Architecture] = {
     "llama2-7b": _llama(32, 4096, 32, 32, 11008, 32000, seq=4096),
     "llama2-13b": _llama(40, 5120, 40, 40, 13824, 32000, seq=4096),
     "llama2-70b": _llama(80, 8192, 64, 8, 28672, 32000, seq=4096),
-    "llama3-8b": _llama(32, 4096, 32, 8, 14336, 128256, seq=8192),
-    "llama3-70b": _llama(80, 8192, 64, 8, 28672, 128256, seq=8192),
-    "llama3-405b": _llama(126, 16384, 128, 8, 53248, 128256, seq=8192),
-    **{
-        f"llama{name}": _llama(layers, hidden, heads, 8, ffn, 128256, seq=8192)
-        for name, layers, hidden, heads, ffn in (
-            ("3.1-8b", 32, 4096, 32, 14336),
-            ("3.1-70b", 80, 8192, 64, 28672),
-            ("3.1-405b", 126, 16384, 128, 53248),
-            ("3.3-70b", 80, 8192, 64, 28672),
-        )
-    },
+    **{f"llama3-{size}": made for size, made in _LLAMA3.items()},
+    **{f"llama3.1-{size}": made for size, made in _LLAMA3.items()},
+    "llama3.3-70b": _LLAMA3["70b"],
     # meta-llama/Llama-3.2-1B and -3B config.json.
     "llama3.2-1b": _llama(16, 2048, 32, 8, 8192, 128256, seq=8192, tied=True),
     "llama3.2-3b": _llama(28, 3072, 24, 8, 8192, 128256, seq=8192, tied=True),

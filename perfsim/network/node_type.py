@@ -343,6 +343,8 @@ _OTHER_WAYS = (
 def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     """Return the node type of a name, or of a file's path, which ends in ``.toml``.
 
+    What its vendor or cloud calls it will do for a name (`by_vendor`).
+
     Raises
     ------
     RequestError
@@ -365,6 +367,8 @@ def load_node_type(text: str, catalog: Catalog, field: str) -> NodeType:
     try:
         path = catalog.path("nodes", text, field, "nodes")
     except RequestError as error:
+        if known := by_vendor(text, catalog):
+            return load_node_type(known, catalog, field)
         raise _by_title(error, text, catalog).or_else(_OTHER_WAYS) from None
     return read_node_type(path)
 
