@@ -1011,7 +1011,7 @@ class Setup:
 def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
     """Tell whether computation is a dense transformer's whose attention is known on that GPU.
 
-    It is none where how much padding the software skips is not known.
+    It is none where how much padding the software skips is not known, nor with a mask.
     """
     profile, execution = transferred.profile, execution_of(transferred.era)
     if not is_defined(profile.model) or not takes_tokens(profile.model):
@@ -1020,7 +1020,7 @@ def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
         return False
     half = profile.precision in HALF_PRECISIONS
     kernel = execution.attention or usual_kernel(device.architecture)
-    known = known_attention(kernel, device) is not None
+    known = known_attention(kernel, device) is not None and not execution.masked
     return half and execution.flash and not execution.unpadded and known
 
 
