@@ -20,6 +20,7 @@ softmax in fp32. Later ones hand PyTorch's kernel the bias as a mask.
 kernel a mask, which is kept too, as numbers that are made of its booleans where it has these
 (ATen/native/transformers/attention.cpp, convert_boolean_attn_mask); T5's is that of today. Kinds
 that run single operations whatever the mask, and ViT, which takes none, have no such share.
+Falcon's code makes a mask whether samples are padded or not, and so keeps it in each column.
 
 Then come a few kinds whose dense layers (mlp) or experts (moe) are computed again, by PyTorch's
 checkpoint of the module in each block. Megatron-LM's other parts discard what they write, which
