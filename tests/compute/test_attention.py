@@ -184,3 +184,19 @@ def test_fp32_values_are_refused_with_what_to_take() -> None:
     with pytest.raises(RequestError, match=re.escape(why)):
         check_kernel_precision(MASK, "fp32")
     check_kernel_precision(MASK, "bf16")
+
+
+def test_context_parallelism_takes_no_mask() -> None:
+    """PyTorch 2.13, _context_parallel/_attention.py: attn_bias is not supported yet."""
+    asked = {"model": LLAMA, "gpus": 8, "node": "dgx-h100", "seq": 8192, "cp": 2}
+    why = "cp: PyTorch's context parallelism takes no mask; leave it out, or take torch2+liger."
+    with pytest.raises(RequestError, match=re.escape(why)):
+        predict(Scenario(**asked, software="torch2+efficient+liger"))
+    assert predict(Scenario(**asked, software=NONE)).iteration_s > 0.0
+
+
+def test_ranks_of_tensor_parallelism_share_heads_and_scores_but_not_the_mask() -> None:
+    """Half of the heads have half of the kernel's operations, and the same mask."""
+    layer = next(one for one in build_model(LLAMA, 1024) if one.kind == "attention")
+    half = layer._replace(heads=layer.heads // 2, activation_bytes=layer.activation_bytes / 2)
+    assert mask_values(half) == mask_values(layer) == 1024**2
