@@ -190,8 +190,8 @@ def _mask_notes(setup: Setup) -> list[str]:
     )
     if setup.device.architecture not in ("Hopper", "Blackwell"):
         return [text]
-    newer = "PyTorch since 2.11 takes cuDNN's kernel there, whose rate with a mask is not known."
-    brief = "memory-efficient attention; PyTorch since 2.11 takes cuDNN's"
+    newer = "PyTorch 2.9 and since 2.11 takes cuDNN's there, whose rate with a mask is not known."
+    brief = "memory-efficient attention; PyTorch 2.9 and since 2.11 takes cuDNN's"
     return [assumption(f"{text} {newer}", brief)]
 
 

@@ -271,9 +271,9 @@ MASKED = AttentionRate(
     0.6,
     "fitted to thuml/FlashBias@254a8b87 (MIT), A100, pytorch/pytorch pull request 121845 (BSD-3),"
     " sgl-project/sglang-omni issue 2067 (Apache-2.0) and jamaliki/Protenix@675b35be (Apache-2.0),"
-    " H100: profiles/build/masked_attention.csv; backward the first alone; widths derived: the bias"
-    " adds as much to a score whatever the head, as without it on the A100 (facebookresearch/"
-    "xformers issue 712, heads of 64 and 128)",
+    " H100: profiles/build/masked_attention.csv; backward the first alone; widths derived: a bias"
+    " adds as much to a score whatever the head, and without it heads of 128 take 1.6 times as long"
+    " as those of 64 (facebookresearch/xformers issue 712, by its rates an A100)",
     0.6,
 )
 """What PyTorch's memory-efficient kernel reaches with a mask or a bias in 16 bits: operations that
@@ -283,14 +283,14 @@ It is no share of the rate of large products: by as many cycles a score an A100 
 share that an H100 does. Left out, sources are 3 to 31 % off forward; the backward pass has one
 (profiles/build/masked_attention.py). Three sources without a licence, which have no part in it,
 tell whether it carries: with heads of 64 an RTX 4090 is 2 and 0 % off, an RTX PRO 6000 +9 % forward
-and -18 % backward; with heads of 128 a B200 +26 % forward. Dropout in the kernel is left out: on an
-A100 the backward pass of BERT, 384 tokens, takes 1.8 times as long. Of heads wider than 128 nothing
-is known.
+and -18 % backward; with heads of 128 a B200, whose kernel is not named, +26 % forward. Dropout in
+the kernel is left out: on an A100 the backward pass of BERT, 384 tokens, takes 1.8 times as long.
+Of heads wider than 128 nothing is known.
 
 FlashAttention refuses a mask, and PyTorch tries this kernel next. On Hopper, the B200 and the B300
-it tries cuDNN's first where it finds cuDNN newer than 9.15.0, which its wheels bring from 2.11 on
-(and did in 2.5.0): huggingface/transformers pull request 48163, pytorch/pytorch
-aten/src/ATen/native/transformers/cuda/sdp_utils.cpp. Of cuDNN's with a mask too little is known for
+it tries cuDNN's first in 2.5.0, 2.9 and, where it finds cuDNN newer than 9.15.0, which its wheels
+bring, from 2.11 on (pytorch/pytorch pull requests 138522, 162073 and 171895, issue 196678;
+huggingface/transformers pull request 48163). Of cuDNN's with a mask too little is known for
 a rate: forward, on an H100, T5's bias leaves 0.885 of what it reaches without (pytorch/pytorch
 issue 138493), and with a key mask it takes 0.74 of this kernel's time (sglang-omni issue 2067)."""
 

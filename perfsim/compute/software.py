@@ -130,7 +130,7 @@ EFFICIENT = "efficient"
 """PyTorch's memory-efficient attention (CUTLASS, once of xformers). scaled_dot_product_attention
 takes it for fp32 values, and in 16 bits where it is given a mask or a bias (``attn_mask``), which
 FlashAttention refuses; as a word it says the latter, and may follow eras of PyTorch 2 that call it
-(from 2.11 on PyTorch takes cuDNN's for that on Hopper and the B200: `attention.MASKED`)."""
+(in 2.9 and from 2.11 on PyTorch takes cuDNN's on Hopper and the B200: `attention.MASKED`)."""
 
 ATTENTION_SINCE = {
     "unfused": 0,
