@@ -9,7 +9,7 @@ from perfsim.compute.execution import execution_of
 from perfsim.compute.node_load import INPUTS
 from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.slowest_gpu import GPU_SPREAD
-from perfsim.compute.software import DTENSOR, LOOP, WITH, may_loop
+from perfsim.compute.software import DTENSOR, EFFICIENT, LOOP, WITH, may_loop, may_mask, without
 from perfsim.conditions.words import condition_notes
 from perfsim.errors import any_of
 from perfsim.interval import Uncertainty
@@ -148,15 +148,21 @@ def _tensor_notes(setup: Setup) -> list[str]:
 
 
 def _scores_notes(setup: Setup) -> list[str]:
-    """Say that attention is no one kernel where its scores are what PyTorch's kernel has not."""
+    """Say what runs attention where PyTorch's kernel lacks its scores or gets a mask."""
     software, profile = setup.transferred.era, setup.profile
     execution = execution_of(software)
     if not execution.flash or not matches_definition(profile):
         return []
     layers = build_model(profile.model, defined_tokens(profile))
     scores = next((layer.scores for layer in layers if layer.kind == "attention"), None)
+    if scores is not None and execution.masked and execution.in_one_kernel(scores):
+        return _mask_notes(setup)
     if not scores or execution.in_one_kernel(scores):
         return []
+    other = without(EFFICIENT, software)
+    masked = f"{other}{WITH}{EFFICIENT}"
+    takes = may_mask(software) and execution_of(masked).in_one_kernel(scores)
+    as_mask = f", {masked} PyTorch's with the bias as a mask" if takes else ""
     why = {
         "softcap": "caps its scores",
         "sinks": "has sinks beside its scores",
@@ -166,11 +172,27 @@ def _scores_notes(setup: Setup) -> list[str]:
     return [
         assumption(
             f"Attention of {profile.model} {why}, which PyTorch's kernel does not: {software} runs"
-            " it by single operations, as transformers does by default; `software`"
-            f" {software}+flash2 is one kernel that does.",
+            f" it by single operations, as {_BY_OPERATIONS.get(scores, 'transformers by default')}"
+            f" does; `software` {other}{WITH}flash2 is one kernel that does{as_mask}.",
             "attention by single operations",
         )
     ]
+
+
+_BY_OPERATIONS = {"relative": "transformers up to 5.0"}
+
+
+def _mask_notes(setup: Setup) -> list[str]:
+    """Say which kernel attention with a mask runs by, and where newer PyTorch takes another."""
+    text = (
+        "Attention gets a mask: PyTorch's memory-efficient kernel computes all scores, and each"
+        " layer keeps a mask of its own."
+    )
+    if setup.device.architecture not in ("Hopper", "Blackwell"):
+        return [text]
+    newer = "PyTorch 2.9 and since 2.11 takes cuDNN's there, whose rate with a mask is not known."
+    brief = "memory-efficient attention; PyTorch 2.9 and since 2.11 takes cuDNN's"
+    return [assumption(f"{text} {newer}", brief)]
 
 
 def _experts_notes(setup: Setup) -> list[str]:

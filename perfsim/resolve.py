@@ -60,7 +60,7 @@ from perfsim.compute.profile import (
 )
 from perfsim.compute.recompute import check_recompute
 from perfsim.compute.slowest_gpu import slowest_gpu, with_slowest
-from perfsim.compute.software import NEWEST
+from perfsim.compute.software import EFFICIENT, NEWEST, without
 from perfsim.compute.transfer import (
     Training,
     TransferredProfile,
@@ -418,11 +418,16 @@ def computation(
     ------
     RequestError
         If no profile of the model exists, it cannot be transferred, or the kernel of attention
-        that is asked for does not run there.
+        that is asked for does not run there, or on parts of the tokens.
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    check_kernel(kernel_era(scenario), device)
+    era = kernel_era(scenario)
+    check_kernel(era, device)
+    if scenario.cp > 1 and execution_of(era).masked:
+        other = without(EFFICIENT, era)
+        why = f"PyTorch's context parallelism takes no mask; leave it out, or take {other}."
+        raise RequestError("cp", why, value=scenario.cp)
     if device.measured_as:
         device = device_in_era(device.measured_as, device.software, catalog)
     fields = values_read_by("compute", scenario, without="gpu")
@@ -1011,7 +1016,7 @@ class Setup:
 def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
     """Tell whether computation is a dense transformer's whose attention is known on that GPU.
 
-    It is none where how much padding the software skips is not known.
+    It is none where how much padding the software skips is not known, nor with a mask.
     """
     profile, execution = transferred.profile, execution_of(transferred.era)
     if not is_defined(profile.model) or not takes_tokens(profile.model):
@@ -1020,7 +1025,7 @@ def _is_transformer(transferred: TransferredProfile, device: Device) -> bool:
         return False
     half = profile.precision in HALF_PRECISIONS
     kernel = execution.attention or usual_kernel(device.architecture)
-    known = known_attention(kernel, device) is not None
+    known = known_attention(kernel, device) is not None and not execution.masked
     return half and execution.flash and not execution.unpadded and known
 
 

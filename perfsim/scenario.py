@@ -34,6 +34,7 @@ from perfsim.compute.software import (
     BLOCKS,
     CHANNELS_LAST,
     DTENSOR,
+    EFFICIENT,
     ERAS,
     LIGER,
     LOOP,
@@ -470,7 +471,12 @@ class ScenarioFields:
             + ", ".join(ERAS)
             + f". A kernel of attention may follow, as in megatron{WITH}flash2: "
             + ", ".join(ATTENTION_SINCE)
-            + f". {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
+            + f". {NEWEST}{WITH}{EFFICIENT} says that attention in 16 bits gets a mask, as padded"
+            " batches of transformers do, packed ones whose mask keeps documents apart, and T5 in"
+            " transformers after 5.0, whose bias it is: PyTorch's FlashAttention refuses one, and"
+            " its memory-efficient kernel computes all scores (on Hopper and the B200 PyTorch 2.9"
+            " and 2.11 or newer takes cuDNN's)."
+            f" {NEWEST}{WITH}{LOOP} runs experts one by one, as transformers did before 5.0;"
             f" {NEWEST}{WITH}{LIGER} has Liger's kernels for norms, positions and gates;"
             f" {NEWEST}{WITH}{DTENSOR} runs tensor parallelism (`tp`) by DTensor, uncompiled;"
             f" torch2-compiled{WITH}{BLOCKS} compiles blocks alone, not output layer and loss;"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfsim.compute.software import WITH, software_era, stated_kernel
+from perfsim.compute.software import EFFICIENT, WITH, software_era, stated_kernel
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTENTION",
+    "MASKED",
     "AttentionRate",
     "attended_share",
     "attention_rate",
@@ -24,11 +25,9 @@ __all__ = [
     "check_kernel_precision",
     "fused_attention",
     "known_attention",
+    "multiprocessor_cycles",
     "usual_kernel",
 ]
-
-EFFICIENT = "efficient"
-"""PyTorch's memory-efficient attention (CUTLASS, once of xformers), which takes fp32 values too."""
 
 BACKWARD_WORK = 2.5
 """Backward over forward work of fused attention: five products, one of them computed again, for two
@@ -265,6 +264,60 @@ AITER has AMD's kernels in assembly. The backward pass adds up in fp32 on the MI
 on the MI355X, as the scripts that AMD trains with set it (ROCm/MAD and AMD-AGI/Primus@fd1eeabb
 docs/02-user-guide/megatron-lm-training.md, NVTE_CK_IS_V3_ATOMIC_FP32)."""
 
+MASKED = AttentionRate(
+    358.0,
+    415.0,
+    100,
+    0.6,
+    "fitted to thuml/FlashBias@254a8b87 (MIT), A100, pytorch/pytorch pull request 121845 (BSD-3),"
+    " sgl-project/sglang-omni issue 2067 (Apache-2.0) and jamaliki/Protenix@675b35be (Apache-2.0),"
+    " H100: profiles/build/masked_attention.csv; backward the first alone; widths derived: a bias"
+    " adds as much to a score whatever the head, and without it heads of 128 take 1.6 times as long"
+    " as those of 64 (facebookresearch/xformers issue 712, by its rates an A100)",
+    0.6,
+)
+"""What PyTorch's memory-efficient kernel reaches with a mask or a bias in 16 bits: operations that
+a multiprocessor does in a cycle, of all scores, whatever the mask.
+
+It is no share of the rate of large products: by as many cycles a score an A100 reaches twice the
+share that an H100 does. Left out, sources are 3 to 31 % off forward; the backward pass has one
+(profiles/build/masked_attention.py). Three sources without a licence, which have no part in it,
+tell whether it carries: with heads of 64 an RTX 4090 is 2 and 0 % off, an RTX PRO 6000 +9 % forward
+and -18 % backward; with heads of 128 a B200, whose kernel is not named, +26 % forward. Dropout in
+the kernel is left out: on an A100 the backward pass of BERT, 384 tokens, takes 1.8 times as long.
+Of heads wider than 128 nothing is known.
+
+FlashAttention refuses a mask, and PyTorch tries this kernel next. On Hopper, the B200 and the B300
+it tries cuDNN's first in 2.5.0, 2.9 and, where it finds cuDNN newer than 9.15.0, which its wheels
+bring, from 2.11 on (pytorch/pytorch pull requests 138522, 162073 and 171895, issue 196678;
+huggingface/transformers pull request 48163). Of cuDNN's with a mask too little is known for
+a rate: forward, on an H100, T5's bias leaves 0.885 of what it reaches without (pytorch/pytorch
+issue 138493), and with a key mask it takes 0.74 of this kernel's time (sglang-omni issue 2067)."""
+
+_LANES = (64.0, 128.0)
+"""Operations of fp32 that a multiprocessor starts in a cycle: 64 on the A100 and before, 128."""
+_SLOWEST_CLOCK = 1e9
+"""No GPU with 128 of them has a boost clock below it [1/s]."""
+
+
+def multiprocessor_cycles(device: Device) -> float:
+    """Return the cycles of all multiprocessors of a GPU in a second, at its boost clock.
+
+    The fp32 rate of its data sheet is 2 operations for each of their lanes in each cycle.
+
+    Examples
+    --------
+    >>> from perfsim.compute.device import load_device
+    >>> from perfsim.data.catalog import Catalog
+    >>> gpus = [load_device(one, Catalog()) for one in ("a100", "h100")]
+    >>> [round(multiprocessor_cycles(gpu) / gpu.multiprocessors / 1e9, 2) for gpu in gpus]
+    [1.41, 1.98]
+    """
+    peak = device.peaks["fp32"] if "fp32" in device.peaks else device.matrix_rate("fp32").value
+    few, many = (peak / (2.0 * lanes) for lanes in _LANES)
+    return many if many > _SLOWEST_CLOCK * device.multiprocessors else few
+
+
 _VENDORS = ("cudnn", "aiter")
 """Kernels that the makers of GPUs write for their own."""
 
@@ -301,6 +354,9 @@ def attention_rate(kernel: str, device: Device) -> AttentionRate:
 def fused_attention(kernel: str, device: Device, precision: str) -> tuple[AttentionRate, float]:
     """Return what one kernel of attention reaches at a precision, and of which rate [FLOP/s].
 
+    The memory-efficient one with a mask in 16 bits reaches so many operations of each cycle of a
+    multiprocessor; the rate is then those cycles [1/s].
+
     FlashAttention and cuDNN take values of 16 bits only. On values of fp32 PyTorch runs its
     memory-efficient kernel instead, whatever allow_tf32 says, and that makes three products in tf32
     of each one from Ampere on: pytorch/pytorch@1f1047b7 aten/src/ATen/native/transformers/cuda/
@@ -323,11 +379,14 @@ def fused_attention(kernel: str, device: Device, precision: str) -> tuple[Attent
     exact = known_attention(EFFICIENT, device) if precision in _FP32_VALUES else None
     if exact is not None and "tf32" in device.rates:
         return exact, device.matrix_rate("tf32").value / _PRODUCTS_FOR_ONE
+    known = known_attention(kernel, device) is not None
+    if kernel == EFFICIENT and known and precision not in _FP32_VALUES:
+        return MASKED, multiprocessor_cycles(device)
     return attention_rate(kernel, device), device.matrix_rate(precision).value
 
 
 _FP32_VALUES = ("fp32", "tf32")
-_OF_16_BITS = ("flash2", "flash3", "flash4", "cudnn", "aiter")
+_OF_16_BITS = ("flash2", "flash3", "flash4", "cudnn", "aiter", EFFICIENT)
 _PRODUCTS_FOR_ONE = 3.0
 """Products in tf32 for one of fp32 values: of both large parts, and of each with the other's small
 one (NVIDIA/cutlass, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm)."""
@@ -338,6 +397,7 @@ _BOARDS = {
     "flash4": "Blackwell GPUs of data centres (B200, B300, GB200, GB300)",
     "aiter": "AMD's CDNA 3 and 4 (MI300X to MI355X)",
     "cudnn": "NVIDIA's GPUs",
+    EFFICIENT: "NVIDIA's GPUs from Ampere on",
 }
 """Kernels that run on some GPUs alone, or were measured there alone, and which these are."""
 
@@ -348,8 +408,8 @@ def check_kernel(software: str, device: Device) -> None:
     Raises
     ------
     RequestError
-        If software names FlashAttention 3 or 4 or AITER where nobody measured it, or cuDNN on a GPU
-        that is not NVIDIA's.
+        If software names FlashAttention 3 or 4, AITER or the memory-efficient kernel where nobody
+        measured it, or cuDNN on a GPU that is not NVIDIA's.
 
     Examples
     --------
@@ -367,7 +427,8 @@ def check_kernel(software: str, device: Device) -> None:
     else:
         runs = stated not in _BOARDS or known_attention(stated, device) is not None
     if not runs:
-        other = f"{software_era(software).name}{WITH}{usual_kernel(device.architecture)}"
+        era, usual = software_era(software).name, usual_kernel(device.architecture)
+        other = era if stated == EFFICIENT else f"{era}{WITH}{usual}"
         why = f"{stated} is for {_BOARDS[stated]}, not {device.name}; take {other}."
         raise RequestError("software", why, value=software)
 
@@ -378,7 +439,8 @@ def check_kernel_precision(software: str, precision: str) -> None:
     Raises
     ------
     RequestError
-        If software names FlashAttention, cuDNN or AITER, and values are fp32.
+        If software names FlashAttention, cuDNN, AITER or the kernel for a mask, and values are
+        fp32.
 
     Examples
     --------
@@ -392,4 +454,9 @@ def check_kernel_precision(software: str, precision: str) -> None:
     if kernel in _OF_16_BITS and precision in _FP32_VALUES:
         era = software_era(software).name
         why = f"{kernel} takes values of 16 bits, not {precision}; take {era}."
+        if kernel == EFFICIENT:
+            why = (
+                f"{kernel} says that attention of 16 bits gets a mask, not {precision}, whose"
+                f" values run that kernel anyway; take {era}."
+            )
         raise RequestError("software", why, value=software)

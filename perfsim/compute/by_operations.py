@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfsim.models.layers import Activation, ModelLayer, is_expert
+from perfsim.models.layers import Activation, ModelLayer, Scores, is_expert
 
 __all__ = [
     "ACTIVATIONS",
     "BARE_LAYERNORM",
+    "MASKS",
     "MODULATED",
     "NORMS_IN_FP32",
     "SCALED",
@@ -22,6 +23,8 @@ __all__ = [
     "SUMMED",
     "ByOperations",
     "activated_values",
+    "all_keys",
+    "mask_values",
 ]
 
 
@@ -85,6 +88,39 @@ gradient of the bias reads that of the scores once (T5Attention of transformers 
 adds a bias in fp32 and masks what that made fp32 (MptAttention). With copies of queries, keys and
 values, of 64 for 256 scores, they were counted as 27 and 29 bytes in bf16, 22 and 22 in fp32, and
 as 36 and 42, 40 and 40."""
+
+MASKS: dict[Scores, ByOperations] = {
+    "": ByOperations((1.5, 0), launches=1),
+    "relative": ByOperations((2, 4)),
+    "alibi": ByOperations((2, 0)),
+}
+"""What makes a mask of 16 bits for PyTorch's kernel, for a score of it: one head's, or, with a
+bias, each head's.
+
+A mask of booleans, as transformers' are, is replaced by 0 and minus infinity in each layer: a byte
+read, a value written (``convert_boolean_attn_mask``, pytorch/pytorch
+aten/src/ATen/native/transformers/attention.cpp). With a bias the values of it are put in, read and
+written; its gradient, which the kernel writes, is read and written masked, then read to be summed
+over samples and added to that of other layers (transformers 5.24.0, integrations/sdpa_attention.py,
+``create_position_bias_mask``, of bf16 values). ALiBi has no gradient. With a bias the launches are
+no more than those of the single operations in whose place these stand."""
+
+
+def all_keys(layer: ModelLayer) -> float:
+    """Return the keys that an attention has, whatever a query attends to."""
+    return layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+
+
+def mask_values(layer: ModelLayer) -> float:
+    """Return the values of an attention's mask for one sample: with a bias, each head has its own.
+
+    Examples
+    --------
+    >>> causal = ModelLayer("core", "attention", (), 0.0, 0.0, rows=100, heads=8, causal=True)
+    >>> mask_values(causal), mask_values(causal._replace(scores="relative"))
+    (10000.0, 80000.0)
+    """
+    return float((layer.heads if layer.scores else 1) * layer.rows * all_keys(layer))
 
 
 MODULATED = ByOperations((4, 7), launches=7, fp32=True)

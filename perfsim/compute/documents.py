@@ -46,7 +46,8 @@ def documents_note(document_tokens: int, profile: Profile, era: str) -> str:
     execution = execution_of(era)
     layers = build_model(profile.model, defined_tokens(profile))
     attention = [layer for layer in layers if layer.kind == "attention"]
-    if not all(execution.in_one_kernel(layer.scores) for layer in attention):
+    within = all(execution.in_one_kernel(layer.scores) for layer in attention)
+    if execution.masked or not within:
         why = (
             f"{era} has no kernel of attention that stays within documents of"
             f" {profile.model}: all scores of a sample are computed; leave it out, or name another"
@@ -58,8 +59,8 @@ def documents_note(document_tokens: int, profile: Profile, era: str) -> str:
         raise RequestError(
             "document_tokens", f"{why} is skipped; leave it out.", value=document_tokens
         )
-    within = packed_model(profile.model, defined_tokens(profile), document_tokens)
-    scores = sum_in_order(layer.flops for layer in within if layer.kind == "attention")
+    packed = packed_model(profile.model, defined_tokens(profile), document_tokens)
+    scores = sum_in_order(layer.flops for layer in packed if layer.kind == "attention")
     share = scores / sum_in_order(layer.flops for layer in attention)
     return (
         f"Attention stays within documents of {document_tokens:,} tokens: it has {share:.2g} of the"

@@ -11,6 +11,7 @@ from perfsim.compute.software import (
     BLOCKS,
     CHANNELS_LAST,
     DTENSOR,
+    EFFICIENT,
     LIGER,
     LOOP,
     MULTIHEAD,
@@ -81,6 +82,10 @@ _TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FU
 examples."""
 
 
+_AS_A_MASK: tuple[Scores, ...] = ("", "relative", "alibi")
+"""What code does with scores that a mask of numbers can do for it: nothing, or adding a bias."""
+
+
 class Execution(NamedTuple):
     """How an era runs a model on the GPU, and what its host needs for a launch.
 
@@ -141,10 +146,22 @@ class Execution(NamedTuple):
 
         Eager PyTorch's, scaled_dot_product_attention, neither caps scores nor has sinks, so that
         transformers falls back to single operations; a kernel that is asked for does. Where code
-        adds a bias to scores, a compiler fuses what it does between products.
+        adds a bias to scores, a compiler fuses what it does between products. PyTorch's kernel
+        takes such a bias where the software is asked to hand it one.
         """
+        if self.masked:
+            return scores in _AS_A_MASK
         compiled = self.fused and scores not in ("relative", "alibi")
         return self.flash and (not scores or compiled or self.tuned or self.stated)
+
+    @property
+    def masked(self) -> bool:
+        """Whether attention gets a mask or a bias, and with it PyTorch's memory-efficient kernel.
+
+        It computes all scores, whatever the mask says, and gets keys and values that are repeated
+        for each head of queries.
+        """
+        return self.attention == EFFICIENT
 
     @property
     def recomputes_attention(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from perfsim.compute.by_operations import ACTIVATIONS, activated_values
+from perfsim.compute.by_operations import ACTIVATIONS, activated_values, all_keys, mask_values
 from perfsim.compute.execution import Execution
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.recompute import blocks_again, is_again, modules_again
@@ -338,6 +338,8 @@ def _layer_bytes(asked: _Asked, index: int) -> float:
         else:
             values = attended_values(layers, index, whole)
             values += _latent_keys(layers, index, whole, execution.flash and not size.fused)
+            if execution.masked:
+                values = max(values, 3.0 * layer.outputs)  # here too, but for latents'
         values += _kept_outputs(asked, index)
         kept = values * size.value + _statistics(layer, size, execution)
     elif layer.kind in NORMS:
@@ -618,7 +620,9 @@ def block_bytes(
 def _statistics(layer: ModelLayer, size: _Bytes, execution: Execution) -> float:
     """Return what attention keeps of its scores for one sample, as the software runs it."""
     if execution.in_one_kernel(layer.scores):
-        return _flash_bytes(layer)
+        # Each layer makes a mask of values of its own (`by_operations.MASKS`).
+        mask = mask_values(layer) * size.value if execution.masked else 0.0
+        return _flash_bytes(layer) + mask
     return _score_bytes(layer, size)
 
 
@@ -635,7 +639,7 @@ def _score_bytes(layer: ModelLayer, size: _Bytes) -> float:
     A softcap keeps its hyperbolic tangent, and its softmax is fp32, as behind a bias
     (`by_operations.SCORES`).
     """
-    keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+    keys = all_keys(layer)
     softmax = size.wide
     copied = bool(layer.dropped) or size.cast
     if layer.scores and not size.fused:

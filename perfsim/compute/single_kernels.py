@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import (
     ATTENTION,
     BACKWARD_WORK,
-    EFFICIENT,
+    MASKED,
     attended_share,
     fused_attention,
     known_attention,
@@ -125,7 +125,7 @@ def _weights(nodes: tuple[float, ...], size: float) -> list[tuple[float, float]]
 
 _WAVE = 0.43
 """Tiles of 128 queries that each multiprocessor waits for beside its own, fitted with the rates."""
-_FUSED_KERNELS = dict.fromkeys(kernel for kernel, _ in ATTENTION if kernel != EFFICIENT)
+_FUSED_KERNELS = dict.fromkeys(kernel for kernel, _ in ATTENTION)
 """Fused kernels of attention that may be asked for."""
 _ATTENTION_GAP_S = 15e-6
 """What attention takes beside its work [s]. No source was kept; it is judged with the rates
@@ -235,8 +235,9 @@ class KernelTimes(NamedTuple):
         ----------
         kv_heads : heads of keys and values, those of the queries if None
         window : tokens that a token attends to at most, all if None
-        kernel : cudnn, aiter, flash2, flash3, flash4 or serving (fused), or unfused; the
-            architecture's usual one if None; fp32 values go through the kernel that takes them
+        kernel : cudnn, aiter, flash2, flash3, flash4 or serving (fused), efficient (PyTorch's, with
+            a mask in 16 bits, for which it computes all scores), or unfused; the architecture's
+            usual one if None; fp32 values go through the kernel that takes them
             (`attention.fused_attention`)
 
         Raises
@@ -268,6 +269,9 @@ class KernelTimes(NamedTuple):
             raise unknown("kernel", name, [*_FUSED_KERNELS, "unfused"])
         rate, large = fused_attention(name, self.device, _plain(precision))
         share = min(1.0, reached / tokens)
+        masked = rate is MASKED
+        if masked:
+            causal, share = False, 1.0
         flops *= attended_share(causal, share) * (BACKWARD_WORK if backward else 1.0)
         slower = rate.narrower_pass(head_dim, backward=backward)
         if backward:
@@ -278,7 +282,7 @@ class KernelTimes(NamedTuple):
         compute_s *= 1.0 + _WAVE * self.device.multiprocessors / tiles
         moved = width * values * (2.0 if backward else 1.0)
         memory_s = moved / self.device.memory_bandwidth.value
-        known: Known = "table" if known_attention(name, self.device) else "rate"
+        known: Known = "table" if known_attention(name, self.device) and not masked else "rate"
         seconds = max(compute_s, memory_s) + _ATTENTION_GAP_S
         return KernelTime(seconds, ATTENTION_SPREADS[known], known)
 

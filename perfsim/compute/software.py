@@ -23,6 +23,7 @@ __all__ = [
     "BLOCKS",
     "CHANNELS_LAST",
     "DTENSOR",
+    "EFFICIENT",
     "ERAS",
     "LIGER",
     "LOOP",
@@ -33,6 +34,7 @@ __all__ = [
     "eras_of",
     "is_newest",
     "may_loop",
+    "may_mask",
     "nearest_era",
     "neighbour_eras",
     "software_era",
@@ -124,12 +126,26 @@ def software_era(name: str) -> SoftwareEra:
 WITH = "+"
 """Stands between an era and the kernel that attention runs in it: ``megatron+unfused``."""
 
-ATTENTION_SINCE = dict(unfused=0, flash2=2023, flash3=2024, flash4=2024, cudnn=2023, aiter=2024)
+EFFICIENT = "efficient"
+"""PyTorch's memory-efficient attention (CUTLASS, once of xformers). scaled_dot_product_attention
+takes it for fp32 values, and in 16 bits where it is given a mask or a bias (``attn_mask``), which
+FlashAttention refuses; as a word it says the latter, and may follow eras of PyTorch 2 that call it
+(in 2.9 and from 2.11 on PyTorch takes cuDNN's on Hopper and the B200: `attention.MASKED`)."""
+
+ATTENTION_SINCE = {
+    "unfused": 0,
+    "flash2": 2023,
+    "flash3": 2024,
+    "flash4": 2024,
+    "cudnn": 2023,
+    "aiter": 2024,
+    EFFICIENT: 2023,
+}
 """Kernels of attention that may follow an era, and the year of the first software that can have
 them: products with passes between; FlashAttention-2 (Dao, arXiv 2307.08691); FlashAttention-3 (Shah
 et al., arXiv 2407.08608), on Hopper; FlashAttention-4 (of 2026, arXiv 2603.05451; eras of 2024 are
-what runs today), on Blackwell; cuDNN's fused attention; AITER's, AMD's kernels in assembly.
-Without one, attention is what the era has."""
+what runs today), on Blackwell; cuDNN's fused attention; AITER's, AMD's kernels in assembly;
+PyTorch's for 16 bits with a mask. Without one, attention is what the era has."""
 
 
 _FLASH = re.compile(r"^(?:fa|flash[-_ ]?att(?:entio)?n)[-_ ]?(\d)$", re.IGNORECASE)
@@ -184,6 +200,22 @@ _WAYS = {
     ),
 }
 """Words for how a model runs -> the eras that they may follow, and what there is in these alone."""
+
+
+_MASK_ERAS = (NEWEST, "torch2-compiled")
+"""Eras whose attention is PyTorch's scaled_dot_product_attention of 2.1 or newer, the first whose
+memory-efficient kernel takes a mask in training (pytorch/pytorch pull request 104310)."""
+
+
+def may_mask(software: str) -> bool:
+    """Tell whether PyTorch's kernel for a mask may run attention in an era.
+
+    Examples
+    --------
+    >>> may_mask("torch2+liger"), may_mask("megatron")
+    (True, False)
+    """
+    return software_era(software).name in _MASK_ERAS
 
 
 def may_loop(software: str) -> bool:
@@ -245,17 +277,23 @@ def software_named(text: str) -> str:
     'torch1.12+channels-last'
     >>> software_named("torch2+Liger+flash2"), software_named("torch2+liger+loop")
     ('torch2+flash2+liger', 'torch2+loop+liger')
+    >>> software_named("torch2+liger+Efficient")
+    'torch2+efficient+liger'
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
     ways = [way for way, (eras, _) in _WAYS.items() if era.name in eras]
-    allowed = (*ATTENTION_SINCE, *ways)
+    kernels = [one for one in ATTENTION_SINCE if one != EFFICIENT or may_mask(era.name)]
+    allowed = (*kernels, *ways)
     words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, *_WAYS)) for word in words]
     for word in words:
         if word in _WAYS and word not in allowed:
             eras, what = _WAYS[word]
             why = f"{what} {', '.join(eras)} only; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
+        if word == EFFICIENT and word not in allowed:
+            why = f"PyTorch's kernel gets a mask in {', '.join(_MASK_ERAS)} only; leave"
+            raise RequestError("software", f"{why} {WITH}{word} out.", value=text)
         if word not in allowed:
             raise unknown("software", word, allowed).or_else(f"an era alone, such as {era.name}.")
         if era.year < ATTENTION_SINCE.get(word, 0):

@@ -16,6 +16,7 @@ from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.by_operations import (
     ACTIVATIONS,
     BARE_LAYERNORM,
+    MASKS,
     MODULATED,
     NORMS_IN_FP32,
     SCALED,
@@ -23,6 +24,8 @@ from perfsim.compute.by_operations import (
     SUMMED,
     ByOperations,
     activated_values,
+    all_keys,
+    mask_values,
 )
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.kernel import FLOAT
@@ -348,6 +351,8 @@ def _layer_work(
     if layer.frozen:
         operations += _launched_with_adapter(layer)
     operations += _MULTIHEAD_OPERATIONS * (era.multihead and layer.kind == "attention")
+    if layer.kind == "attention" and era.masked and era.in_one_kernel(layer.scores):
+        operations += MASKS[layer.scores].launches
     if era.autocasts and layer.kind == "linear":
         operations += 2.0 * (len(layer.tensors) + (reads > 0.0))
     return LayerWork(
@@ -911,6 +916,8 @@ there: 509 tokens, as 242 and the time of adding (`perfsim.model_parallel`) come
 def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
     exact = _all_in_fp32(layer, era)
+    if era.masked and era.in_one_kernel(layer.scores):
+        return _masked_attention(layer, exact=exact)
     if era.in_one_kernel(layer.scores):
         flops = layer.flops / (2 if layer.causal else 1)
         work = Work(
@@ -925,7 +932,7 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
         )
         twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
-    keys = layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+    keys = all_keys(layer)
     scores = float(layer.heads * layer.rows * keys)
     work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores, wide=exact)
     if layer.scores and not era.fused:
@@ -935,6 +942,16 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
         return [work] * 2 + more[0], [work] * 4 + more[1]
     more = _streams((1.0 + exact) * scores, era.passes.scores)
     return [work] * 2 + more[0], [work] * 4 + more[1]
+
+
+def _masked_attention(layer: ModelLayer, *, exact: bool) -> _Both:
+    """Return PyTorch's kernel with a mask: all scores are computed; and what makes the mask."""
+    flops = 4.0 * all_keys(layer) * layer.outputs
+    head = round(layer.outputs / (layer.rows * layer.heads))
+    work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows, head=head, wide=exact)
+    twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
+    made = _by_operations(MASKS[layer.scores], mask_values(layer), fp32=exact)
+    return _with(([work], [twice]), made)
 
 
 def _recurrent(layer: ModelLayer) -> _Both:

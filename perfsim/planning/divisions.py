@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
+from perfsim.compute.execution import execution_of
 from perfsim.compute.profile import defined_tokens, matches_definition
 from perfsim.compute.recompute import RECOMPUTE
 from perfsim.compute.stages import check_stages
@@ -445,9 +446,12 @@ class _Builder:
         return False
 
     def contexts(self) -> list[int]:
-        """Return the numbers of context-parallel ranks that are tried: several of long samples."""
+        """Return the numbers of context-parallel ranks that are tried: several of long samples.
+
+        One with a mask, which context parallelism does not take.
+        """
         tokens = self.setup.profile.sequence or 0
-        if tokens <= LONG_SAMPLE:
+        if tokens <= LONG_SAMPLE or execution_of(self.setup.transferred.era).masked:
             return [1]
         return [size for size in _doublings(tokens) if tokens // size >= _TOKENS_A_RANK] or [1]
 

@@ -16,6 +16,12 @@ default: for gemma2 and gpt_oss single operations, as PyTorch's one kernel neith
 has sinks. T5's is that of transformers up to 5.0, which perfsim counts: single operations with a
 softmax in fp32. Later ones hand PyTorch's kernel the bias as a mask.
 
+``mask`` is bf16 with padded samples, as ``torch2+efficient`` says: transformers hands PyTorch's
+kernel a mask, which is kept too, as numbers that are made of its booleans where it has these
+(ATen/native/transformers/attention.cpp, convert_boolean_attn_mask); T5's is that of today. Kinds
+that run single operations whatever the mask, and ViT, which takes none, have no such share.
+Falcon's code makes a mask whether samples are padded or not, and so keeps it in each column.
+
 Then come a few kinds whose dense layers (mlp) or experts (moe) are computed again, by PyTorch's
 checkpoint of the module in each block. Megatron-LM's other parts discard what they write, which
 PyTorch's checkpoint does not.
@@ -35,7 +41,7 @@ from perfsim.models.model_types import MODEL_TYPES
 
 BATCH, TOKENS = 2, 512
 PRECISIONS = ("bf16", "fp32")
-SOFTWARE = "torch2"
+SOFTWARE, WITH_A_MASK = "torch2", "torch2+efficient"
 OUTPUT = ("lm_head", "cls.", "head", "discriminator_predictions")
 """How the names of output layers begin."""
 
@@ -96,7 +102,7 @@ def as_on_a_gpu() -> None:
     class Attention(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *tensors: Any) -> Any:
-            queries, _, values, _ = tensors
+            queries, _, values, *_ = tensors
             if queries.shape[-1] == values.shape[-1]:
                 output = torch.empty_like(queries)
             else:
@@ -107,7 +113,7 @@ def as_on_a_gpu() -> None:
 
         @staticmethod
         def backward(ctx: Any, *_: Any) -> Any:
-            return *(torch.zeros_like(one) for one in ctx.saved_tensors[:3]), None
+            return *(torch.zeros_like(one) for one in ctx.saved_tensors[:3]), None, None
 
     class Dropout(torch.autograd.Function):
         @staticmethod
@@ -119,8 +125,13 @@ def as_on_a_gpu() -> None:
         def backward(ctx: Any, *gradients: Any) -> Any:
             return gradients[0], None
 
-    def attention(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> Any:
-        return Attention.apply(queries, keys, values, torch.zeros(queries.shape[:-1]))
+    def attention(queries: Any, keys: Any, values: Any, attn_mask: Any = None, **_: Any) -> Any:
+        sums = torch.zeros(queries.shape[:-1])
+        if attn_mask is None:
+            attn_mask = sums[..., :0]
+        elif attn_mask.dtype == torch.bool:
+            attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(queries.dtype)
+        return Attention.apply(queries, keys, values, sums, attn_mask)
 
     def dropout(values: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         kept = torch.ones(values.shape, dtype=torch.bool)
@@ -159,7 +170,7 @@ def compute_again(model: Any, part: str, config: Config) -> None:
             )
 
 
-def by_pytorch(config: Config, precision: str, again: str = "none") -> int:
+def by_pytorch(config: Config, precision: str, again: str = "none", *, padded: bool = False) -> int:
     """Return the bytes of all tensors that the backward pass of the body waits for."""
     import torch
     import transformers
@@ -171,7 +182,8 @@ def by_pytorch(config: Config, precision: str, again: str = "none") -> int:
         model = transformers.models.mistral4.Mistral4ForCausalLM._from_config(made).model
     else:
         transformers.AttentionInterface.register("biased", biased_attention)
-        own_attention = {"attn_implementation": "biased"} if kind in PAIRS else {}
+        biased = kind in PAIRS and not padded
+        own_attention = {"attn_implementation": "biased"} if biased else {}
         model = transformers.AutoModel.from_config(made, **own_attention)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).train()
     if again != "none":
@@ -194,15 +206,33 @@ def by_pytorch(config: Config, precision: str, again: str = "none") -> int:
         given["decoder_input_ids"] = words[:, : TOKENS * 114 // 512]
     if kind not in CLASSES or kind in PAIRS:
         given["use_cache"] = False
+    if padded:
+        given["attention_mask"] = torch.ones(BATCH, TOKENS, dtype=torch.long)
+        given["attention_mask"][0, -TOKENS // 4 :] = 0
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(**given)
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def by_perfsim(config: Config, precision: str, again: str = "none") -> float:
+def masked_share(config: Config) -> float | None:
+    """Return perfsim's bytes over PyTorch's where padding makes a mask; None where it makes none.
+
+    None too where scores need single operations whatever the mask.
+    """
+    scores = {one.scores for one in layers_of(config, TOKENS) if one.kind == "attention"}
+    one_kernel = all(execution_of(WITH_A_MASK).in_one_kernel(one) for one in scores)
+    if config["model_type"] in IMAGES or not one_kernel or "alibi" in scores:
+        return None
+    mine = by_perfsim(config, PRECISIONS[0], software=WITH_A_MASK)
+    return mine / by_pytorch(config, PRECISIONS[0], padded=True)
+
+
+def by_perfsim(
+    config: Config, precision: str, again: str = "none", *, software: str = SOFTWARE
+) -> float:
     """Return what perfsim counts for the same layers."""
     layers = [one for one in layers_of(config, TOKENS) if not one.name.startswith(OUTPUT)]
-    execution = execution_of(SOFTWARE)
+    execution = execution_of(software)
     return activation_bytes(layers, BATCH, precision, execution, again, loss=False).kept
 
 
@@ -216,13 +246,15 @@ def main() -> None:
     import transformers
 
     print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}")
-    print(f"{'model_type':18}" + "".join(f"{precision:>7}" for precision in PRECISIONS))
+    print(f"{'model_type':18}" + "".join(f"{one:>7}" for one in (*PRECISIONS, "mask")))
     for kind in given.types.split(",") if given.types else MODEL_TYPES:
         if kind in ABSENT:
             continue
         config = proportioned(kind)
         shares = [by_perfsim(config, one) / by_pytorch(config, one) for one in PRECISIONS]
-        print(f"{kind:18}" + "".join(f"{share:7.3f}" for share in shares), flush=True)
+        masked = masked_share(config)
+        more = "" if masked is None else f"{masked:7.3f}"
+        print(f"{kind:18}" + "".join(f"{share:7.3f}" for share in shares) + more, flush=True)
     for part, kinds in AGAIN.items():
         print(f"with --recompute {part}")
         for kind in kinds:
