@@ -330,12 +330,6 @@ def _granitemoe(config: ConfigKeys) -> Architecture:
     return _local_experts(config, _llama_like(config, bias=_attention_bias(config)), 8, 2)
 
 
-def _granitemoeshared(config: ConfigKeys) -> Architecture:
-    made = _granitemoe(config)
-    key, width = "shared_intermediate_size", "intermediate_size"
-    return made._replace(shared=_shared(config, made, key, width, 0))
-
-
 def _phimoe(config: ConfigKeys) -> Architecture:
     """Return Phi-3.5-MoE; how its router draws experts costs what another's softmax does."""
     made = _llama_like(config, kv=8, positions=131072, bias=_attention_bias(config))
@@ -976,7 +970,6 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "gptj": _gptj,
     "granite": _llama,
     "granitemoe": _granitemoe,
-    "granitemoeshared": _granitemoeshared,
     "helium": _helium,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan_moe,

@@ -91,7 +91,7 @@ _OWN_HEADS = ("falcon", "stablelm", "phi", "starcoder2", "cohere2")
 _SHARED_HEADS = (
     *("olmo2", "olmo3", "olmoe", "exaone4", "granite", "granitemoe", "smollm3", "apertus"),
     *("cohere", "phi3", "gpt_oss", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "phimoe"),
-    *("granitemoeshared", "helium", "nanochat"),
+    *("helium", "nanochat"),
 )
 """Kinds whose heads are shares of the width, as files of them say."""
 _SWITCHES: dict[str, tuple[str, ...]] = {
@@ -106,9 +106,7 @@ _SWITCHES: dict[str, tuple[str, ...]] = {
         ("granitemoe", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe", "qwen3", "qwen3_moe"),
         ("attention_bias",),
     ),
-    **dict.fromkeys(
-        ("granitemoeshared", "helium", "hunyuan_v1_moe", "nanochat", "olmo"), ("attention_bias",)
-    ),
+    **dict.fromkeys(("helium", "hunyuan_v1_moe", "nanochat", "olmo"), ("attention_bias",)),
     "phimoe": ("attention_bias", "lm_head_bias"),
     **dict.fromkeys(("cohere", "glm4_moe"), ("attention_bias", "use_qk_norm")),
     "ernie4_5": ("use_bias",),
@@ -133,7 +131,7 @@ def _experts(kind: str, chance: random.Random) -> Config:
             "first_k_dense_replace": chance.randint(0, 2),
             **dict.fromkeys(("n_group", "topk_group"), 1),
         }
-    if kind in ("gpt_oss", "minimax_m2", "granitemoe", "granitemoeshared", "mixtral", "phimoe"):
+    if kind in ("gpt_oss", "minimax_m2", "granitemoe", "mixtral", "phimoe"):
         return {"num_local_experts": count, "num_experts_per_tok": 2}
     shared = chance.randint(0, 2)
     of_qwen = {"num_experts": count, "num_experts_per_tok": 3, "moe_intermediate_size": width}
@@ -186,10 +184,6 @@ def _falcon(config: Config, chance: random.Random) -> Config:
     return config | {"ffn_hidden_size": config.pop("intermediate_size")}
 
 
-def _granite_shared(config: Config, chance: random.Random) -> Config:
-    return config | {"shared_intermediate_size": config["intermediate_size"] * chance.randint(0, 2)}
-
-
 def _hunyuan_moe(config: Config, chance: random.Random) -> Config:
     every = [config["moe_topk"]] * config["num_hidden_layers"]
     return config | {"moe_topk": chance.choice((config["moe_topk"], every))}
@@ -201,7 +195,6 @@ _LATER: dict[str, Changed] = {
     "glm4_moe_lite": _flash,
     "seed_oss": _seed,
     "falcon": _falcon,
-    "granitemoeshared": _granite_shared,
     "hunyuan_v1_moe": _hunyuan_moe,
 }
 """What a kind's file has beside the keys of most."""
