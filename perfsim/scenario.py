@@ -1096,7 +1096,7 @@ def parse_types(text: str | None, field: str = "gpu") -> tuple[tuple[str, int], 
     Raises
     ------
     RequestError
-        If it is not said how many there are of a type.
+        If it is not said how many there are of a type, or the number is longer than ``MAX_GPUS``.
 
     Examples
     --------
@@ -1108,6 +1108,9 @@ def parse_types(text: str | None, field: str = "gpu") -> tuple[tuple[str, int], 
     types = []
     for part in text.replace("+", ",").split(","):
         name, _, count = (piece.strip() for piece in part.partition(":"))
+        if count.isdecimal() and len(count) > len(str(MAX_GPUS)):
+            why = f"{shown(count)} GPUs of a type are too many; {MAX_GPUS} is the most."
+            raise RequestError(field, why, value=text)
         if not name or not count.isdecimal() or int(count) < 1:
             raise RequestError(
                 field,
@@ -1712,7 +1715,8 @@ def _check_types(scenario: ScenarioFields) -> None:
     if total != scenario.gpus:
         raise RequestError(
             "gpu",
-            f"{scenario.gpu!r} is {total} GPUs, `gpus` says {scenario.gpus}; the two must agree.",
+            f"{shown(scenario.gpu)} is {total} GPUs, `gpus` says {scenario.gpus}; the two must"
+            " agree.",
             value=scenario.gpu,
         )
     for name, field in SCENARIO_FIELDS.items():

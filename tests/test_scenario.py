@@ -182,3 +182,17 @@ def test_an_unknown_field_is_no_long_message_whatever_its_value() -> None:
 def test_the_list_itself_knows_the_words_of_each_field() -> None:
     known = {name: field.words() for name, field in SCENARIO_FIELDS.items() if field.words}
     assert len(known) > 5 and all(known.values())
+
+
+@pytest.mark.parametrize("count", ["9" * 500, "9" * 5000])
+def test_a_long_number_of_gpus_of_a_type_is_no_long_message(count: str) -> None:
+    with pytest.raises(RequestError, match=r"^gpu: .* of a type are too many; 1000000 is") as error:
+        make_scenario({"model": "resnet50", "gpus": 8, "gpu": f"v100:2,p100:{count}"})
+    assert len(str(error.value)) < 300
+
+
+def test_types_that_do_not_add_up_are_quoted_in_short() -> None:
+    many = ",".join(["v100:2"] * 300)
+    with pytest.raises(RequestError, match=r"\.\.\. is 600 GPUs, gpus says 8; the two") as error:
+        make_scenario({"model": "resnet50", "gpus": 8, "gpu": many})
+    assert len(str(error.value)) < 300
