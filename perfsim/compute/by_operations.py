@@ -14,6 +14,7 @@ from perfsim.models.layers import Activation, ModelLayer, Scores, is_expert
 
 __all__ = [
     "ACTIVATIONS",
+    "BARE_LAYERNORM",
     "MASKS",
     "MODULATED",
     "NORMS_IN_FP32",
@@ -68,6 +69,11 @@ NORMS_IN_FP32: dict[str, ByOperations] = {
 """What normalisations in fp32 take beyond Llama's RMSNorm, which is 36 bytes a value forward and 92
 backward in 16 bits, 28 and 92 in fp32: Gemma's, OLMo 2's and gpt-oss' 40 and 104, and 28 and 92;
 Cohere's 60 and 144, and 48 and 132. T5's is Llama's to 2 bytes, and counts as Gemma's."""
+
+BARE_LAYERNORM = ByOperations((0, 0), (8, 9), launches=4)
+"""What OLMo's layer normalisation without a weight takes beyond PyTorch's one kernel, which is 4
+bytes a value forward and 6 backward in 16 bits: casts to fp32 and back, and fp32 between them, 20
+and 24; in fp32 it is that kernel."""
 
 SCORES: dict[str, ByOperations] = {
     "softcap": ByOperations((12, 12), (8, 9)),

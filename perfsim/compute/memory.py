@@ -378,14 +378,17 @@ def _kept_outputs(asked: _Asked, index: int) -> float:
 
 
 def _norm_bytes(layer: ModelLayer, size: _Bytes) -> float:
-    """Return what a normalisation keeps of a value; of a frozen one not what its weight reads."""
+    """Return what a normalisation keeps of a value; what its weight reads if that is trained."""
+    bare = layer.frozen or not layer.tensors
     each = size.wide * (not layer.reads_again)
     if size.fused:
         return each
+    if layer.fp32 and layer.kind == "layernorm" and not layer.tensors:
+        return FLOAT  # the copy that one kernel reads
     if layer.fp32:
-        return _NORMS_IN_FP32[layer.kind] - FLOAT * layer.frozen
+        return _NORMS_IN_FP32[layer.kind] - FLOAT * bare
     if layer.kind == "rmsnorm":
-        return each + _EAGER_RMS - size.value * layer.frozen
+        return each + _EAGER_RMS - size.value * bare
     return each
 
 

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.by_operations import (
     ACTIVATIONS,
+    BARE_LAYERNORM,
     MASKS,
     MODULATED,
     NORMS_IN_FP32,
@@ -467,6 +468,8 @@ def _launched_besides(layer: ModelLayer) -> float:
         return by_operations.launches if by_operations else 0.0
     if not layer.fp32:
         return 0.0
+    if layer.kind == "layernorm" and not layer.tensors:
+        return BARE_LAYERNORM.launches
     if layer.kind == "layernorm":
         more = _OPERATIONS["rmsnorm"] - _OPERATIONS["layernorm"]
         return more + NORMS_IN_FP32[layer.kind].launches
@@ -614,10 +617,12 @@ def _norm(layer: ModelLayer, era: Execution) -> _Both:
     if _liger_norm(layer, era):
         return _counted(_width(layer) * layer.outputs, _LIGER_NORM)
     if layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
-        works = _streams(layer.outputs, era.passes.rmsnorm)
+        one, passes = NORMS_IN_FP32[layer.kind], era.passes.rmsnorm
+        if layer.kind == "layernorm" and not layer.tensors:
+            one, passes = BARE_LAYERNORM, era.passes.layernorm
         wide = era.autocasts or layer.wide
-        more = _by_operations(NORMS_IN_FP32[layer.kind], layer.outputs, fp32=wide)
-        return _with(works, more)
+        more = _by_operations(one, layer.outputs, fp32=wide)
+        return _with(_streams(layer.outputs, passes), more)
     if layer.kind == "rmsnorm":
         return _streams(layer.outputs, era.passes.rmsnorm)
     return _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)

@@ -47,7 +47,8 @@ def block_start(layers: Sequence[ModelLayer], index: int) -> int:
     """Return the index of the normalisation before an attention's projections.
 
     A normalisation within them (of queries and keys, or of a narrow projection) is another: no
-    product follows it, or it is narrower than the residual stream.
+    product follows it, or it is narrower than the residual stream. Behind a product that widens
+    embeddings the first projection stands in its place.
     """
     width = layers[index + 1].outputs if index + 1 < len(layers) else 0.0
     at = index - 1
@@ -55,6 +56,8 @@ def block_start(layers: Sequence[ModelLayer], index: int) -> int:
         stream = layers[at].outputs == width and layers[at + 1].kind == "linear"
         if layers[at].kind in NORMS and stream:
             break
+        if layers[at].kind == layers[at + 1].kind == "linear" and not layers[at].split:
+            return at + 1
         at -= 1
     return at
 

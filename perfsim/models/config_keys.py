@@ -55,6 +55,15 @@ class ConfigKeys:
             self.wrong(key, f"is {_said(value)}, not {allowed}")
         return value
 
+    def repeated(self, key: str, absent: int, *, most: int = MAX_NUMBER) -> int:
+        """Return a whole number, or the one that a list repeats for each layer."""
+        value = self._values.get(key)
+        if not isinstance(value, list):
+            return self.count(key, absent, most=most)
+        if not value or any(one != value[0] for one in value):
+            self.wrong(key, f"is {_said(value)}; perfsim knows the same number for each layer only")
+        return ConfigKeys({key: value[0]}, self._path, self._within).count(key, most=most)
+
     def sides(self, key: str, absent: int) -> tuple[int, int]:
         """Return the height and width of an image: a number for both, or a list of two."""
         value = self._values.get(key)

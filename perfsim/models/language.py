@@ -27,17 +27,32 @@ from perfsim.models.layers import (
 
 __all__ = ["Architecture", "architecture_layers"]
 
-Family = Literal["decoder", "encoder", "encoder-decoder", "vit", "dit"]
-Pool = Literal["token", "mean", "none"]
-"""What the output layer of a vision transformer reads: a class token that attends to all patches;
-their mean, without such a token; each patch (timm's global_pool "token" and "avg", and "")."""
-Norm = Literal["rms", "rms-fp32", "layer", "layer-without-bias", "layer-fp32"]
+Family = Literal["decoder", "encoder", "pre-norm-encoder", "encoder-decoder", "vit", "dit"]
+Pool = Literal["token", "distilled", "mean", "none"]
+"""What the output layer of a vision transformer reads: a class token that attends to all patches,
+or the same beside a second token for a teacher's classes (DeiT); their mean, without such a token;
+each patch (timm's global_pool "token" and "avg", and "")."""
+Objective = Literal["sentences", "words", "replaced"]
+"""What an encoder is pre-trained to tell: masked words and, with ``types`` above 1, whether two
+sentences follow each other (BERT); masked words alone; of each word whether it is a replaced one
+(ELECTRA's discriminator)."""
+Norm = Literal[
+    "rms",
+    "rms-fp32",
+    "rms-without-weight",
+    "layer",
+    "layer-without-bias",
+    "layer-fp32",
+    "layer-without-weight",
+]
 """Normalisations as code writes them: by the root mean square (Llama's) or by mean and variance.
 
 Those in fp32 multiply by their weight before they cast back to 16 bits: Gemma's, OLMo 2's and
 gpt-oss' by the root mean square, and Cohere's layer normalisation, which has no bias and is made of
 single operations (Hugging Face transformers, modeling_*.py). T5's keeps as much as the first: an
-fp32 copy, the 16-bit input and what the weight multiplies. Fused kernels have none of this."""
+fp32 copy, the 16-bit input and what the weight multiplies. Those without a weight have no bias
+either: nanochat's by the root mean square, which is otherwise Llama's, and OLMo's, one kernel on an
+fp32 copy. Fused kernels have none of this."""
 Bias = Literal["none", "qkv", "attention", "ffn", "all"]
 
 
@@ -67,6 +82,11 @@ class Architecture(NamedTuple):
     input; ``vocab`` are its classes, beside which stands one for none. ``classes`` are those of an
     output layer that classifies texts, in place of one over words (0). ``targets`` are the tokens
     of an encoder-decoder's decoder, whatever its encoder has; 0: 114 for 512 of these.
+
+    ``embedding`` is the width of embeddings that a product brings to the model's (0: as wide as
+    it); ``embedding_norm`` says that they are normalised before the first block. With
+    ``full_first`` it is the first layer that attends to all tokens, and every ``full_every``-th
+    from it on. ``objective`` is what an encoder is pre-trained to tell.
 
     Six say how Hugging Face transformers writes it, which counts where software runs single
     operations: ``router_fp32`` that experts are chosen by a product in fp32, ``softcap`` that
@@ -129,6 +149,10 @@ class Architecture(NamedTuple):
     learn_sigma: bool = False
     classes: int = 0
     targets: int = 0
+    embedding: int = 0
+    embedding_norm: bool = False
+    full_first: bool = False
+    objective: Objective = "sentences"
 
     @property
     def over_images(self) -> bool:
@@ -186,6 +210,8 @@ def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple
         raise RequestError("seq", why, value=tokens)
     if shape.family == "encoder-decoder":
         return tuple(_encoder_decoder(shape, tokens))
+    if shape.family == "pre-norm-encoder":
+        return tuple(_pre_norm_encoder(shape, tokens))
     return tuple(_decoder(shape, tokens) if shape.family == "decoder" else _encoder(shape, tokens))
 
 
@@ -197,12 +223,15 @@ def _norm(
     if shape.norm == "layer":
         return made
     kind = "rmsnorm" if shape.norm.startswith("rms") else made.kind
-    fp32 = shape.norm.endswith("fp32")
-    return made._replace(kind=kind, tensors=made.tensors[:1], fp32=fp32)
+    fp32 = shape.norm.endswith("fp32") or shape.norm == "layer-without-weight"
+    weights = 0 if shape.norm.endswith("without-weight") else 1
+    return made._replace(kind=kind, tensors=made.tensors[:weights], fp32=fp32)
 
 
 def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     yield from _embeddings("model", shape, tokens)
+    if shape.embedding_norm:
+        yield _norm("model.embed_layernorm", shape, tokens)
     for index in range(shape.layers):
         yield from _block(f"model.layers.{index}", shape, index, tokens, causal=True)
     yield _norm("model.norm", shape, tokens)
@@ -210,11 +239,11 @@ def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
 
 
 def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
-    name = f"{prefix}.embed_tokens"
-    yield embedding(name, shape.vocab, shape.hidden, tokens, split="vocabulary")
+    name, width = f"{prefix}.embed_tokens", shape.embedding or shape.hidden
+    yield embedding(name, shape.vocab, width, tokens, split="vocabulary")
     learned = tokens if shape.positions < 0 else shape.positions
     if learned:
-        made = embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
+        made = embedding(f"{prefix}.embed_positions", learned, width, tokens)
         yield made._replace(dropped=made.outputs * shape.dropout)
 
 
@@ -288,9 +317,7 @@ def _attention(
         causal=causal,
         dropped=shape.dropout,
     )
-    # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
-    # counts the whole square and half of it is done, so many of the t are asked.
-    share = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
+    share = _reach(shape.window, tokens, causal) if _slides(shape, index) else 1.0
     # Turned queries and keys are tensors of their own, beside the product's output that the values
     # are a view of. Joined parts stand head by head, so that the output is copied to rows.
     kept = tokens * ((query + pair) * shape.fused_qkv + query * shape.partial_rotary)
@@ -304,10 +331,24 @@ def _attention(
     yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=biased, split="row")
 
 
+def _reach(window: int, tokens: int, causal: bool) -> float:
+    """Return the share of attention's work that a window leaves.
+
+    Of a window w before a token the mean reach is w - w^2 / 2t of t tokens, where all have t / 2:
+    as causal work counts the whole square and half of it is done, so many of the t are asked. One
+    to both sides, h each, misses h (h + 1) / 2 tokens at either end.
+    """
+    if causal:
+        reached = min(tokens, window)
+        return (2.0 * reached - reached**2 / tokens) / tokens
+    side = min(window // 2, tokens - 1)
+    return (1.0 + 2.0 * side - side * (side + 1) / tokens) / tokens
+
+
 def _slides(shape: Architecture, index: int) -> bool:
     """Tell whether a layer's attention reaches a window only."""
     if shape.full_every:
-        return (index + 1) % shape.full_every != 0
+        return (index + (not shape.full_first)) % shape.full_every != 0
     return shape.window > 0 and (index + 1) % shape.window_every == 0
 
 
@@ -421,10 +462,13 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     One that classifies has a dense layer and an output layer on the first token instead
     (transformers, modeling_bert.py and modeling_roberta.py, ...ForSequenceClassification).
     """
-    width = shape.hidden
+    width, narrow = shape.hidden, shape.embedding or shape.hidden
     yield from _embeddings("bert", shape, tokens)
-    yield embedding("bert.token_type_embeddings", shape.types, width, tokens)
-    yield layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True)
+    if shape.types:
+        yield embedding("bert.token_type_embeddings", shape.types, narrow, tokens)
+    yield layernorm("bert.embeddings.LayerNorm", narrow, tokens, added=True, dropped=True)
+    if narrow != width:
+        yield linear("bert.embeddings_project", narrow, width, tokens)
     for index in range(shape.layers):
         name = f"bert.layers.{index}"
         for part in ("query", "key", "value"):
@@ -441,16 +485,22 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
         yield linear("bert.pooler", width, width)
         yield linear("classifier", width, shape.classes)
         return
-    if shape.types > 1:
+    if shape.objective == "replaced":
+        made = linear("discriminator_predictions.dense", width, width, tokens, activated=True)
+        yield made._replace(activation=shape.activation)
+        yield linear("discriminator_predictions.dense_prediction", width, 1, tokens)
+        return
+    sentences = shape.types > 1 and shape.objective == "sentences"
+    if sentences:
         yield linear("bert.pooler", width, width)
     masked = (
-        linear("cls.transform", width, width, tokens),
-        layernorm("cls.transform.LayerNorm", width, tokens),
+        linear("cls.transform", width, narrow, tokens),
+        layernorm("cls.transform.LayerNorm", narrow, tokens),
         ModelLayer(
             "cls.predictions",
             "linear",
             (("cls.predictions.bias", (shape.vocab,)),),
-            2.0 * width * shape.vocab * tokens,
+            2.0 * narrow * shape.vocab * tokens,
             4.0 * shape.vocab * tokens,
             tokens,
             split="vocabulary",
@@ -458,8 +508,25 @@ def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
     )
     for layer in masked:
         yield layer._replace(gathered=_MASKED_SHARE)
-    if shape.types > 1:
+    if sentences:
         yield linear("cls.seq_relationship", width, 2)
+
+
+def _pre_norm_encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield ModernBERT: a decoder's blocks, whose tokens attend to both sides.
+
+    What normalises the embeddings stands in place of the first block's own (transformers,
+    modeling_modernbert.py). Words are told, of all tokens, behind a dense layer and a
+    normalisation; one that classifies reads the first token so.
+    """
+    yield from _embeddings("model", shape, tokens)
+    for index in range(shape.layers):
+        yield from _block(f"model.layers.{index}", shape, index, tokens, causal=False)
+    yield _norm("model.final_norm", shape, tokens)
+    width, rows = shape.hidden, 1 if shape.classes else tokens
+    yield linear("head.dense", width, width, rows, bias=False, activated=True)
+    yield _norm("head.norm", shape, rows)
+    yield linear("classifier", width, shape.classes) if shape.classes else _head(shape, tokens)
 
 
 _TARGET_SHARE = 114 / 512
@@ -520,15 +587,22 @@ def _plain(shape: Architecture) -> Architecture:
     return shape._replace(positions=-1)
 
 
+_BESIDE_PATCHES: dict[Pool, tuple[str, ...]] = {
+    "token": ("cls_token",),
+    "distilled": ("cls_token", "distillation_token"),
+}
+"""Tokens of a vision transformer that stand beside those of patches."""
+
+
 def _vision(shape: Architecture) -> Iterator[ModelLayer]:
     """Yield a vision transformer: patches, blocks, and an output layer over classes."""
-    width, token = shape.hidden, shape.pool == "token"
-    patches = prod(shape.patches)
-    rows = patches + token
+    width, patches = shape.hidden, prod(shape.patches)
+    tokens = _BESIDE_PATCHES.get(shape.pool, ())
+    rows = patches + len(tokens)
     yield conv("patch_embed.proj", shape.channels, width, shape.patch, shape.patches, bias=True)
-    if token:
-        tensors = (("cls_token", (1, 1, width)),)
-        yield ModelLayer("cls_token", "parameter", tensors, 0.0, 4.0 * width)
+    for token in tokens:
+        tensors = ((token, (1, 1, width)),)
+        yield ModelLayer(token, "parameter", tensors, 0.0, 4.0 * width)
     positions = (("pos_embed", (1, rows, width)),)
     yield ModelLayer("pos_embed", "parameter", positions, 0.0, 4.0 * rows * width)
     for index in range(shape.layers):

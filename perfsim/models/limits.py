@@ -19,14 +19,22 @@ MAX_PARAMETERS = 10**14
 _BERT: dict[str, Any] = {"norm": "layer", "gated": False, "bias": "all"}
 _ALONE: dict[str, Any] = {"experts": 0, "window": 0, "norms": 2, "kv_rank": 0, "qk_norm": False}
 _IMAGES: dict[str, Any] = {"image_width": 0, "channels": 3, "pool": "token", "learn_sigma": False}
+_OF_BERT: dict[str, Any] = {"embedding": 0, "objective": "sentences"}
 _AS_DECODERS: dict[str, Any] = dict.fromkeys(
-    ("softcap", "sinks", "alibi", "fused_qkv", "partial_rotary", "residual_dropout", "parallel"),
+    (
+        *("softcap", "sinks", "alibi", "fused_qkv", "partial_rotary", "residual_dropout"),
+        *("parallel", "embedding_norm", "full_first"),
+    ),
     False,
 )
 """What code of decoders alone does."""
 USUAL: dict[str, dict[str, Any]] = {
     "decoder": {},
     "encoder": _BERT | {"tied": True, "positions": 512, "seq": 512},
+    "pre-norm-encoder": {
+        **{"norm": "layer-without-bias", "tied": True, "head_bias": True, "fused_qkv": True},
+        "seq": 8192,
+    },
     "encoder-decoder": {
         **{"gated": False, "tied": True, "seq": 512, "norm": "rms-fp32", "activation": "relu"},
         "dropout": True,
@@ -36,7 +44,8 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """What each family has where nothing is stated: Llama's (Touvron et al., arXiv 2302.13971), BERT's
 (Devlin et al., arXiv 1810.04805), T5's (Raffel et al., arXiv 1910.10683) and ViT's (Dosovitskiy et
-al., arXiv 2010.11929), DiT's (Peebles & Xie, arXiv 2212.09748)."""
+al., arXiv 2010.11929), DiT's (Peebles & Xie, arXiv 2212.09748), ModernBERT's (Warner et al., arXiv
+2412.13663)."""
 _OF_ENCODERS: dict[str, Any] = {"tied": True, "head_bias": False, "targets": 0}
 _OF_TEXT_PAIRS: dict[str, Any] = {"positions": 0, "bias": "none", "types": 2, "classes": 0}
 _OF_IMAGES: dict[str, Any] = {
@@ -44,17 +53,21 @@ _OF_IMAGES: dict[str, Any] = {
     **{"classes": 0, "targets": 0},
 }
 _FIXED: dict[str, dict[str, Any]] = {
-    "decoder": _IMAGES | {"types": 2, "targets": 0},
+    "decoder": _IMAGES | _OF_BERT | {"types": 2, "targets": 0},
     "encoder": _BERT | _ALONE | _AS_DECODERS | _IMAGES | _OF_ENCODERS,
-    "encoder-decoder": _ALONE | _AS_DECODERS | _IMAGES | _OF_TEXT_PAIRS,
-    "vit": _AS_DECODERS | _OF_IMAGES | {"learn_sigma": False},
-    "dit": _BERT | _ALONE | _AS_DECODERS | _OF_IMAGES | {"pool": "token"},
+    "pre-norm-encoder": _IMAGES
+    | _OF_BERT
+    | {**dict.fromkeys(("experts", "kv_rank", "targets"), 0), "types": 2, "embedding_norm": False},
+    "encoder-decoder": _ALONE | _AS_DECODERS | _IMAGES | _OF_TEXT_PAIRS | _OF_BERT,
+    "vit": _AS_DECODERS | _OF_IMAGES | _OF_BERT | {"learn_sigma": False},
+    "dit": _BERT | _ALONE | _AS_DECODERS | _OF_IMAGES | _OF_BERT | {"pool": "token"},
 }
 """What the layers of a family take for granted."""
 _NEEDS = {
     **dict.fromkeys(("topk", "expert_ffn", "shared", "dense", "groups"), "experts"),
     **dict.fromkeys(("q_rank", "rope", "value"), "kv_rank"),
     "full_every": "window",
+    "full_first": "full_every",
     "qk_norm_all": "qk_norm",
     "shared_gate": "shared",
     "router_fp32": "experts",

@@ -119,6 +119,23 @@ def _ernie(config: ConfigKeys) -> Architecture:
     return _llama_like(config, kv=2, head=128, positions=131072, tied=True, bias=bias)
 
 
+def _ernie_moe(config: ConfigKeys) -> Architecture:
+    config.only("use_bias", False)
+    config.only("moe_layer_interval", 1)
+    made = _llama_like(config, kv=4, positions=131072, tied=True)._replace(router_fp32=True)
+    last = made.layers - 1
+    if config.count("moe_layer_end_index", -1, -1, least=-1) not in (-1, last):
+        config.wrong("moe_layer_end_index", f"needs to be -1 or the last layer, {last}")
+    experts = config.count("moe_num_experts", 64)
+    return made._replace(
+        experts=experts,
+        topk=config.count("moe_k", 6, most=experts),
+        expert_ffn=config.count("moe_intermediate_size", 1536),
+        shared=config.count("moe_num_shared_experts", 2, least=0),
+        dense=config.count("moe_layer_start_index", 1, least=0),
+    )
+
+
 def _seed(config: ConfigKeys) -> Architecture:
     """Return Seed-OSS, whose output projection has a switch of its own for its bias."""
     inputs, output = config.switch("attention_bias", True), "attention_out_bias"
@@ -204,6 +221,13 @@ def _cohere2(config: ConfigKeys) -> Architecture:
     return _windowed(config, made, _all_but_each(config, made, 4))
 
 
+def _olmo(config: ConfigKeys) -> Architecture:
+    """Return OLMo 1, whose positions are turned in fp32, which is priced as in 16 bits."""
+    config.only("clip_qkv", None)
+    made = _llama_like(config, bias=_attention_bias(config))
+    return made._replace(norm="layer-without-weight")
+
+
 def _olmo2(config: ConfigKeys) -> Architecture:
     """Return OLMo 2, which normalises behind attention and products: that costs the same."""
     made = _llama_like(config, bias=_attention_bias(config))
@@ -236,6 +260,31 @@ def _apertus(config: ConfigKeys) -> Architecture:
 
 def _hunyuan(config: ConfigKeys) -> Architecture:
     return _llama_like(config, bias=_attention_bias(config))._replace(qk_norm=True)
+
+
+def _hunyuan_moe(config: ConfigKeys) -> Architecture:
+    """Return Hunyuan, each block of which has a dense layer as wide as its experts beside them."""
+    made = _hunyuan(config)._replace(shared=1)
+    experts = config.repeated("num_experts", 1)
+    topk = config.repeated("moe_topk", 1, most=experts)
+    return made._replace(experts=experts, topk=topk, expert_ffn=made.ffn)
+
+
+def _helium(config: ConfigKeys) -> Architecture:
+    config.only("mlp_bias", False)
+    bias = _bias(config, "qkv", "attention_bias")
+    made = _llama_like(config, kv=20, head=128, positions=4096, bias=bias)
+    if made.heads * made.head != made.hidden:
+        why = f"is {made.head}: {made.heads} heads are not as wide as hidden_size {made.hidden}"
+        config.wrong("head_dim", why)
+    return made._replace(norm="rms-fp32")
+
+
+def _nanochat(config: ConfigKeys) -> Architecture:
+    """Return nanochat: no normalisation has a weight, and embeddings are normalised too."""
+    made = _llama_like(config, bias=_attention_bias(config), act="relu2")
+    made = made._replace(norm="rms-without-weight", gated=False, qk_norm=True)
+    return made._replace(embedding_norm=True)
 
 
 def _mistral(config: ConfigKeys) -> Architecture:
@@ -279,6 +328,13 @@ def _mixtral(config: ConfigKeys) -> Architecture:
 
 def _granitemoe(config: ConfigKeys) -> Architecture:
     return _local_experts(config, _llama_like(config, bias=_attention_bias(config)), 8, 2)
+
+
+def _phimoe(config: ConfigKeys) -> Architecture:
+    """Return Phi-3.5-MoE; how its router draws experts costs what another's softmax does."""
+    made = _llama_like(config, kv=8, positions=131072, bias=_attention_bias(config))
+    made = made._replace(norm="layer", head_bias=config.switch("lm_head_bias", False))
+    return _local_experts(config, made._replace(window=_window(config)), 16, 2)
 
 
 def _gpt_oss(config: ConfigKeys) -> Architecture:
@@ -357,11 +413,16 @@ def _qwen2_moe(config: ConfigKeys) -> Architecture:
     made = _qwen_experts(
         config, _llama_like(config, kv=16, positions=32768, bias=bias), 60, 4, 1408
     )
-    wide = config.count("shared_expert_intermediate_size", 5632)
+    key, width = "shared_expert_intermediate_size", "moe_intermediate_size"
+    return made._replace(shared=_shared(config, made, key, width, 5632), shared_gate=True)
+
+
+def _shared(config: ConfigKeys, made: Architecture, key: str, width: str, absent: int) -> int:
+    """Return how many experts work for all tokens, by the width of all and the key of one's."""
+    wide = config.count(key, absent, least=0)
     if wide % made.expert_ffn:
-        why = f"is {wide}, which moe_intermediate_size {made.expert_ffn} does not divide"
-        config.wrong("shared_expert_intermediate_size", why)
-    return made._replace(shared=wide // made.expert_ffn, shared_gate=True)
+        config.wrong(key, f"is {wide}, which {width} {made.expert_ffn} does not divide")
+    return wide // made.expert_ffn
 
 
 def _qwen3_moe(config: ConfigKeys) -> Architecture:
@@ -579,10 +640,7 @@ def _gpt_bigcode(config: ConfigKeys) -> Architecture:
 
 
 def _bloom(config: ConfigKeys) -> Architecture:
-    """Return BLOOM, without the normalisation of its embeddings (2 h parameters).
-
-    Its activation keeps its input alone, as one kernel does, and is priced as one.
-    """
+    """Return BLOOM, whose activation keeps its input alone, and is priced as one kernel."""
     config.only("apply_residual_connection_post_layernorm", False)
     hidden, heads = config.count("hidden_size"), config.count("n_head")
     made = Architecture(
@@ -599,6 +657,7 @@ def _bloom(config: ConfigKeys) -> Architecture:
         bias="all",
         tied=config.switch("tie_word_embeddings", True),
         alibi=True,
+        embedding_norm=True,
     )
     return _with_dropout(config, made, "hidden_dropout", "attention_dropout", (0.0, 0.0))
 
@@ -741,6 +800,79 @@ def _roberta(config: ConfigKeys) -> Architecture:
     return _encoder(config, 1, 2)
 
 
+def _distilbert(config: ConfigKeys) -> Architecture:
+    """Return DistilBERT: BERT without types of tokens and without sentences to tell.
+
+    It drops nothing behind attention, which is priced as BERT's dropout there.
+    """
+    config.only("sinusoidal_pos_embds", False)
+    config.only("tie_word_embeddings", True)
+    heads, hidden = config.count("n_heads"), config.count("dim")
+    positions = config.count("max_position_embeddings", 512)
+    return Architecture(
+        layers=config.layers("n_layers"),
+        hidden=hidden,
+        heads=heads,
+        kv=heads,
+        head=config.head("dim", "n_heads"),
+        ffn=config.count("hidden_dim"),
+        vocab=config.count("vocab_size"),
+        family="encoder",
+        norm="layer",
+        gated=False,
+        bias="all",
+        tied=True,
+        positions=positions,
+        seq=min(positions, MAX_TOKENS),
+        types=0,
+        activation=_activation(config, "activation", "gelu"),
+        objective="words",
+    )
+
+
+def _electra(config: ConfigKeys) -> Architecture:
+    """Return ELECTRA: the discriminator, or the generator where its class is the file's first."""
+    made = _encoder(config, 2, 0)
+    width = config.count("embedding_size", 128)
+    written = config.words("architectures")[:1] == ["ElectraForMaskedLM"]
+    return made._replace(
+        embedding=0 if width == made.hidden else width,
+        objective="words" if written else "replaced",
+    )
+
+
+def _modernbert(config: ConfigKeys) -> Architecture:
+    """Return ModernBERT: every n-th layer from the first attends to all tokens.
+
+    Its positions are turned in fp32, which is priced as in 16 bits.
+    """
+    for key in ("classifier_bias", "sparse_prediction"):
+        config.only(key, False)
+    for key in ("embedding_dropout", "attention_dropout", "mlp_dropout"):
+        if config.share(key, 0.0) > 0.0:
+            config.wrong(key, "is above 0; perfsim knows ModernBERT without dropout")
+    made = _llama_like(config, positions=8192, tied=True, bias=_biases(config))
+    kinds, every = config.words("layer_types"), config.count("global_attn_every_n_layers", 3)
+    if kinds:
+        later = [at for at, kind in enumerate(kinds) if at and kind == "full_attention"]
+        every = later[0] if later else len(kinds)
+        first = ["full_attention", *["sliding_attention"] * (every - 1)]
+        if kinds != (first * made.layers)[: made.layers]:
+            config.wrong("layer_types", "needs full_attention for every n-th layer from the first")
+    reach = config.count("local_attention", 128) // 2
+    return made._replace(
+        family="pre-norm-encoder",
+        kv=made.heads,
+        norm="layer" if config.switch("norm_bias", False) else "layer-without-bias",
+        head_bias=config.switch("decoder_bias", True),
+        fused_qkv=True,
+        window=2 * reach + 1 if every > 1 else 0,
+        full_every=every if every > 1 else 0,
+        full_first=every > 1,
+        activation=_activation(config, "hidden_activation", "gelu"),
+    )
+
+
 _T5_FORWARD = ("relu", "gelu", "gelu_new", "silu", "gated-gelu", "gated-silu", "gated-relu")
 _T5_ACTIVATIONS: dict[str, Activation] = {
     **dict.fromkeys(("gelu_new", "gated-gelu"), "gelu_new"),
@@ -751,14 +883,14 @@ _T5_TOKENS = 512
 """Tokens of a sample in T5's pre-training (Raffel et al., arXiv 1910.10683, section 3.1.2)."""
 
 
-def _t5(config: ConfigKeys) -> Architecture:
+def _t5(config: ConfigKeys, absent: str = "relu") -> Architecture:
     """Return T5; version 1.1 is gated, and its output layer a matrix of its own."""
     config.only("relative_attention_num_buckets", 32)
     layers, heads = config.layers("num_layers"), config.count("num_heads")
     decoder = config.count("num_decoder_layers", layers, layers)
     if decoder != layers:
         config.wrong("num_decoder_layers", f"is {decoder}; perfsim knows num_layers {layers} only")
-    forward = config.word("feed_forward_proj", "relu", _T5_FORWARD)
+    forward = config.word("feed_forward_proj", absent, _T5_FORWARD)
     return Architecture(
         layers=layers,
         hidden=config.count("d_model"),
@@ -775,6 +907,10 @@ def _t5(config: ConfigKeys) -> Architecture:
         norm="rms-fp32",
         dropout=config.share("dropout_rate", 0.1) > 0.0,
     )
+
+
+def _mt5(config: ConfigKeys) -> Architecture:
+    return _t5(config, "gated-gelu")
 
 
 def _vit(config: ConfigKeys) -> Architecture:
@@ -796,18 +932,28 @@ def _vit(config: ConfigKeys) -> Architecture:
     )
 
 
+def _deit(config: ConfigKeys) -> Architecture:
+    """Return DeiT with the output layer of its class token; a teacher's one infers alone."""
+    return _vit(config)._replace(pool="distilled")
+
+
 MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "apertus": _apertus,
     "arcee": _arcee,
     "bert": _bert,
     "bloom": _bloom,
+    "camembert": _roberta,
     "codegen": _gptj,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
+    "deit": _deit,
+    "distilbert": _distilbert,
     "dots1": _dots1,
+    "electra": _electra,
     "ernie4_5": _ernie,
+    "ernie4_5_moe": _ernie_moe,
     "exaone4": _exaone4,
     "falcon": _falcon,
     "gemma": _gemma,
@@ -824,7 +970,9 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "gptj": _gptj,
     "granite": _llama,
     "granitemoe": _granitemoe,
+    "helium": _helium,
     "hunyuan_v1_dense": _hunyuan,
+    "hunyuan_v1_moe": _hunyuan_moe,
     "kimi_k2": _deepseek_v3,
     "llama": _llama,
     "minimax_m2": _minimax_m2,
@@ -833,14 +981,19 @@ MODEL_TYPES: dict[str, Callable[[ConfigKeys], Architecture]] = {
     "mistral": _mistral,
     "mistral4": _mistral4,
     "mixtral": _mixtral,
+    "modernbert": _modernbert,
     "mpt": _mpt,
+    "mt5": _mt5,
+    "nanochat": _nanochat,
     "nemotron": _nemotron,
+    "olmo": _olmo,
     "olmo2": _olmo2,
     "olmo3": _olmo3,
     "olmoe": _olmoe,
     "opt": _opt,
     "phi": _phi,
     "phi3": _phi3,
+    "phimoe": _phimoe,
     "qwen2": _qwen2,
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,

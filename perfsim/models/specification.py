@@ -22,6 +22,7 @@ from perfsim.models.language import (
     Bias,
     Family,
     Norm,
+    Objective,
     Pool,
     architecture_layers,
 )
@@ -64,6 +65,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "norm": get_args(Norm),
     "bias": get_args(Bias),
     "pool": get_args(Pool),
+    "objective": get_args(Objective),
     "activation": tuple(name for name in get_args(Activation) if name != "clamped_swiglu"),
 }
 _LATER_SWITCHES = (
@@ -73,7 +75,7 @@ _LATER_SWITCHES = (
 _SWITCHES = (
     *("gated", "tied", "qk_norm", "qk_norm_all", "head_bias", "shared_gate", "dropout"),
     *_LATER_SWITCHES,
-    "learn_sigma",
+    *("learn_sigma", "embedding_norm", "full_first"),
 )
 _NEEDED = ("layers", "hidden", "heads", "vocab")
 
@@ -158,6 +160,7 @@ _LATER = (
     *("groups", "topk_groups", "activation", "full_every", "value", "qk_norm_all", "dropout"),
     *_LATER_SWITCHES,
     *("image_width", "channels", "pool", "learn_sigma", "classes", "targets"),
+    *("embedding", "embedding_norm", "full_first", "objective"),
 )
 """What came after files that name models so: left out where it is as usual."""
 
@@ -277,7 +280,7 @@ def _checked(shape: Architecture, text: str) -> Architecture:
 _MAY_BE_ZERO = (
     *("positions", "experts", "topk", "expert_ffn", "shared", "dense"),
     *("window", "kv_rank", "q_rank", "rope", "spare", "groups", "topk_groups"),
-    *("full_every", "value", "image_width", "classes", "targets"),
+    *("full_every", "value", "image_width", "classes", "targets", "embedding", "types"),
 )
 
 

@@ -333,11 +333,10 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
         | {"shared_expert_intermediate_size": 5632, "max_window_layers": 21},
         14_315_784_192,
     ),
-    # What their checkpoints have, less the normalised embeddings (2 h).
     "bloom-176b": (
         {"model_type": "bloom", "hidden_size": 14336, "n_layer": 70, "n_head": 112}
         | {"vocab_size": 250880, "apply_residual_connection_post_layernorm": False},
-        176_247_271_424 - 2 * 14336,
+        176_247_271_424,
     ),
     "starcoder-15.5b": (
         _gpt2(40, 6144, 48, model_type="gpt_bigcode", n_inner=24576, multi_query=True)
@@ -355,6 +354,59 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
     "t5-v1.1-base": (
         _t5(12, 768, 12, 2048, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
         247_577_856,
+    ),
+    # Their sizes are the defaults of transformers 5.24.0, which name these files as their origin;
+    # Hunyuan's and nanochat's make the 80 billion and the 1.88 billion of their pages.
+    "olmo-7b": (_llama(32, 4096, 32, 11008, 50304, model_type="olmo"), 6_888_095_744),
+    "phi-3.5-moe": (
+        _llama(32, 4096, 32, 6400, 32064, model_type="phimoe", num_key_value_heads=8)
+        | {"num_local_experts": 16, "attention_bias": True, "lm_head_bias": True},
+        41_873_153_344,
+    ),
+    "ernie-4.5-21b-a3b": (  # less what balances its routers, 64 numbers in 27 layers
+        _llama(28, 2560, 20, 12288, 103424, model_type="ernie4_5_moe", num_key_value_heads=4)
+        | {"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536}
+        | {"moe_num_shared_experts": 2, "moe_layer_start_index": 1, "tie_word_embeddings": True},
+        21_825_437_888 - 27 * 64,
+    ),
+    "hunyuan-a13b": (
+        _llama(32, 4096, 32, 3072, 128167, model_type="hunyuan_v1_moe", num_key_value_heads=8)
+        | {"num_experts": 64, "moe_topk": [8] * 32, "head_dim": 128, "tie_word_embeddings": True},
+        80_393_183_232,
+    ),
+    "helium-1-preview": (
+        _llama(24, 2560, 20, 7040, 48000, model_type="helium", head_dim=128),
+        2_172_643_840,
+    ),
+    "nanochat-d32": (
+        _llama(32, 2048, 16, 8192, 65536, model_type="nanochat", num_key_value_heads=16),
+        1_879_048_192,
+    ),
+    "distilbert-base": (
+        {"model_type": "distilbert", "n_layers": 6, "n_heads": 12, "dim": 768, "hidden_dim": 3072}
+        | {"vocab_size": 30522},
+        66_985_530,
+    ),
+    "electra-small": (
+        BERT
+        | {"model_type": "electra", "hidden_size": 256, "num_attention_heads": 4}
+        | {"intermediate_size": 1024, "embedding_size": 128},
+        13_549_057,
+    ),
+    "modernbert-base": (
+        _llama(22, 768, 12, 1152, 50368, model_type="modernbert", local_attention=128),
+        149_655_232,
+    ),
+    "camembert-base": (
+        BERT
+        | {"model_type": "camembert", "vocab_size": 32005, "max_position_embeddings": 514}
+        | {"type_vocab_size": 1},
+        110_655_493,
+    ),
+    "deit-base-distilled": (VIT | {"model_type": "deit"}, 86_569_192),
+    "mt5-small": (
+        _t5(8, 512, 6, 1024, model_type="mt5", vocab_size=250112, tie_word_embeddings=False),
+        300_176_768,
     ),
 }
 NAMED_SO = {
@@ -755,6 +807,62 @@ def test_mpt_has_the_layers_that_llm_foundry_builds(
     assert stated(_mpt(2, 64, 4, ffn_config={"ffn_type": "mptglu"})).gated
 
 
+def test_modernbert_attends_to_all_tokens_in_every_third_layer_from_the_first(
+    stated: Callable[[object], Architecture],
+) -> None:
+    shape = stated(PARAMETERS["modernbert-base"][0])
+    layers = architecture_layers(shape, 1024)
+    work = [layer.flops for layer in layers if layer.kind == "attention"]
+    near = sum(abs(one - other) <= 64 for one in range(1024) for other in range(1024)) / 1024**2
+    assert work[:7] == pytest.approx([work[0] * (1.0, near, near)[at % 3] for at in range(7)])
+    assert work[0] == 4.0 * 1024**2 * 768
+    # Two a block, of which the embeddings' is the first's; one behind all, and the head's.
+    assert sum(layer.kind == "layernorm" for layer in layers) == 22 * 2 + 2
+
+
+def test_modernbert_in_layers_that_perfsim_does_not_know_is_refused(
+    stated: Callable[[object], Architecture],
+) -> None:
+    asked = PARAMETERS["modernbert-base"][0] | {"num_hidden_layers": 4}
+    full, near = "full_attention", "sliding_attention"
+    assert stated(asked | {"layer_types": [full, near, full, near]}).full_every == 2
+    with pytest.raises(DataError, match="layer_types needs full_attention for every n-th layer"):
+        stated(asked | {"layer_types": [near, full, near, full]})
+    with pytest.raises(DataError, match="mlp_dropout is above 0; perfsim knows ModernBERT without"):
+        stated(asked | {"mlp_dropout": 0.1})
+
+
+def test_a_discriminator_has_one_number_a_token_and_a_generator_a_word(
+    stated: Callable[[object], Architecture],
+) -> None:
+    electra = PARAMETERS["electra-small"][0]
+    told = architecture_layers(stated(electra), 128)[-1]
+    written = architecture_layers(stated(electra | {"architectures": ["ElectraForMaskedLM"]}), 128)
+    assert (told.outputs, told.flops) == (128, 2.0 * 256 * 128)
+    assert written[-1].flops == 2.0 * 128 * 30522 * 128
+    assert any(layer.name == "bert.embeddings_project" for layer in written)
+
+
+def test_a_number_of_each_layer_is_the_same_for_all(
+    stated: Callable[[object], Architecture],
+) -> None:
+    hunyuan = PARAMETERS["hunyuan-a13b"][0]
+    assert stated(hunyuan).topk == stated(hunyuan | {"moe_topk": 8}).topk == 8
+    with pytest.raises(DataError, match="knows the same number for each layer only"):
+        stated(hunyuan | {"moe_topk": [8] * 31 + [4]})
+    with pytest.raises(DataError, match="moe_topk is"):
+        stated(hunyuan | {"moe_topk": []})
+
+
+def test_normalisations_without_a_weight_have_no_parameters(
+    stated: Callable[[object], Architecture],
+) -> None:
+    for name in ("olmo-7b", "nanochat-d32"):
+        layers = architecture_layers(stated(PARAMETERS[name][0]), 64)
+        norms = [one for one in layers if one.kind in ("layernorm", "rmsnorm")]
+        assert norms and not any(one.tensors for one in norms), name
+
+
 SMALL = _llama(2, 64, 4, 64, 100)
 SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
@@ -767,7 +875,10 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
         ({}, "model_type is needed; allowed: apertus, arcee, "),
         ({"model_type": None}, "model_type is needed; allowed: apertus"),
         ({"model_type": ["llama"]}, "model_type is ['llama']; allowed: apertus"),
-        ({"model_type": "lama"}, "model_type: no 'lama'; did you mean 'llama'? Allowed are 5"),
+        (
+            {"model_type": "lama"},
+            f"model_type: no 'lama'; did you mean 'llama'? Allowed are {len(MODEL_TYPES)} names",
+        ),
         (
             {"model_type": "zzz"},
             f"model_type: no 'zzz'. Allowed are {len(MODEL_TYPES)} names, such as apertus, arcee,"
@@ -782,6 +893,15 @@ SMALL_MOE = SMALL | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermedia
         ({"model_type": "gemma3", "text_config": {"model_type": {}}}, "model_type: no 'gemma3'; "),
         ({"model_type": "\ud800" * 99}, "model_type: no '\\ud800"),
         ({"model_type": "llama"}, "num_hidden_layers is needed: a whole number from 1 to 10000"),
+        (SMALL | {"model_type": "olmo", "clip_qkv": 8.0}, "clip_qkv"),
+        (
+            SMALL | {"model_type": "helium", "num_key_value_heads": 4, "head_dim": 32},
+            "head_dim is 32: 4 heads are not as",
+        ),
+        (
+            SMALL | {"model_type": "ernie4_5_moe", "moe_num_experts": 8, "moe_layer_end_index": 0},
+            "moe_layer_end_index needs to be -1 or the last layer, 1",
+        ),
         (SMALL | {"vocab_size": None}, "vocab_size is needed: a whole number from 1 to 100"),
         (SMALL | {"hidden_size": "64"}, "hidden_size is '64', not a whole number from 1 to "),
         (SMALL | {"hidden_size": 64.0}, "hidden_size is 64.0, not a whole number from 1"),

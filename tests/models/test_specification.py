@@ -112,7 +112,10 @@ def test_a_full_statement_is_the_named_model(name: str) -> None:
         (f"{SMALL},tied=true", "tied='true' is not yes or no"),
         (f"{SMALL},norm=batch", "norm= has no 'batch'"),
         (f"{SMALL},bias=al", "did you mean 'all'?"),
-        (f"{SMALL},family=rnn", "Allowed: decoder, dit, encoder, encoder-decoder, vit"),
+        (
+            f"{SMALL},family=rnn",
+            "Allowed: decoder, dit, encoder, encoder-decoder, pre-norm-encoder, vit",
+        ),
         ("transformer:layers=2,hidden=64,heads=5,vocab=9", "heads=5 does not divide hidden=64"),
         (f"{SMALL},kv=3", "kv=3 does not divide heads=4"),
         (f"{SMALL},experts=8,expert_ffn=9", "topk=0 is not 1 to experts=8"),

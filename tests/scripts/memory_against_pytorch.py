@@ -33,7 +33,7 @@ import argparse
 import random
 from typing import Any
 
-from against_transformers import ABSENT, Config, a_config, layers_of
+from against_transformers import ABSENT, CLASSES, IMAGES, PAIRS, Config, a_config, layers_of
 
 from perfsim.compute.execution import execution_of
 from perfsim.compute.memory import activation_bytes
@@ -42,9 +42,7 @@ from perfsim.models.model_types import MODEL_TYPES
 BATCH, TOKENS = 2, 512
 PRECISIONS = ("bf16", "fp32")
 SOFTWARE, WITH_A_MASK = "torch2", "torch2+efficient"
-ENCODERS = ("bert", "roberta", "vit", "xlm-roberta")
-"""Kinds that have no cache."""
-OUTPUT = ("lm_head", "cls.", "head")
+OUTPUT = ("lm_head", "cls.", "head", "discriminator_predictions")
 """How the names of output layers begin."""
 
 AGAIN = {
@@ -54,10 +52,12 @@ AGAIN = {
 """Parts that are computed again, and the kinds that are asked with each."""
 
 _SIZES: Config = {
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim"), 512),
-    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads"), 8),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers"), 3),
-    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "ffn_hidden_size"), 1536),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "word_embed_proj_dim", "dim"), 512),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads", "n_heads"), 8),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "n_layers"), 3),
+    **dict.fromkeys(
+        ("intermediate_size", "d_ff", "ffn_dim", "ffn_hidden_size", "hidden_dim"), 1536
+    ),
     **dict.fromkeys(("head_dim", "d_kv", "v_head_dim", "qk_nope_head_dim"), 64),
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 1024),
     "num_key_value_heads": 2,
@@ -67,7 +67,12 @@ _SIZES: Config = {
     "rotary_dim": 32,
     "moe_intermediate_size": 256,
     "shared_expert_intermediate_size": 512,
+    "shared_intermediate_size": 1536,
+    "embedding_size": 128,
+    "moe_topk": 3,
     "first_k_dense_replace": 1,
+    "moe_layer_start_index": 1,
+    "global_attn_every_n_layers": 3,
     "mlp_layer_types": ["dense", "sparse", "sparse"],
     "n_inner": None,
     "vocab_size": 512,
@@ -177,7 +182,7 @@ def by_pytorch(config: Config, precision: str, again: str = "none", *, padded: b
         model = transformers.models.mistral4.Mistral4ForCausalLM._from_config(made).model
     else:
         transformers.AttentionInterface.register("biased", biased_attention)
-        biased = kind == "t5" and not padded
+        biased = kind in PAIRS and not padded
         own_attention = {"attn_implementation": "biased"} if biased else {}
         model = transformers.AutoModel.from_config(made, **own_attention)
     model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).train()
@@ -194,12 +199,12 @@ def by_pytorch(config: Config, precision: str, again: str = "none", *, padded: b
 
     words = torch.randint(0, 512, (BATCH, TOKENS))
     given: dict[str, Any] = {"input_ids": words}
-    if kind == "vit":
+    if kind in IMAGES:
         side = config["image_size"]
         given = {"pixel_values": torch.randn(BATCH, 3, side, side, dtype=model.dtype)}
-    elif kind == "t5":  # the length of targets that perfsim takes (perfsim/models/language.py)
+    elif kind in PAIRS:  # the length of targets that perfsim takes (perfsim/models/language.py)
         given["decoder_input_ids"] = words[:, : TOKENS * 114 // 512]
-    if kind not in ENCODERS:
+    if kind not in CLASSES or kind in PAIRS:
         given["use_cache"] = False
     if padded:
         given["attention_mask"] = torch.ones(BATCH, TOKENS, dtype=torch.long)
@@ -216,7 +221,7 @@ def masked_share(config: Config) -> float | None:
     """
     scores = {one.scores for one in layers_of(config, TOKENS) if one.kind == "attention"}
     one_kernel = all(execution_of(WITH_A_MASK).in_one_kernel(one) for one in scores)
-    if config["model_type"] == "vit" or not one_kernel or "alibi" in scores:
+    if config["model_type"] in IMAGES or not one_kernel or "alibi" in scores:
         return None
     mine = by_perfsim(config, PRECISIONS[0], software=WITH_A_MASK)
     return mine / by_pytorch(config, PRECISIONS[0], padded=True)
