@@ -379,8 +379,7 @@ def fused_attention(kernel: str, device: Device, precision: str) -> tuple[Attent
     exact = known_attention(EFFICIENT, device) if precision in _FP32_VALUES else None
     if exact is not None and "tf32" in device.rates:
         return exact, device.matrix_rate("tf32").value / _PRODUCTS_FOR_ONE
-    known = known_attention(kernel, device) is not None
-    if kernel == EFFICIENT and known and precision not in _FP32_VALUES:
+    if kernel == EFFICIENT and precision not in _FP32_VALUES and known_attention(kernel, device):
         return MASKED, multiprocessor_cycles(device)
     return attention_rate(kernel, device), device.matrix_rate(precision).value
 

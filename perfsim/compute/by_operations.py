@@ -24,6 +24,7 @@ __all__ = [
     "ByOperations",
     "activated_values",
     "all_keys",
+    "is_bare_layernorm",
     "mask_values",
 ]
 
@@ -74,6 +75,12 @@ BARE_LAYERNORM = ByOperations((0, 0), (8, 9), launches=4)
 """What OLMo's layer normalisation without a weight takes beyond PyTorch's one kernel, which is 4
 bytes a value forward and 6 backward in 16 bits: casts to fp32 and back, and fp32 between them, 20
 and 24; in fp32 it is that kernel."""
+
+
+def is_bare_layernorm(layer: ModelLayer) -> bool:
+    """Tell whether a layer is OLMo's normalisation in fp32, without a weight (`BARE_LAYERNORM`)."""
+    return layer.fp32 and layer.kind == "layernorm" and not layer.tensors
+
 
 SCORES: dict[str, ByOperations] = {
     "softcap": ByOperations((12, 12), (8, 9)),

@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from perfsim.compute.by_operations import ACTIVATIONS, activated_values, all_keys, mask_values
+from perfsim.compute.by_operations import (
+    ACTIVATIONS,
+    activated_values,
+    all_keys,
+    is_bare_layernorm,
+    mask_values,
+)
 from perfsim.compute.execution import Execution
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.recompute import blocks_again, is_again, modules_again
@@ -383,7 +389,7 @@ def _norm_bytes(layer: ModelLayer, size: _Bytes) -> float:
     each = size.wide * (not layer.reads_again)
     if size.fused:
         return each
-    if layer.fp32 and layer.kind == "layernorm" and not layer.tensors:
+    if is_bare_layernorm(layer):
         return FLOAT  # the copy that one kernel reads
     if layer.fp32:
         return _NORMS_IN_FP32[layer.kind] - FLOAT * bare

@@ -207,6 +207,10 @@ _MASK_ERAS = (NEWEST, "torch2-compiled")
 memory-efficient kernel takes a mask in training (pytorch/pytorch pull request 104310)."""
 
 
+_IN_SOME_ERAS = _WAYS | {EFFICIENT: (_MASK_ERAS, "PyTorch's kernel gets a mask in")}
+"""Words that may follow some eras alone, as `_WAYS` has them."""
+
+
 def may_mask(software: str) -> bool:
     """Tell whether PyTorch's kernel for a mask may run attention in an era.
 
@@ -282,18 +286,16 @@ def software_named(text: str) -> str:
     """
     named, *words = text.split(WITH)
     era = software_era(own_name(named, ERAS))
-    ways = [way for way, (eras, _) in _WAYS.items() if era.name in eras]
-    kernels = [one for one in ATTENTION_SINCE if one != EFFICIENT or may_mask(era.name)]
-    allowed = (*kernels, *ways)
-    words = [own_name(_FLASH.sub(r"flash\1", word), (*ATTENTION_SINCE, *_WAYS)) for word in words]
+    known = (*ATTENTION_SINCE, *_WAYS)
+    elsewhere = {word for word, (eras, _) in _IN_SOME_ERAS.items() if era.name not in eras}
+    allowed = [word for word in known if word not in elsewhere]
+    ways = [word for word in allowed if word in _WAYS]
+    words = [own_name(_FLASH.sub(r"flash\1", word), known) for word in words]
     for word in words:
-        if word in _WAYS and word not in allowed:
-            eras, what = _WAYS[word]
+        if word in elsewhere:
+            eras, what = _IN_SOME_ERAS[word]
             why = f"{what} {', '.join(eras)} only; leave {WITH}{word} out."
             raise RequestError("software", why, value=text)
-        if word == EFFICIENT and word not in allowed:
-            why = f"PyTorch's kernel gets a mask in {', '.join(_MASK_ERAS)} only; leave"
-            raise RequestError("software", f"{why} {WITH}{word} out.", value=text)
         if word not in allowed:
             raise unknown("software", word, allowed).or_else(f"an era alone, such as {era.name}.")
         if era.year < ATTENTION_SINCE.get(word, 0):

@@ -25,6 +25,7 @@ from perfsim.compute.by_operations import (
     ByOperations,
     activated_values,
     all_keys,
+    is_bare_layernorm,
     mask_values,
 )
 from perfsim.compute.execution import Execution, execution_of
@@ -468,7 +469,7 @@ def _launched_besides(layer: ModelLayer) -> float:
         return by_operations.launches if by_operations else 0.0
     if not layer.fp32:
         return 0.0
-    if layer.kind == "layernorm" and not layer.tensors:
+    if is_bare_layernorm(layer):
         return BARE_LAYERNORM.launches
     if layer.kind == "layernorm":
         more = _OPERATIONS["rmsnorm"] - _OPERATIONS["layernorm"]
@@ -618,7 +619,7 @@ def _norm(layer: ModelLayer, era: Execution) -> _Both:
         return _counted(_width(layer) * layer.outputs, _LIGER_NORM)
     if layer.kind in NORMS_IN_FP32 and layer.fp32 and not era.fused:
         one, passes = NORMS_IN_FP32[layer.kind], era.passes.rmsnorm
-        if layer.kind == "layernorm" and not layer.tensors:
+        if is_bare_layernorm(layer):
             one, passes = BARE_LAYERNORM, era.passes.layernorm
         wide = era.autocasts or layer.wide
         more = _by_operations(one, layer.outputs, fp32=wide)

@@ -413,16 +413,11 @@ def _qwen2_moe(config: ConfigKeys) -> Architecture:
     made = _qwen_experts(
         config, _llama_like(config, kv=16, positions=32768, bias=bias), 60, 4, 1408
     )
-    key, width = "shared_expert_intermediate_size", "moe_intermediate_size"
-    return made._replace(shared=_shared(config, made, key, width, 5632), shared_gate=True)
-
-
-def _shared(config: ConfigKeys, made: Architecture, key: str, width: str, absent: int) -> int:
-    """Return how many experts work for all tokens, by the width of all and the key of one's."""
-    wide = config.count(key, absent, least=0)
+    wide = config.count("shared_expert_intermediate_size", 5632)
     if wide % made.expert_ffn:
-        config.wrong(key, f"is {wide}, which {width} {made.expert_ffn} does not divide")
-    return wide // made.expert_ffn
+        why = f"is {wide}, which moe_intermediate_size {made.expert_ffn} does not divide"
+        config.wrong("shared_expert_intermediate_size", why)
+    return made._replace(shared=wide // made.expert_ffn, shared_gate=True)
 
 
 def _qwen3_moe(config: ConfigKeys) -> Architecture:

@@ -37,7 +37,7 @@ _CAST_BYTES, _HALF_BYTES = 6.0, 2.0
 
 
 class Row(NamedTuple):
-    """A time of the kernel [s] without what else it holds, and its scores."""
+    """A time of the kernel [s] without what else it holds, its scores, and whose it is."""
 
     gpu: str
     passes: str
@@ -60,7 +60,7 @@ def rows() -> list[Row]:
         moved += float(cells["bias_gradient"]) * scores * _HALF_BYTES
         time_s = float(cells["ms"]) / 1e3 - moved / device.memory_bandwidth.value
         key = cells["gpu"], cells["passes"], scores, int(cells["width"])
-        found.append(Row(*key, time_s, cells["source"].partition(" flash_bias")[0]))
+        found.append(Row(*key, time_s, cells["source"].partition(" ")[0]))
     return found
 
 
