@@ -31,12 +31,15 @@ __all__ = [
     "uncertainties",
 ]
 
-UNCERTAINTY_SCHEMA = "perfsim/uncertainty/6"
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/7"
 UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
 GRADES = {
-    "compute": ("given", "measured", "transformer", "tuned", "carried"),
+    "compute": (
+        *("given", "measured", "same_gpu", "transformer"),
+        *("one_gpu", "tuned", "carried"),
+    ),
     "network": ("measured", "carried", "derived", "modelled"),
     "kernels": ("measured", "modelled"),
     "hidden": ("derived", "carried", "modelled"),
@@ -44,11 +47,13 @@ GRADES = {
 """The evidence for each part of an iteration's time, the strongest first.
 
 - compute, of the single-GPU iteration: given: by the user; measured: on that GPU at that batch;
-  the others are carried from another GPU or batch. transformer: large products and attention in one
+  same_gpu: on that GPU with that software, at other batches or with another update; the others are
+  carried from another GPU or software. transformer: large products and attention in one
   kernel that was measured on that architecture, in half precision. tuned: software whose input and
   host keep up with the GPU, or such kernels with an attention that was not measured there, or is
   several kernels, or with experts or adapters, whose small kernels were measured on no GPU.
-  carried: anything else.
+  carried: anything else. one_gpu: as tuned and carried, where one GPU trains alone: what slows the
+  computation of several is not in it.
 - network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
   cluster's own training; a node type's data sheet and what nodes of other types reach of theirs;
   the links' formulas.

@@ -35,10 +35,20 @@ Kind = Literal["measured", "published", "fitted", "derived"]
 KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
 """The kinds of number, from the strongest evidence to the weakest."""
 
-Grade = Literal["given", "measured", "transformer", "tuned", "carried", "derived", "modelled"]
+Grade = Literal[
+    "given",
+    "measured",
+    "same_gpu",
+    "transformer",
+    "one_gpu",
+    "tuned",
+    "carried",
+    "derived",
+    "modelled",
+]
 """What a cost comes from: the user, a measurement of this case, a measurement of another case
-carried to this one (``tuned``: to software whose input and launches were tuned), or a model
-of its parts."""
+carried to this one (``same_gpu``: at another batch; ``one_gpu``: on one GPU alone; ``tuned``: to
+software whose input and launches were tuned), or a model of its parts."""
 
 
 class Quantity(NamedTuple):

@@ -927,8 +927,12 @@ class Setup:
         each = self._by_type
         if self._passes_known and not any(one.passes_kind for one in each):
             return "measured"
+        if all(one.same_gpu for one in each):
+            return "same_gpu"
         if not self.scenario.lora and all(_is_transformer(one, self.device) for one in each):
             return "transformer"
+        if self.cluster.gpus == 1:
+            return "one_gpu"
         alike = all(execution_of(one.era).tuned or _kernels_alone_in_half(one) for one in each)
         return "tuned" if alike else "carried"
 

@@ -231,7 +231,7 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
     ("change", "words"),
     [
         (("0.0500", "wide"), "'wide' is not a number"),
-        (("uncertainty/6", "uncertainty/9"), "schema"),
+        (("uncertainty/7", "uncertainty/9"), "schema"),
     ],
 )
 def test_a_damaged_record_is_one_sentence(

@@ -187,7 +187,11 @@ class GpuPrecision(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A single-GPU iteration time [s] with its origin, and the range of batches it comes from."""
+    """A single-GPU iteration time [s] with its origin, and the range of batches it comes from.
+
+    ``same_gpu`` says whether it is of measurements on that GPU, at that precision and with that
+    software, at that batch or at others.
+    """
 
     seconds: float
     kind: Kind
@@ -197,6 +201,7 @@ class Estimate(NamedTuple):
     notes: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    same_gpu: bool = False
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
@@ -217,6 +222,7 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
         weakest([estimate.kind for estimate in estimates]),
         "; ".join(dict.fromkeys(estimate.source for estimate in estimates)),
         max(spread for spread in spreads if spread is not None),
+        same_gpu=all(estimate.same_gpu for estimate in estimates),
     )
 
 
@@ -308,4 +314,5 @@ def at_batch(what: str, series: Mapping[int, Estimate], batch: int) -> Estimate:
         notes=(*(text for known in used for text in series[known].notes), note),
         low=batches[0],
         high=batches[-1],
+        same_gpu=all(series[known].same_gpu for known in used),
     )

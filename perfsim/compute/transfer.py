@@ -95,6 +95,8 @@ _NINETY = 1.645
 REPEATS = 0.024
 """Standard deviation of a measured iteration's logarithm, by repeats and boards (fitted with the
 ``Deviations`` of residuals)."""
+_SEEN: tuple[Kind, ...] = ("measured", "published")
+"""Kinds of iterations that somebody timed."""
 _MAX_CELLS = 4
 """Measured iterations that tell of a goal, for each thing that they share with it: those of the
 nearest batches. Each cell left out: 10.5 % (90th percentile 28 %) with 4, 11.8 % (31 %) with 6,
@@ -150,7 +152,8 @@ class TransferredProfile(NamedTuple):
 
     ``era`` is the software that runs it; ``autocast`` says whether that casts the values of an fp32
     model, None where it makes no difference. ``passes_kind`` is the kind of what both passes take,
-    where the host does something else of the iteration; "": that of the whole.
+    where the host does something else of the iteration; "": that of the whole. ``same_gpu`` says
+    whether the time is of measurements on that GPU and software, at that batch or at others.
     """
 
     profile: Profile
@@ -160,6 +163,7 @@ class TransferredProfile(NamedTuple):
     era: str = NEWEST
     autocast: bool | None = None
     passes_kind: Kind | Literal[""] = ""
+    same_gpu: bool = False
 
     @property
     def batch_reach(self) -> float:
@@ -597,11 +601,13 @@ def known_iterations(
                 weakest([anchor.kind, "derived"]) if partial else anchor.kind,
                 anchor.source,
                 anchor.spread,
+                same_gpu=anchor.kind in _SEEN,
             )
             known.append(KnownIteration(anchor.batch, anchor.software, one))
     if at == inputs.home and inputs.own:
         kind = profile.kinds.get("iteration_ms", "derived")
-        own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
+        source = profile.header.get("source", "the profile")
+        own = Estimate(profile.iteration_s, kind, source, same_gpu=kind in _SEEN)
         here = [one for one in known if one.batch == profile.batch]
         if inputs.own_alone:
             known = []
@@ -719,6 +725,7 @@ def _in_era(inputs: TransferInputs, goal: GpuPrecision, one: KnownIteration, era
         seconds=one.estimate.seconds * ratio,
         kind=weakest([one.estimate.kind, "derived"]),
         notes=(*one.estimate.notes, note),
+        same_gpu=False,
     )
 
 
@@ -1136,7 +1143,10 @@ def _stretched_to(
                 f"the host's launches set the pace: {times}",
             )
         )
-    return TransferredProfile(scaled, quantity, iteration.extrapolated, notes, era)
+    same_gpu = iteration.same_gpu
+    return TransferredProfile(
+        scaled, quantity, iteration.extrapolated, notes, era, same_gpu=same_gpu
+    )
 
 
 def _update_s(inputs: TransferInputs, goal: GpuPrecision, era: str, by_kernels: ModelTime) -> float:

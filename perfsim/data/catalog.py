@@ -56,7 +56,8 @@ _BESIDE_SUFFIXES = {
         *("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
         "clusters.csv",
         "kernels.csv",
-        *("low_communication.csv", "memory.csv", "parallel.csv", "peer_cases.csv"),
+        *("low_communication.csv", "memory.csv", "one_gpu_errors.csv", "parallel.csv"),
+        "peer_cases.csv",
     ),
 }
 """Endings of files that belong to another file of their folder and are no data set themselves."""
