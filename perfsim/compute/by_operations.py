@@ -114,8 +114,15 @@ no more than those of the single operations in whose place these stand."""
 
 
 def all_keys(layer: ModelLayer) -> float:
-    """Return the keys that an attention has, whatever a query attends to."""
-    return layer.rows if layer.causal else layer.flops / (4.0 * layer.outputs)
+    """Return the keys that an attention has, whatever a query attends to.
+
+    Examples
+    --------
+    >>> core = ModelLayer("core", "attention", (), 0.0, 0.0, rows=100, causal=True)
+    >>> all_keys(core), all_keys(core._replace(rows=50, keys=100))
+    (100, 100)
+    """
+    return (layer.keys or layer.rows) if layer.causal else layer.flops / (4.0 * layer.outputs)
 
 
 def mask_values(layer: ModelLayer) -> float:

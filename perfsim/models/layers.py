@@ -99,6 +99,8 @@ class ModelLayer(NamedTuple):
         the tokens of a document where it stays within documents
     document : tokens of a document of a packed sample, where attention stays within documents; 0:
         it goes over all tokens
+    keys : tokens that queries of a causal attention may attend to, where a rank has the queries of
+        some tokens only; 0: as many as it has rows
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
     activated : whether an activation follows a dense layer
@@ -168,6 +170,7 @@ class ModelLayer(NamedTuple):
     adapter_drops: bool = False
     modulated: float = 0.0
     scaled: float = 0.0
+    keys: int = 0
 
     @property
     def outputs(self) -> float:

@@ -213,13 +213,14 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
 def _in_context(layer: ModelLayer, cp: int) -> ModelLayer:
     """Return a layer on one of ``cp`` parts of the tokens; masked attention is shared evenly.
 
-    So is each document of a packed sample: a rank has two of its ``2 cp`` parts (NVIDIA/
+    Its queries meet the keys of all tokens. So is each document of a packed sample: a rank has two of its ``2 cp`` parts (NVIDIA/
     TransformerEngine@d0067d0d pytorch/attention/dot_product_attention/context_parallel.py,
     cu_seqlens_q_padded // (2 * cp_size) of the layout thd).
     """
     if cp == 1 or layer.rows == 1 or layer.kind == "parameter":
         return layer
-    return _scaled(layer, 1 / cp, rows=True)
+    part = _scaled(layer, 1 / cp, rows=True)
+    return part._replace(keys=layer.rows) if layer.causal else part
 
 
 def _among_experts(layer: ModelLayer, wide: float, degrees: Degrees) -> ModelLayer:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfsim.compute.by_operations import all_keys, mask_values
 from perfsim.errors import RequestError
 from perfsim.models import build_model
 from perfsim.models.blocks import block_spans
@@ -157,6 +158,18 @@ def test_context_ranks_share_the_tokens(model: str, cp: int, sequence: bool) -> 
         assert part.tensors == layer.tensors
         if layer.rows > 1:
             assert part.flops == pytest.approx(layer.flops / cp)
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "gemma2-9b"])
+@pytest.mark.parametrize("cp", [2, 8])
+def test_scores_of_single_operations_are_shared_among_context_ranks(model: str, cp: int) -> None:
+    # gemma2-9b has a window, so that its FLOPs do not tell its keys.
+    layers = build_model(model)
+    for layer, part in zip(layers, split_layers(layers, Degrees(cp=cp)), strict=True):
+        if layer.kind == "attention":
+            assert all_keys(part) == all_keys(layer) == 8192
+            assert mask_values(part) == pytest.approx(mask_values(layer) / cp)
+
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 4))
