@@ -269,6 +269,8 @@ NAMED: dict[str, Architecture] = {
         gated=False,
         bias="all",
         tied=True,
+        alibi=True,
+        embedding_norm=True,
     ),
     # Gemma, arXiv 2403.08295, table 1; Gemma 2, arXiv 2408.00118, table 1.
     "gemma-2b": _gemma(18, 2048, 8, 1, 16384, 256000),

@@ -143,12 +143,10 @@ PARAMETERS = {
     "apertus-8b": 8_053_338_176,
 }
 # Parameters that a definition leaves out: sinks of attention, biases of router and experts
-# (gpt-oss); the embedding's normalisation (BLOOM); what corrects the choice of experts (Kimi K2);
-# what the activations of Apertus learn.
+# (gpt-oss); what corrects the choice of experts (Kimi K2); what the activations of Apertus learn.
 LEFT_OUT = {
     "gpt-oss-20b": 24 * (64 + 32 + 32 * (2 * 2880 + 2880)),
     "gpt-oss-120b": 36 * (64 + 128 + 128 * (2 * 2880 + 2880)),
-    "bloom-176b": 2 * 14336,
     "kimi-k2": 60 * 384,
     "apertus-8b": 32 * 2,
 }
