@@ -131,7 +131,9 @@ def test_slurm_names_the_gpu_before_their_number(
         ("p5.48xlarge", "p5"),
         ("p5en.48xlarge", "p5en"),
         ("p3dn.24xlarge", "p3dn"),
+        ("p3.16xlarge", "p3"),
         ("g5.48xlarge", "g5"),
+        ("g6e.48xlarge", "g6e"),
         ("p6-b200.48xlarge", "p6-b200"),
     ],
 )
