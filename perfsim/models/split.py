@@ -213,9 +213,9 @@ def _scaled(layer: ModelLayer, share: float, *, rows: bool = False) -> ModelLaye
 def _in_context(layer: ModelLayer, cp: int) -> ModelLayer:
     """Return a layer on one of ``cp`` parts of the tokens; masked attention is shared evenly.
 
-    Its queries meet the keys of all tokens. So is each document of a packed sample: a rank has two of its ``2 cp`` parts (NVIDIA/
+    So is each document of a packed sample: a rank has two of its ``2 cp`` parts (NVIDIA/
     TransformerEngine@d0067d0d pytorch/attention/dot_product_attention/context_parallel.py,
-    cu_seqlens_q_padded // (2 * cp_size) of the layout thd).
+    cu_seqlens_q_padded // (2 * cp_size) of the layout thd). Queries meet the keys of all tokens.
     """
     if cp == 1 or layer.rows == 1 or layer.kind == "parameter":
         return layer

@@ -171,7 +171,6 @@ def test_scores_of_single_operations_are_shared_among_context_ranks(model: str, 
             assert mask_values(part) == pytest.approx(mask_values(layer) / cp)
 
 
-
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
 def test_stages_have_all_blocks_and_differ_by_one_at_most(
