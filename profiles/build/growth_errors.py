@@ -45,7 +45,7 @@ from perfsim.validate.nccl.report import (
 )
 from perfsim.validate.node_clusters import family_of
 
-__all__ = ["growth_table", "main", "sensitivity", "twins"]
+__all__ = ["growth_table", "main", "sensitivity", "twins", "value_that_holds"]
 
 _RATIOS = (
     ("in_range", 0),
@@ -99,11 +99,24 @@ def _error(row: NcclRow, series: dict[str, str]) -> _Error:
 
 def _half_width(errors: Sequence[_Error]) -> float:
     """Return the weighted 90th percentile of the errors in ln."""
-    rows = Counter(error.family for error in errors)
-    ordered = sorted(errors, key=lambda error: error.ln)
-    weights = np.cumsum([rows[error.family] ** _WEIGHT for error in ordered])
-    index = int(np.searchsorted(weights, _NOMINAL * weights[-1]))
-    return ordered[min(index, len(ordered) - 1)].ln
+    return value_that_holds(_NOMINAL, [(error.ln, error.family) for error in errors])
+
+
+def value_that_holds(share: float, values: Sequence[tuple[float, str]]) -> float:
+    """Return the value that a share of all do not exceed, each given with its group.
+
+    A group weighs as the square root of its values.
+
+    Examples
+    --------
+    >>> value_that_holds(0.9, [(0.1, "a")] * 9 + [(0.5, "b")])
+    0.5
+    """
+    rows = Counter(group for _, group in values)
+    ordered = sorted(values, key=lambda value: value[0])
+    weights = np.cumsum([rows[group] ** _WEIGHT for _, group in ordered])
+    index = int(np.searchsorted(weights, share * weights[-1]))
+    return ordered[min(index, len(ordered) - 1)][0]
 
 
 def _half_widths(errors: Sequence[_Error]) -> dict[tuple[str, str], float]:

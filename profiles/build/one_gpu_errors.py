@@ -21,16 +21,16 @@ hold.
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import expm1, hypot, log, log1p, sqrt
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from typing import NamedTuple
 
-import numpy as np
-
 import compute_record
+from compute_record import Row
+from growth_errors import value_that_holds
 from perfsim.compute.anchors import Anchor, load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.transfer import kernel_profile, transfer
@@ -45,7 +45,6 @@ __all__ = [
     "ONE_GPU_ERRORS_COLUMNS",
     "ONE_GPU_ERRORS_SCHEMA",
     "OneGpuError",
-    "Series",
     "batch_errors",
     "carried_errors",
     "errors_table",
@@ -62,21 +61,9 @@ ONE_GPU_ERRORS_COLUMNS = (
 _QUESTIONS = ("between", "beyond", "carried")
 _SIDE = 0.95
 """Share of the weighted errors that a size holds on its side."""
-_WEIGHT = -0.5
-"""Power of a source's rows that each of them weighs, as in `interval_record`."""
 
-
-class Series(NamedTuple):
-    """What a source measured at several batches: one model on one GPU with one software."""
-
-    source: str
-    gpu: str
-    precision: str
-    model: str
-    tokens: int | None
-    era: str
-    update: bool
-    nodes_gpus: int
+Series = Mapping[Row, Mapping[int, float]]
+"""Measured times by batch [s], of a row whose own batch and time are 0."""
 
 
 class OneGpuError(NamedTuple):
@@ -92,12 +79,11 @@ class OneGpuError(NamedTuple):
     log: float
 
 
-def measured_series(data: Path, catalog: Catalog) -> dict[Series, dict[int, float]]:
-    """Return measured iterations by series and batch [s], of series with two batches or more."""
-    found: dict[Series, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+def measured_series(data: Path, catalog: Catalog) -> Series:
+    """Return measured iterations in series with two batches or more."""
+    found: dict[Row, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in compute_record.rows(data, catalog):
-        where = row.gpu, row.precision, row.model, row.tokens, row.era, row.update, row.nodes_gpus
-        found[Series(row.source, *where)][row.batch].append(row.seconds)
+        found[row._replace(batch=0, seconds=0.0)][row.batch].append(row.seconds)
     return {
         series: {batch: geometric_mean(times) for batch, times in sorted(by_batch.items())}
         for series, by_batch in found.items()
@@ -105,7 +91,7 @@ def measured_series(data: Path, catalog: Catalog) -> dict[Series, dict[int, floa
     }
 
 
-def _predicted_s(series: Series, known: Mapping[int, float], batch: int, catalog: Catalog) -> float:
+def _predicted_s(series: Row, known: Mapping[int, float], batch: int, catalog: Catalog) -> float:
     """Return a series' iteration at a batch [s] as predicted from those at known ones."""
     device = load_device(series.gpu, catalog)
     covers = "iteration" if series.update else "forward_backward"
@@ -125,12 +111,10 @@ def _predicted_s(series: Series, known: Mapping[int, float], batch: int, catalog
     return found.quantity.value - (0.0 if series.update else found.profile.optimizer_s)
 
 
-def batch_errors(
-    measured: Mapping[Series, Mapping[int, float]], catalog: Catalog
-) -> Iterator[OneGpuError]:
+def batch_errors(measured: Series, catalog: Catalog) -> Iterator[OneGpuError]:
     """Yield the error of each batch of each series, from all its others and from each alone."""
     for series, times in measured.items():
-        source = series.source.partition("-v")[0]
+        source = owner_of(series.source).partition("-v")[0]  # rounds of MLPerf are one source
         for batch, seconds in times.items():
             others = {one: time for one, time in times.items() if one != batch}
             alone = [{one: time} for one, time in others.items()] if len(others) > 1 else []
@@ -162,7 +146,7 @@ def carried_errors(catalog: Catalog) -> Iterator[OneGpuError]:
             moves = predicted.moves
             if "compute_one_gpu" not in moves:
                 continue
-            reach = float(np.expm1(moves.get("batch", (0.0, 0.0))[1]))
+            reach = expm1(moves.get("batch", (0.0, 0.0))[1])
             off = log(anchor.iteration_s / predicted.iteration_s)
             yield OneGpuError("carried", owner, reach, off)
 
@@ -175,7 +159,8 @@ def sizes_of(errors: Sequence[OneGpuError]) -> dict[str, tuple[float, float]]:
         sides = []
         for side, sign in enumerate((1.0, -1.0)):
             known = {asked: sizes[side] for asked, sizes in found.items()}
-            sides.append(_size([_left(one, sign * one.log, known) for one in rows], rows))
+            left = [(_left(one, sign * one.log, known), one.source) for one in rows]
+            sides.append(max(0.0, value_that_holds(_SIDE, left)))
         found[question] = sides[0], sides[1]
     return found
 
@@ -188,15 +173,6 @@ def _left(one: OneGpuError, off: float, known: Mapping[str, float]) -> float:
     before = known["between"] if beyond else known["beyond"] * log1p(one.reach)
     left = sqrt(max(0.0, max(0.0, off) ** 2 - before**2))
     return left / log1p(one.reach) if beyond else left
-
-
-def _size(values: Sequence[float], rows: Sequence[OneGpuError]) -> float:
-    """Return what holds the share of a side, a source weighing as the root of its rows."""
-    counts = Counter(one.source for one in rows)
-    order = np.argsort(values, kind="stable")
-    weights = np.cumsum([counts[rows[index].source] ** _WEIGHT for index in order])
-    index = int(np.searchsorted(weights, _SIDE * weights[-1]))
-    return float(max(0.0, values[order[min(index, len(order) - 1)]]))
 
 
 def _held(errors: Sequence[OneGpuError]) -> Iterator[tuple[OneGpuError, bool]]:

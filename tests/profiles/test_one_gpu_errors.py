@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from compute_record import Row
 from one_gpu_errors import (
     ONE_GPU_ERRORS_COLUMNS,
     ONE_GPU_ERRORS_SCHEMA,
     OneGpuError,
-    Series,
     batch_errors,
     errors_table,
     read_sizes,
@@ -55,8 +55,7 @@ def test_a_source_with_many_rows_does_not_decide_alone() -> None:
 
 
 def test_a_series_on_a_line_is_off_by_nothing_between_its_batches() -> None:
-    where = ("resnet50", None, "torch1.12", True, 1)
-    series = Series("someone", "v100", "fp32", *where)
+    series = Row("someone", "v100", "fp32", "resnet50", None, 0, "torch1.12", 0.0)
     measured = {series: {32: 0.10, 64: 0.18, 128: 0.34}}
     found = list(batch_errors(measured, Catalog()))
     [between] = [one for one in found if one.question == "between"]

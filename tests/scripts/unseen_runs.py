@@ -1,6 +1,7 @@
 """Predict the runs that were never seen again, beside what was predicted before they were.
 
-``python tests/scripts/unseen_runs.py`` prints a line a source of `unseen_runs.csv`: the runs; how
+``python tests/scripts/unseen_runs.py`` prints a line a source of `unseen_runs.csv`, and of those on
+one and on several GPUs: the runs; how
 far the frozen predictions (of the commit in ``code``) were off, in the median and in the mean, and
 how many measured times lay inside the frozen 90 % interval; the same of today's predictions by the
 same command; and how far they are off by the command that states the software as perfsim can today
@@ -115,11 +116,14 @@ def main() -> None:
         source = found[1] if found else row["source"].split(" ")[0]
         now = today / measured - 1, low <= measured <= high
         one = Run((frozen / measured - 1, inside), now, stated)
-        of.setdefault(source, []).append(one)
-        of.setdefault("all", []).append(one)
+        on = "one GPU" if row["gpus"] == "1" else "several GPUs"
+        for group in (source, on, "all"):
+            of.setdefault(group, []).append(one)
     asked_both = f"{'frozen':>17} {'inside':>7}  {'today':>17} {'inside':>7}"
     print(f"{'source':42}{'runs':>5}  {asked_both}  {'stated':>17}")
-    for source, runs in sorted(of.items(), key=lambda item: item[0] == "all"):
+    last = ("one GPU", "several GPUs", "all")
+    for source in [*(source for source in of if source not in last), *last]:
+        runs = of[source]
         both = "  ".join(
             f"{errors_text([error for error, _ in asked])} {sum(inside for _, inside in asked):7}"
             for asked in ([run.frozen for run in runs], [run.today for run in runs])
